@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.numpy_types import numpy_dtype
 from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
@@ -56,7 +57,7 @@ from sketchc.runtime.cases.lists import OwnList, bind_task, bound_to
 from sketchc.runtime.cases.reach import find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sums import reduction_length
-from sketchc.runtime.process.arrays import Array, write_array
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import Readings, Scalar
 from sketchc.runtime.toolchains.base import ToolchainError
@@ -122,14 +123,21 @@ def bench(
     say("draws inputs")
     inputs = _draw(binding, task, symbols, substitutes, settings.seed)
     before = surroundings()
-    job = _job(candidate, task, folder, settings, machine, binding, symbols, inputs, code)
+    job = _job(candidate, task, settings, machine, binding, symbols, inputs, code)
     sizes = {
         name: (inputs.sets[0].values[name].size, _floating(binding, name)) for name in inputs.varied
     }
     # Where the task corrects its inputs, sets take turns as they are.
     turned = {} if binding.description.corrects else sizes
     others = OtherWork(driver.processors(settings.threads))
-    run, inputs = _run(job, inputs, folder, settings, turned, say)
+    sent = [
+        {
+            s.tensor.name: one.values[s.tensor.name].astype(numpy_dtype(s.tensor.dtype), copy=False)
+            for s in binding.tensors
+        }
+        for one in inputs.sets
+    ]
+    run, inputs = _run(job, inputs, sent, settings, turned, say)
     surrounding = {"before": before, "after": surroundings(), "other_work": others.share()}
     # Where there is no sketch, the task says what may be added up.
     reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
@@ -149,7 +157,7 @@ def bench(
 def _run(
     job: Job,
     inputs: _Inputs,
-    folder: Path,
+    sent: Sequence[Mapping[str, Array]],
     settings: Settings,
     turned: Mapping[str, tuple[int, bool]],
     say: Progress,
@@ -157,9 +165,9 @@ def _run(
     """What was timed, on which inputs: where parameters are not the task's, both models draw
     theirs."""
     try:
-        return driver.run(job, folder, settings, turned, say), inputs
+        return driver.run(job, sent, settings, turned, say), inputs
     except StateMismatchError:
-        run = driver.run(attrs.evolve(job, seeded=True), folder, settings, turned, say)
+        run = driver.run(attrs.evolve(job, seeded=True), sent, settings, turned, say)
         return attrs.evolve(run, notes=(*run.notes, _SEEDED)), inputs.without_state()
 
 
@@ -201,7 +209,6 @@ def _build(candidate: Candidate, folder: Path) -> Path:
 def _job(
     candidate: Candidate,
     task: WorkerTask,
-    folder: Path,
     settings: Settings,
     machine: Machine,
     binding: Binding,
@@ -221,17 +228,6 @@ def _job(
         symbols,
         binding.params,
         {str(position): value for position, value in inputs.substitutes.items()},
-        tuple(
-            {
-                source.tensor.name: write_array(
-                    folder / f"input_{number}_{source.tensor.name}.bin",
-                    one.values[source.tensor.name],
-                    source.tensor.dtype,
-                )
-                for source in binding.tensors
-            }
-            for number, one in enumerate(inputs.sets)
-        ),
         len(inputs.sets),
         arguments_of(binding),
         {s.state: s.tensor.name for s in binding.tensors if s.state is not None},

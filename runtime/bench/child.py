@@ -1,22 +1,22 @@
-"""A process that times, started by `driver` as `python -P -m sketchc.runtime.bench.child FOLDER
-READ WRITE PROCESSORS SIDE`: "kernel", or "baselines" for one that never loads the kernel. It pins
-itself before torch starts its threads, then serves (`server`).
+"""A process that times, as `driver` starts it: it pins itself before torch starts its threads, then
+serves (`server`).
 
-The folder holds `job.pickle`, made by the parent of the parent's own data, and the inputs.
+The first message says what is timed; it holds a `Job`, made by the parent of the parent's own data,
+and the inputs.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import sys
+import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from sketchc.lowering.kernel import Kernel
+from sketchc.runtime.process import messages
 
 Scalar = int | float | bool
 
@@ -25,13 +25,13 @@ Scalar = int | float | bool
 class Job:
     """What is timed, and `subject` of the file `task` beside it.
 
-    `inputs[s]` describes set s of values: files by tensor name. `places` is how many copies of them
-    there are in memory. `arguments` are forward's inputs by position: a tensor's name, a number or
-    None; `state` maps parameters to tensor names; `varied` names the tensors that change from
-    sample to sample. `outputs` are (type, shape) in call order. `precision` is the baselines'
-    class; `is_model`: the kernel is a class with the interface of the task's Model. `seeded`: both
-    models keep the parameters that they draw themselves, after the same seed. `lead`: which of the
-    task's lists of inputs says how forward takes them.
+    `places` is how many copies of the inputs there are in memory, each of a set of values, in turn.
+    `arguments` are forward's inputs by position: a tensor's name, a number or None; `state` maps
+    parameters to tensor names; `varied` names the tensors that change from sample to sample.
+    `outputs` are (type, shape) in call order. `precision` is the baselines' class; `is_model`: the
+    kernel is a class with the interface of the task's Model. `seeded`: both models keep the
+    parameters that they draw themselves, after the same seed. `lead`: which of the task's lists of
+    inputs says how forward takes them.
     """
 
     kernel: Kernel
@@ -44,7 +44,6 @@ class Job:
     symbols: Mapping[str, int]
     params: Mapping[str, Scalar]
     substitutes: Mapping[str, int]
-    inputs: tuple[Mapping[str, Mapping[str, Any]], ...]
     places: int
     arguments: tuple[str | Scalar | None, ...]
     state: Mapping[str, str]
@@ -59,18 +58,11 @@ class Job:
     lead: int = 0
 
 
-def main(arguments: list[str]) -> int:
-    """Serve until the parent closes the pipe."""
-    folder, read_from, write_to, processors, side = arguments
-    os.sched_setaffinity(0, {int(one) for one in processors.split(",")})
+def main(channel: socket.socket) -> None:
+    """Serve until the parent closes the channel."""
+    asked = messages.receive(channel)
+    os.sched_setaffinity(0, asked["processors"])
     from sketchc.runtime.bench.server import serve
-    from sketchc.runtime.process.parent import die_with_parent
 
-    die_with_parent()
-    job: Job = pickle.loads((Path(folder) / "job.pickle").read_bytes())
-    serve(job, Path(folder), side, int(read_from), int(write_to))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    job: Job = pickle.loads(asked["job"].data)
+    serve(job, asked["inputs"], asked["side"], channel)

@@ -11,18 +11,14 @@ much for the kernel as for the baseline.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import pickle
-import select
 import signal
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
@@ -32,9 +28,10 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.child import Job
 from sketchc.runtime.bench.timing import Schedule
 from sketchc.runtime.bench.variation import Variation, draw_variation
-from sketchc.runtime.process.arrays import Array, read_array
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.environment import python_environment
-from sketchc.runtime.sandbox.worker import end_group, kill_group
+from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
+from sketchc.runtime.process.peer import Peer, PeerEndedError, program
 
 KERNEL, BASELINES = "kernel", "baselines"
 #: Samples of the kernel whose outputs are verified.
@@ -50,11 +47,10 @@ _MORE_BURSTS = 5
 #: Samples of the first baseline before there is a process with the kernel, which could take
 #: processors, memory or a device from it.
 _ALONE = 5
-#: Seconds that a process that has closed its pipe has to end.
-_GRACE = 5.0
-
 
 Progress = Callable[[str], None]
+#: A set of inputs, by tensor name.
+Inputs = Mapping[str, Array]
 
 
 class Asked(Protocol):
@@ -184,73 +180,58 @@ def processors(threads: int) -> list[int]:
     return sorted(os.sched_getaffinity(0))[-threads:]
 
 
-class _Process:
+class _Timer:
     """A process that times one side: "baselines", or the kernel, whose failures are the kernel's.
     `deadline` is by the monotonic clock, `timeout` how long that was."""
 
-    def __init__(self, job: Job, folder: Path, side: str, deadline: float, timeout: float) -> None:
-        folder.mkdir(exist_ok=True)
-        (folder / "job.pickle").write_bytes(pickle.dumps(job))
+    def __init__(
+        self, job: Job, inputs: Sequence[Inputs], side: str, deadline: float, timeout: float
+    ) -> None:
         self._deadline, self._timeout = deadline, timeout
-        self._log = folder / "log.txt"
-        self._pending = b""
         self._of_kernel = side == KERNEL
-        child_reads, self._to = os.pipe()
-        self._from, child_writes = os.pipe()
-        pinned = ",".join(map(str, processors(job.threads)))
-        command = [sys.executable, "-P", "-m", "sketchc.runtime.bench.child", str(folder)]
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, str(child_reads), str(child_writes), pinned, side],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(job.threads),
-                pass_fds=(child_reads, child_writes),
-                start_new_session=True,
-            )
-        os.close(child_reads)
-        os.close(child_writes)
+        serving = program(
+            "sketchc.runtime.bench.child:main", sys.executable, environment(job.threads)
+        )
+        self._peer = Peer(serving)
+        content = pickle.dumps(job)
+        pickled = Raw("uint8", (len(content),), memoryview(content))
+        pinned = processors(job.threads)
+        sent = [{name: raw_of(array) for name, array in one.items()} for one in inputs]
+        self.tell({"job": pickled, "inputs": sent, "processors": pinned, "side": side})
 
     def close(self) -> None:
-        for descriptor in (self._to, self._from):
-            os.close(descriptor)
-        if self._process.returncode is None:  # else its number may be another's by now
-            kill_group(self._process.pid)
-            self._process.wait()
+        """End it."""
+        self._peer.close()
 
     def pause(self) -> None:
         """Stop it, with whatever threads and processes it has: it takes no time from the others."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGSTOP)
+            os.killpg(self._peer.process.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
         """After `pause`."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGCONT)
+            os.killpg(self._peer.process.pid, signal.SIGCONT)
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._to, json.dumps(message).encode() + b"\n")
+        """Send a message. Raises as `hear`."""
+        try:
+            self._peer.tell(message, self._deadline)
+        except TimeoutError:
+            raise self._late() from None
 
     def hear(self) -> dict[str, Any]:
         """The next message.
 
         Raises `UsageError` for the task's failure, `MeasurementFailedError` for the kernel's.
         """
-        while b"\n" not in self._pending:
-            left = self._deadline - time.monotonic()
-            if left <= 0 or not select.select([self._from], [], [], left)[0]:
-                msg = f"the measurement did not end within {self._timeout:g} s"
-                raise self._failure(msg, "timeout")
-            chunk = os.read(self._from, 1 << 16)
-            if not chunk:
-                raise self._ended()
-            self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
         try:
-            message = json.loads(line)
-        except ValueError as error:
+            message = self._peer.hear(self._deadline)
+        except TimeoutError:
+            raise self._late() from None
+        except PeerEndedError as end:
+            raise self._ended(end.status) from None
+        except MessageError as error:
             msg = "what the measuring process says cannot be read"
             raise self._failure(msg, "policy") from error
         if "error" in message:
@@ -260,29 +241,31 @@ class _Process:
         if "candidate" in message:
             msg = f"the kernel cannot be timed: {message['candidate']}"
             raise MeasurementFailedError(msg, "launch")
-        return dict(message)
+        return message
+
+    def _late(self) -> UsageError:
+        msg = f"the measurement did not end within {self._timeout:g} s"
+        return self._failure(msg, "timeout")
 
     def _failure(self, message: str, failure: str) -> UsageError:
         """The kernel's failure, or nobody's."""
         return MeasurementFailedError(message, failure) if self._of_kernel else UsageError(message)
 
-    def _ended(self) -> UsageError:
-        end_group(self._process.pid, _GRACE)
-        status = self._process.wait()
-        tail = self._log.read_text(errors="replace").strip().split("\n")[-1][:300]
+    def _ended(self, status: int) -> UsageError:
+        tail = self._peer.printed.strip().split("\n")[-1][:300]
         msg = f"the measuring process ended with status {status}; its last line: {tail or 'none'}"
         return self._failure(msg, "illegal_access" if status in (-11, -7) else "launch")
 
 
 def run(
     job: Job,
-    folder: Path,
+    inputs: Sequence[Inputs],
     settings: Asked,
     sizes: Mapping[str, tuple[int, bool]],
     progress: Progress,
 ) -> Run:
-    """Time everything. `sizes` are of the tensors that may be varied (see `draw_variation`);
-    `progress` hears what is being done, between two samples.
+    """Time everything. `inputs` are sets of values by tensor name; `sizes` are of the tensors that
+    may be varied (see `draw_variation`); `progress` hears what is being done, between two samples.
 
     Raises `UsageError` for what cannot be timed, `MeasurementFailedError` where that is due to the
     kernel, and `StateMismatchError`.
@@ -291,29 +274,31 @@ def run(
     deadline = time.monotonic() + settings.timeout
     with contextlib.ExitStack() as stack:
 
-        def start(side: str) -> _Process:
-            process = _Process(job, folder / side, side, deadline, settings.timeout)
-            stack.callback(process.close)
-            return process
+        def start(side: str) -> _Timer:
+            timer = _Timer(job, inputs, side, deadline, settings.timeout)
+            stack.callback(timer.close)
+            return timer
 
-        return _Session(start, job, settings.schedule, sizes, random, progress).run()
+        turns = _Rounds(start, job, len(inputs), settings.schedule, sizes, random, progress)
+        return turns.run()
 
 
-class _Session:
+class _Rounds:
     """Both processes from their first word to their last; `start` starts one of a side."""
 
     def __init__(
         self,
-        start: Callable[[str], _Process],
+        start: Callable[[str], _Timer],
         job: Job,
+        sets: int,
         schedule: Schedule,
         sizes: Mapping[str, tuple[int, bool]],
         random: np.random.Generator,
         progress: Progress,
     ) -> None:
-        self._start, self._job, self._schedule = start, job, schedule
+        self._start, self._job, self._sets, self._schedule = start, job, sets, schedule
         self._sizes, self._random, self._progress = sizes, random, progress
-        self._processes: dict[str, _Process] = {}
+        self._processes: dict[str, _Timer] = {}
         self._running = ""
         self._samples: list[Sample] = []
         self._kept: list[Kept] = []
@@ -326,7 +311,7 @@ class _Session:
         self._progress(f"times {baselines[0]} alone")
         for number in range(_ALONE):
             place = number % self._job.places
-            variation = draw_variation(self._random, self._sizes, len(self._job.inputs), place)
+            variation = draw_variation(self._random, self._sizes, self._sets, place)
             self._sample(baselines[0], number, variation, keep=False)
         alone = tuple(self._samples)
         alone_bursts = tuple(self._burst(baselines[0], n) for n in range(self._schedule.bursts))
@@ -344,8 +329,7 @@ class _Session:
             number = len(variations)
             self._progress(f"times, round {number + 1} (at least {self._schedule.samples})")
             place = number % self._job.places
-            bases = len(self._job.inputs)
-            variations.append(draw_variation(self._random, self._sizes, bases, place))
+            variations.append(draw_variation(self._random, self._sizes, self._sets, place))
             orders.append(turn_order(names, number))
             handshakes.append(self._ask(self._of(baselines[0]), {"do": "nothing"})[1])
             # The first one that is looked at is looked at on all sides.
@@ -386,7 +370,7 @@ class _Session:
         if self._running:
             self._processes[self._running].pause()
 
-    def _of(self, name: str) -> _Process:
+    def _of(self, name: str) -> _Timer:
         """The process in which `name` is timed, with the other one stopped."""
         side = KERNEL if name == KERNEL else BASELINES
         if side != self._running:
@@ -424,10 +408,8 @@ class _Session:
             )
         )
         if keep:
-            outputs = tuple(read_array(file) for file in answer["files"])
+            outputs = tuple(array_of(raw) for raw in answer["outputs"])
             self._kept.append(Kept(name, number, variation, outputs))
-            for file in answer["files"]:
-                Path(file["file"]).unlink()
 
     def _bursts(self, baseline: str) -> tuple[Burst, ...]:
         """The kernel and one baseline turn about, so that both meet the same weather."""
@@ -449,7 +431,7 @@ class _Session:
         timed, wall = self._ask(self._of(name), {"do": "burst", **request})
         return Burst(name, calls, float(timed["seconds"]), wall)
 
-    def _ask(self, process: _Process, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    def _ask(self, process: _Timer, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
         """Have something timed: what the process says, and the seconds by this process's clock."""
         process.tell(request)
         process.hear()

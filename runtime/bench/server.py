@@ -11,12 +11,10 @@ outputs copied at once; only then does the parent say whether it wants to see th
 from __future__ import annotations
 
 import gc
-import json
-import os
+import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -39,6 +37,7 @@ from sketchc.runtime.bench.launcher import (
 from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock
 from sketchc.runtime.bench.variation import Turn, write_varied
 from sketchc.runtime.guards.torch_state import torch_settings
+from sketchc.runtime.process import messages
 from sketchc.runtime.tasks.worker.torch_worker import (
     DTYPES,
     Raised,
@@ -46,55 +45,30 @@ from sketchc.runtime.tasks.worker.torch_worker import (
     TaskError,
     as_outputs,
     load_tensor,
-    save_tensor,
+    raw_tensor,
     state,
 )
 
 #: Calls one contender on the inputs at one place and returns its outputs.
 Call = Callable[[int], list[torch.Tensor]]
+#: The arrays of a set of inputs, by tensor name.
+RawInputs = Mapping[str, messages.Raw]
 KERNEL = "kernel"
 _now = time.perf_counter_ns
-_read, _write = os.read, os.write
-
-
-class _Closed(Exception):
-    """The parent is done."""
-
-
-class _Channel:
-    """JSON lines over two pipes."""
-
-    def __init__(self, read_from: int, write_to: int) -> None:
-        self._from, self._to = read_from, write_to
-        self._pending = b""
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        data = json.dumps(message).encode() + b"\n"
-        while data:
-            data = data[_write(self._to, data) :]
-
-    def receive(self) -> dict[str, Any]:
-        while b"\n" not in self._pending:
-            chunk = _read(self._from, 1 << 16)
-            if not chunk:
-                raise _Closed
-            self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
-        message: dict[str, Any] = json.loads(line)
-        return message
+#: Bound here: a candidate may replace them.
+_receive, _send = messages.receive, messages.send
 
 
 class Server:
     """The task, the inputs, and the clock; `Baselines` and `Candidate` have the contenders."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
-        self.job, self.folder = job, folder
+    def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
+        self.job = job
         self.notes: list[str] = []
         torch.set_num_threads(job.threads)
         apply_precision(job.precision)
         bases = [
-            {name: load_tensor(dict(file)).to(job.device) for name, file in one.items()}
-            for one in job.inputs
+            {name: load_tensor(raw).to(job.device) for name, raw in one.items()} for one in inputs
         ]
         self.bases = bases
         fixed = set(job.state.values())
@@ -137,7 +111,7 @@ class Server:
 
     # ------------------------------------------------------------ samples
 
-    def sample(self, request: Mapping[str, Any], channel: _Channel) -> None:
+    def sample(self, request: Mapping[str, Any], channel: socket.socket) -> None:
         """One sample, in the steps of the module's docstring."""
         name, place = request["contender"], request["place"]
         turns = {key: Turn(*turn) for key, turn in request["turns"].items()}
@@ -153,21 +127,17 @@ class Server:
             )
         except Exception as error:
             raise self.blamed(name, error) from error
-        channel.send({"seconds": timed.seconds, "late": timed.late, "copy": timed.copying})
+        _send(channel, {"seconds": timed.seconds, "late": timed.late, "copy": timed.copying})
         # At rest until the parent has heard: it may have to wait for this processor.
-        keep = channel.receive()["do"] == "keep"
+        keep = _receive(channel)["do"] == "keep"
         reply: dict[str, Any] = {"changes": self.changes()}
         reply["poisoned"] = all(self._was_poisoned(one) for one in kept[0])
         if keep:
             reply["changes"] += self._astray(request["base"], place, turns)
-            stem = f"{name}_{request['number']}"
-            reply["files"] = [
-                save_tensor(str(self.folder / f"{stem}_{position}.bin"), copy)
-                for position, copy in enumerate(copies)
-            ]
-        channel.send(reply)
+            reply["outputs"] = [raw_tensor(copy) for copy in copies]
+        _send(channel, reply)
 
-    def burst(self, request: Mapping[str, Any], channel: _Channel) -> None:
+    def burst(self, request: Mapping[str, Any], channel: socket.socket) -> None:
         """Many calls without rest, which the parent times as a whole."""
         name, place = request["contender"], request["place"]
         call = self.calls[name]
@@ -177,13 +147,13 @@ class Server:
             seconds = self.clock.burst(lambda: call(place), request["calls"])
         except Exception as error:
             raise self.blamed(name, error) from error
-        channel.send({"seconds": seconds})
+        _send(channel, {"seconds": seconds})
 
-    def nothing(self, channel: _Channel) -> None:
+    def nothing(self, channel: socket.socket) -> None:
         """A sample without a call: what the parent's clock takes to hear of an end."""
         self.clock.rest()
         self._wait_for_go(channel)
-        channel.send({})
+        _send(channel, {})
 
     def _prepare(self, base: int, place: int, turns: Mapping[str, Turn]) -> None:
         """Fresh inputs at the same addresses, poison where outputs will be, cold caches."""
@@ -226,16 +196,16 @@ class Server:
         """What is to be said when all is done."""
         return {"changes": []}
 
-    def _wait_for_go(self, channel: _Channel) -> None:
-        channel.send({"ready": True})
-        channel.receive()
+    def _wait_for_go(self, channel: socket.socket) -> None:
+        _send(channel, {"ready": True})
+        _receive(channel)
 
 
 class Baselines(Server):
     """The task's model with the sets' parameters, as it is and compiled; warmed up."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
-        super().__init__(job, folder)
+    def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
+        super().__init__(job, inputs)
         torch.manual_seed(SEED)
         self.model = self.task.model(dict(job.substitutes))
         if isinstance(self.model, torch.nn.Module):
@@ -304,8 +274,8 @@ class Baselines(Server):
 class Candidate(Server):
     """The kernel, in a process of its own, and what it must leave alone."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
-        super().__init__(job, folder)
+    def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
+        super().__init__(job, inputs)
         self.parameters = {
             name: self.bases[0][name].clone()
             for name in job.state.values()
@@ -317,7 +287,7 @@ class Candidate(Server):
     def _watched(self) -> dict[str, Any]:
         """What the candidate must leave alone besides torch: the task, and this machinery."""
         found: dict[str, Any] = {"the task": self.task.module}
-        for module in (timing, guarding, launching, sys.modules[__name__]):
+        for module in (timing, guarding, launching, messages, sys.modules[__name__]):
             found[module.__name__] = module
         return found | {
             "the clock": type(self.clock),
@@ -400,41 +370,40 @@ def _raised(error: Exception) -> CandidateError:
     return CandidateError(f"{type(error).__name__}: {text}")
 
 
-def serve(job: Job, folder: Path, side: str, read_from: int, write_to: int) -> None:
-    """Answer until the parent closes the pipe; `side` says who is timed here. A failure is a
+def serve(job: Job, inputs: Sequence[RawInputs], side: str, channel: socket.socket) -> None:
+    """Answer until the parent closes the channel; `side` says who is timed here. A failure is a
     message with "error" (of the task or the machinery) or "candidate"."""
-    channel = _Channel(read_from, write_to)
     try:
         with torch.no_grad():
             server: Server
             if side == KERNEL:
-                server = candidate = Candidate(job, folder)
+                server = candidate = Candidate(job, inputs)
                 candidate.load()
-                channel.send({"loaded": True, "changes": candidate.guard.changes(whole=True)})
+                _send(channel, {"loaded": True, "changes": candidate.guard.changes(whole=True)})
             else:
-                server = baselines = Baselines(job, folder)
-                channel.send(baselines.hello())
+                server = baselines = Baselines(job, inputs)
+                _send(channel, baselines.hello())
             gc.collect()
             gc.disable()
             while True:
-                _answer(server, channel.receive(), channel)
-    except _Closed:
+                _answer(server, _receive(channel), channel)
+    except (messages.Closed, ConnectionError):
         return
     except StateMismatchError:
-        channel.send({"mismatch": True})
+        _send(channel, {"mismatch": True})
     except CandidateError as error:
-        channel.send({"candidate": str(error)})
+        _send(channel, {"candidate": str(error)})
     except Raised as error:
         report = error.report
         said = f"{report['where']} raised {report['type']}: {report['message']}"
-        channel.send({"error": f"{job.task}: {said}"})
+        _send(channel, {"error": f"{job.task}: {said}"})
     except TaskError as error:
-        channel.send({"error": f"{job.task}: {error}"})
+        _send(channel, {"error": f"{job.task}: {error}"})
     except (RuntimeError, OSError, ValueError, MemoryError, KeyError, TypeError) as error:
-        channel.send({"error": f"{type(error).__name__}: {str(error)[:300]}"})
+        _send(channel, {"error": f"{type(error).__name__}: {str(error)[:300]}"})
 
 
-def _answer(server: Server, request: Mapping[str, Any], channel: _Channel) -> None:
+def _answer(server: Server, request: Mapping[str, Any], channel: socket.socket) -> None:
     match request["do"]:
         case "sample":
             server.sample(request, channel)
@@ -443,4 +412,4 @@ def _answer(server: Server, request: Mapping[str, Any], channel: _Channel) -> No
         case "nothing":
             server.nothing(channel)
         case _:
-            channel.send(server.end())
+            _send(channel, server.end())

@@ -1,10 +1,10 @@
-"""What parent and worker say to each other: JSON over a socket, and arrays in memory files.
+"""What two processes say to each other: JSON over a socket, and arrays in memory files.
 
-A message is its length, JSON text, and at most one memory file with the bytes of all its arrays,
-which travels as a descriptor: nothing is ever written to a disk, and nothing is left behind. Only
-the standard library is needed, so that this also runs where sketchc is not installed; numpy is
-imported where somebody asks for its arrays. bfloat16 is ml_dtypes' where that is installed, else
-it stays uint16.
+A message is its length, a JSON object, and at most one memory file with the bytes of all arrays in
+that object (each a `Raw`, at any place), which travels as a descriptor: nothing is ever written to
+a disk, and nothing is left behind. Only the standard library is needed, so that this also runs
+where sketchc is not installed; numpy is imported where somebody asks for its arrays. bfloat16 is
+ml_dtypes' where that is installed, else it stays uint16.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import mmap
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +41,15 @@ _ALIGNMENT = 64
 _LENGTH = struct.Struct("<Q")
 #: What one system call moves at most; the kernel stops short of 2 GiB.
 _PIECE = 1 << 30
+#: The key of an object that stands for an array.
+_ARRAY = "$array"
+#: Bound here: code that runs in a process of this channel can replace methods of `socket.socket`.
+_receive, _receive_with = socket.SocketType.recv, socket.SocketType.recvmsg
+_send, _send_with = socket.SocketType.sendall, socket.SocketType.sendmsg
 
 
 class MessageError(ValueError):
-    """What came is no message."""
+    """What came is no message, or what is to be sent makes none."""
 
 
 class Closed(EOFError):
@@ -90,26 +96,51 @@ def _bfloat16() -> Any:
     return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
 
 
+def _hurry(channel: socket.socket, deadline: float | None) -> None:
+    """Have the next wait end at the deadline, by the monotonic clock. Raises `TimeoutError`."""
+    if deadline is not None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        channel.settimeout(left)
+
+
 # ---------------------------------------------------------------- sending
 
 
-def send(channel: socket.socket, body: Mapping[str, Any], arrays: Mapping[str, Raw]) -> None:
-    """Send one message. Raises `OSError` when nobody listens any more."""
-    manifest = []
+def send(channel: socket.socket, body: Mapping[str, Any], deadline: float | None = None) -> None:
+    """Send one message. Raises `OSError` when nobody listens any more, `TimeoutError` at the
+    deadline, and `TypeError` or `ValueError` for what is neither JSON nor an array."""
+    raws: list[Raw] = []
     place = 0
-    for name, raw in arrays.items():
-        place = -(-place // _ALIGNMENT) * _ALIGNMENT
-        manifest.append([name, raw.dtype, list(raw.shape), place])
-        place += raw.data.nbytes
-    text = json.dumps({"body": body, "arrays": manifest}).encode()
-    memory = _memory_file(place, arrays.values()) if place else -1
+
+    def described(value: object) -> dict[str, Any]:
+        nonlocal place
+        if not isinstance(value, Raw):
+            msg = f"a {type(value).__name__} cannot be sent"
+            raise TypeError(msg)
+        start = _aligned(place)
+        place = start + value.data.nbytes
+        raws.append(value)
+        return {_ARRAY: start, "dtype": value.dtype, "shape": list(value.shape)}
+
+    text = json.dumps(body, default=described).encode()
+    start = _LENGTH.pack(len(text)) + text
+    memory = _memory_file(place, raws) if place else -1
     try:
+        _hurry(channel, deadline)
         with_memory = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers.array("i", [memory]))]
-        channel.sendmsg([_LENGTH.pack(len(text))], with_memory if place else [])
-        channel.sendall(text)
+        sent = _send_with(channel, [start], with_memory if place else [])
+        if sent < len(start):
+            _hurry(channel, deadline)
+            _send(channel, memoryview(start)[sent:])
     finally:
         if place:
             os.close(memory)
+
+
+def _aligned(place: int) -> int:
+    return -(-place // _ALIGNMENT) * _ALIGNMENT
 
 
 def _memory_file(size: int, raws: Iterable[Raw]) -> int:
@@ -119,7 +150,7 @@ def _memory_file(size: int, raws: Iterable[Raw]) -> int:
         os.ftruncate(memory, size)
         place = 0
         for raw in raws:
-            place = -(-place // _ALIGNMENT) * _ALIGNMENT
+            place = _aligned(place)
             _write_at(memory, raw.data, place)
             place += raw.data.nbytes
     except BaseException:
@@ -138,84 +169,92 @@ def _write_at(descriptor: int, data: memoryview, place: int) -> None:
 # ---------------------------------------------------------------- receiving
 
 
-class Readable(Protocol):
-    """What is asked of a socket here."""
-
-    def recv(self, size: int, /) -> bytes: ...
-
-    def recvmsg(self, size: int, space: int, flags: int, /) -> Any: ...
-
-
-def receive(channel: Readable, most: int = 1 << 62) -> tuple[dict[str, Any], dict[str, Raw]]:
+def receive(
+    channel: socket.socket, deadline: float | None = None, most: int = 1 << 62
+) -> dict[str, Any]:
     """The next message, its arrays (of `most` bytes in all) in private memory of this process.
 
-    Raises `Closed`, `MessageError` for what is no message, `TimeoutError` where the socket has a
-    limit. What is sent as an array is read, never mapped: a sender that shrinks the file later
-    would end the reader.
+    Raises `Closed`, `MessageError` for what is no message, and `TimeoutError` at the deadline,
+    however slowly the other side sends. What is sent as an array is read, never mapped: a sender
+    that shrinks the file later would end the reader.
     """
-    head, descriptors = _head(channel)
+    head, descriptors = _head(channel, deadline)
     try:
         (length,) = _LENGTH.unpack(head)
         if length > LONGEST:
             msg = f"a message of {length} bytes"
             raise MessageError(msg)
         try:
-            message = json.loads(_exactly(channel, length))
-            body, manifest = message["body"], message["arrays"]
+            reader = _Reader(descriptors, most)
+            body = json.loads(_exactly(channel, length, deadline), object_hook=reader.read)
             if not isinstance(body, dict):
                 msg = "its body is no object"
                 raise MessageError(msg)
-            return body, _arrays(manifest, descriptors, most)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             msg = f"{type(error).__name__}: {error}"
             raise MessageError(msg) from error
+        return body
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
 
 
-def _head(channel: Readable) -> tuple[bytes, list[int]]:
+def _head(channel: socket.socket, deadline: float | None) -> tuple[bytes, list[int]]:
     found = numbers.array("i")
     space = socket.CMSG_SPACE(16 * found.itemsize)
-    head, extra, _, _ = channel.recvmsg(_LENGTH.size, space, socket.MSG_CMSG_CLOEXEC)
+    _hurry(channel, deadline)
+    head, extra, _, _ = _receive_with(channel, _LENGTH.size, space, socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in extra:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
     try:
-        return head + _exactly(channel, _LENGTH.size - len(head), started=bool(head)), list(found)
+        if not head:
+            raise Closed
+        return head + _exactly(channel, _LENGTH.size - len(head), deadline), list(found)
     except BaseException:
         for descriptor in found:
             os.close(descriptor)
         raise
 
 
-def _exactly(channel: Readable, length: int, started: bool = True) -> bytes:
+def _exactly(channel: socket.socket, length: int, deadline: float | None) -> bytes:
     parts = bytearray()
-    if not started:
-        raise Closed
     while len(parts) < length:
-        part = channel.recv(min(length - len(parts), 1 << 20))
+        _hurry(channel, deadline)
+        part = _receive(channel, min(length - len(parts), 1 << 20))
         if not part:
             raise Closed
         parts += part
     return bytes(parts)
 
 
-def _arrays(manifest: list[Any], descriptors: list[int], most: int) -> dict[str, Raw]:
-    found = {}
-    for name, dtype, shape, place in manifest:
-        extents = tuple(int(extent) for extent in shape)
+class _Reader:
+    """Reads the arrays of one message, of `most` bytes in all."""
+
+    def __init__(self, descriptors: list[int], most: int) -> None:
+        self._descriptors = descriptors
+        self._left = most
+
+    def read(self, value: dict[str, Any]) -> Any:
+        """An object of the message, or the array that it stands for."""
+        if _ARRAY not in value:
+            return value
+        place, dtype = int(value[_ARRAY]), value["dtype"]
+        extents = tuple(int(extent) for extent in value["shape"])
         if min(extents, default=0) < 0 or dtype not in ITEM_BYTES or place < 0:
-            msg = f"{name} is described as {dtype} of shape {shape}"
+            msg = f"an array is described as {dtype} of shape {value['shape']}"
             raise MessageError(msg)
         size = math.prod(extents) * ITEM_BYTES[dtype]
-        most -= size
-        if most < 0:
-            msg = f"its arrays are too long: {name} has {size} bytes"
+        self._left -= size
+        if self._left < 0:
+            msg = f"its arrays are too long: one has {size} bytes"
             raise MessageError(msg)
-        memory = _read_at(descriptors[0], size, place) if size else memoryview(bytearray())
-        found[str(name)] = Raw(str(dtype), extents, memory)
-    return found
+        if not size:
+            return Raw(dtype, extents, memoryview(bytearray()))
+        if not self._descriptors:
+            msg = "an array came without its memory"
+            raise MessageError(msg)
+        return Raw(dtype, extents, _read_at(self._descriptors[0], size, place))
 
 
 def _read_at(descriptor: int, size: int, place: int) -> memoryview:

@@ -1,21 +1,17 @@
-"""The inside of workers: a template process that forks them, and the loop that serves requests.
+"""The inside of workers: the loop that serves requests, and the process around it.
 
-As `inside.py --template FD MODULES` it imports the modules once (torch takes two seconds) and forks
-a shut-in worker (`confine`) per request from the socket FD. As `inside.py --direct FD` it is a
-worker itself, for processes that are inside of a sandbox already. A worker gets messages
-(`messages`) with a handler ("package.module:function" or "/path/file.py:function"), its request and
-arrays, and answers each. Only the standard library, so that it runs in environments without
-sketchc.
+A worker gets messages (`messages`) with a handler ("package.module:function" or
+"/path/file.py:function"), its request and arrays, and answers each. `keep` is called in a process
+that a template has forked (`process.program`), and shuts it in (`confine`); `serve` also where a
+process is inside of a sandbox already. Only the standard library, so that it runs in environments
+without sketchc.
 """
 
 from __future__ import annotations
 
-import gc
 import importlib
 import importlib.util
-import json
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -24,19 +20,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-#: What a worker needs of sketchc lies here.
-_RUNTIME = Path(__file__).resolve().parent.parent
-
-if importlib.util.find_spec("sketchc") is None:  # started by path, in an environment of others
-    # `python -P` keeps that folder off the path, so that no name in it shadows a module.
-    sys.path.insert(0, str(_RUNTIME / "process"))
-    import by_path  # type: ignore[import-not-found]
-
-    sys.path.pop(0)
-    by_path.show_rooms()
-
-from sketchc.runtime.process import messages  # noqa: E402
-from sketchc.runtime.sandbox import confine, namespaces  # noqa: E402
+from sketchc.runtime.process import messages
+from sketchc.runtime.sandbox import confine
 
 #: What a handler is: (request, input arrays) -> (JSON-able reply, output arrays). Its arrays are
 #: NumPy's, or `messages.Raw` where the function has an attribute `takes_raw`.
@@ -44,8 +29,6 @@ Handler: TypeAlias = (
     "Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]"
 )
 
-#: The longest request of the parent to a template.
-LONGEST_REQUEST = 1 << 18
 #: The descriptor of a worker's channel.
 _CHANNEL = 3
 
@@ -89,30 +72,29 @@ def exception_kinds(error: BaseException) -> list[str]:
 # ---------------------------------------------------------------- the worker
 
 
-def serve(channel: socket.socket) -> int:
-    """Answer messages until the parent goes away; returns the exit status."""
+def serve(channel: socket.socket) -> None:
+    """Answer messages until the parent goes away."""
     while True:
         try:
-            body, raws = messages.receive(channel)
+            body = messages.receive(channel)
         except (messages.Closed, OSError):
-            return 0
+            return
         try:
-            _answer(channel, body, raws)
+            _answer(channel, body)
         except BrokenPipeError:
-            return 0
+            return
 
 
-def _answer(channel: socket.socket, body: Mapping[str, Any], raws: Mapping[str, Any]) -> None:
+def _answer(channel: socket.socket, body: Mapping[str, Any]) -> None:
     """Call the handler; what it raises is reported to the parent, which decides what it means."""
     try:
         handler = load_handler(body["handler"])
-        raw = getattr(handler, "takes_raw", False)
-        given = dict(raws) if raw else {k: messages.array_of(v) for k, v in raws.items()}
+        raw, raws = getattr(handler, "takes_raw", False), body["arrays"]
+        given = raws if raw else {k: messages.array_of(v) for k, v in raws.items()}
         answer, results = handler(body["request"], given)
         sent = results if raw else {k: messages.raw_of(v) for k, v in results.items()}
-        json.dumps(answer)
         _flush()
-        messages.send(channel, {"answer": answer}, sent)
+        messages.send(channel, {"answer": answer, "arrays": sent})
     except BrokenPipeError:
         raise
     except Exception as error:
@@ -123,7 +105,7 @@ def _answer(channel: socket.socket, body: Mapping[str, Any], raws: Mapping[str, 
             "kinds": exception_kinds(error),
         }
         _flush()
-        messages.send(channel, {"error": told}, {})
+        messages.send(channel, {"error": told})
 
 
 def _flush() -> None:
@@ -149,7 +131,8 @@ def _run(channel: int, output: int, message: Mapping[str, Any]) -> int:
         os.environ.clear()
         os.environ.update(message["environment"])
         with socket.socket(fileno=_CHANNEL) as connection:
-            status = serve(connection)
+            serve(connection)
+            status = 0
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else 1
     except BaseException:
@@ -159,74 +142,12 @@ def _run(channel: int, output: int, message: Mapping[str, Any]) -> int:
     return status
 
 
-# ---------------------------------------------------------------- the template
-
-
-def template(control: socket.socket, modules: list[str]) -> int:
-    """Fork workers for the parent until it goes away.
-
-    The first message says what came of the imports. A request is JSON with four descriptors:
-    channel, output, lifeline and status (see `confine.keep`).
-    """
-    missing = []
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except Exception as error:  # the handler itself will say what is missing
-            missing.append(f"{name}: {type(error).__name__}: {error}")
-    gc.freeze()
-    # Keepers report for themselves; nobody waits for them.
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    control.send(json.dumps({"ready": True, "missing": missing, **_needs()}).encode())
-    while True:
-        try:
-            text, descriptors, _, _ = socket.recv_fds(control, LONGEST_REQUEST, 4)
-        except OSError:
-            return 0
-        if not text:
-            return 0
-        if os.fork() == 0:
-            _keep(control, json.loads(text), descriptors)
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _keep(control: socket.socket, message: Mapping[str, Any], descriptors: list[int]) -> None:
-    """The forked keeper; does not return."""
-    control.close()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def keep(message: Mapping[str, Any], descriptors: list[int]) -> None:
+    """A worker's keeper; does not return. The descriptors are channel, output, lifeline and status
+    (see `confine.keep`)."""
     channel, output, lifeline, status = descriptors
 
     def candidate() -> int:
         return _run(channel, output, message)
 
     confine.keep(message, confine.Descriptors(lifeline, status, (channel, output)), candidate)
-
-
-def _needs() -> dict[str, Any]:
-    """What this interpreter must be able to read in order to run."""
-    paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(sys.executable)}
-    paths |= {path for path in sys.path if path}
-    for name, module in list(sys.modules.items()):
-        places = getattr(getattr(module, "__spec__", None), "submodule_search_locations", None)
-        if name.count(".") < 2 and isinstance(places, list):
-            paths |= set(places)
-    paths.add(str(_RUNTIME))
-    outermost: list[str] = []
-    for path in sorted(path for path in paths if os.path.isabs(path)):
-        if not any(path.startswith(one + "/") for one in outermost):
-            outermost.append(path)
-    return {"needs": outermost}
-
-
-def main(arguments: list[str]) -> int:
-    """See the module's text."""
-    with socket.socket(fileno=int(arguments[1])) as channel:
-        if arguments[0] == "--template":
-            return template(channel, [name for name in arguments[2].split(",") if name])
-        namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
-        return serve(channel)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -16,7 +16,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,15 +27,15 @@ import attrs
 
 from sketchc.runtime.process import memory, messages
 from sketchc.runtime.process.environment import clean_environment
+from sketchc.runtime.process.peer import Peer, PeerEndedError, printed, program
+from sketchc.runtime.process.templates import template
 from sketchc.runtime.sandbox import confine, gate, view
 from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult, killed, outcome_of_end
-from sketchc.runtime.sandbox.templates import INSIDE, template
 
 if TYPE_CHECKING:
     import numpy as np
 
-#: How much of what a worker printed is kept, in bytes.
-OUTPUT_TAIL = 32_768
+_INSIDE = "sketchc.runtime.sandbox.inside"
 #: What its outputs may be larger than its inputs, where nothing else is said.
 _OUTPUT_BYTES = 4 << 30
 #: Seconds until what was ended is gone.
@@ -113,7 +112,8 @@ class Worker:
         self._told = b""
         try:
             message = self._message(place)
-            self._template.fork(message, [theirs.fileno(), self._output, ends, told])
+            descriptors = [theirs.fileno(), self._output, ends, told]
+            self._template.fork(f"{_INSIDE}:keep", message, descriptors)
         finally:
             theirs.close()
             os.close(ends)
@@ -206,25 +206,27 @@ class Worker:
         most: int,
     ) -> WorkerResult | None:
         """One attempt; None where the sandbox could not be made."""
-        channel = _Deadline(self._channel, started + timeout)
+        deadline = started + timeout
         offset = os.fstat(self._output).st_size
         try:
-            self._channel.settimeout(timeout)
-            messages.send(self._channel, {"handler": handler, "request": dict(request)}, given)
-            body, raws = messages.receive(channel, most)
+            asked = {"handler": handler, "request": dict(request), "arrays": dict(given)}
+            messages.send(self._channel, asked, deadline)
+            body = messages.receive(self._channel, deadline, most)
         except TimeoutError:
             self._end()
             seconds = time.monotonic() - started
-            return WorkerResult(-signal.SIGKILL, True, seconds, self._printed(offset))
+            return WorkerResult(-signal.SIGKILL, True, seconds, printed(self._output, offset))
         except (messages.Closed, ConnectionError, BrokenPipeError):
             return self._ended(started, offset)
         except messages.MessageError as error:
             self._end()
-            plain = WorkerResult(0, False, time.monotonic() - started, self._printed(offset))
+            plain = WorkerResult(
+                0, False, time.monotonic() - started, printed(self._output, offset)
+            )
             return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
         _note_that_it_works()
-        plain = WorkerResult(0, False, time.monotonic() - started, self._printed(offset))
-        return _understood(plain, body, raws)
+        plain = WorkerResult(0, False, time.monotonic() - started, printed(self._output, offset))
+        return _understood(plain, body)
 
     def _ended(self, started: float, offset: int) -> WorkerResult | None:
         """The worker closed its end: how, by the watcher's words."""
@@ -240,17 +242,11 @@ class Worker:
         _note_that_it_works()
         seconds = time.monotonic() - started
         plain = WorkerResult(
-            int(told.get("status", -signal.SIGKILL)), False, seconds, self._printed(offset)
+            int(told.get("status", -signal.SIGKILL)), False, seconds, printed(self._output, offset)
         )
         if "failed" in told:
             return attrs.evolve(plain, error=f"OSError: {told['failed']}", kinds=("OSError",))
         return outcome_of_end(plain, told, self._limits)
-
-    def _printed(self, offset: int) -> str:
-        """The end of what was printed since `offset`."""
-        size = os.fstat(self._output).st_size
-        start = max(offset, size - OUTPUT_TAIL)
-        return os.pread(self._output, OUTPUT_TAIL, start).decode("utf-8", "replace")
 
     def _end(self, patience: float = 0.0) -> dict[str, Any]:
         """Close everything, wait until nothing of the worker is left; what the watcher said.
@@ -288,9 +284,7 @@ def _note_that_it_works() -> None:
     _found = _assumed()
 
 
-def _understood(
-    plain: WorkerResult, body: Mapping[str, Any], raws: Mapping[str, messages.Raw]
-) -> WorkerResult:
+def _understood(plain: WorkerResult, body: Mapping[str, Any]) -> WorkerResult:
     """The result with what the worker answered."""
     try:
         if "error" in body:
@@ -302,33 +296,11 @@ def _understood(
                 traceback=_printable(str(error["traceback"])),
                 kinds=tuple(str(kind) for kind in error.get("kinds", ())),
             )
-        arrays = {name: messages.array_of(raw) for name, raw in raws.items()}
+        arrays = {name: messages.array_of(raw) for name, raw in body["arrays"].items()}
         return attrs.evolve(plain, reply=dict(body["answer"]), arrays=arrays)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         # The candidate shares the process with the channel: a garbled reply is its doing.
         return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
-
-
-class _Deadline:
-    """A socket whose every wait ends at one moment, however slowly the other side sends."""
-
-    def __init__(self, channel: socket.socket, deadline: float) -> None:
-        self._channel = channel
-        self._deadline = deadline
-
-    def _hurry(self) -> None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._channel.settimeout(left)
-
-    def recv(self, size: int) -> bytes:
-        self._hurry()
-        return self._channel.recv(size)
-
-    def recvmsg(self, size: int, space: int, flags: int) -> tuple[bytes, list[Any], int, Any]:
-        self._hurry()
-        return self._channel.recvmsg(size, space, flags)
 
 
 def _read_until_closed(descriptor: int, seconds: float) -> bytes:
@@ -403,38 +375,26 @@ def run_inside(
     """For handlers: call another handler in another interpreter, inside of the same sandbox."""
     variables = clean_environment({"PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
     free, kills = memory.available(), memory.kills()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     started = time.monotonic()
-    with ours, tempfile.TemporaryFile() as output:
-        with theirs:
-            process = subprocess.Popen(
-                [str(python), "-P", INSIDE, "--direct", str(theirs.fileno())],
-                env=variables,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
-            )
-        body: dict[str, Any] = {}
-        timed_out = False
-        try:
-            ours.settimeout(timeout)
-            messages.send(ours, {"handler": handler, "request": dict(request)}, {})
-            body, _ = messages.receive(_Deadline(ours, started + timeout), _OUTPUT_BYTES)
-        except TimeoutError:
-            timed_out = True
-        except (messages.Closed, messages.MessageError, ConnectionError):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1)
-        finally:
-            process.kill()
-            code = process.wait()
-        size = output.seek(0, os.SEEK_END)
-        output.seek(max(0, size - OUTPUT_TAIL))
-        said = output.read().decode("utf-8", "replace")
+    deadline = started + timeout
+    body: dict[str, Any] = {}
+    timed_out, code = False, -signal.SIGKILL
+    peer = Peer(program(f"{_INSIDE}:serve", python, variables))
+    try:
+        peer.tell({"handler": handler, "request": dict(request), "arrays": {}}, deadline)
+        body = peer.hear(deadline, _OUTPUT_BYTES)
+    except TimeoutError:
+        timed_out = True
+    except PeerEndedError as ended:
+        code = ended.status
+    except messages.MessageError:
+        pass
+    finally:
+        said = peer.printed
+        peer.close()
     plain = WorkerResult(code, timed_out, time.monotonic() - started, said)
     if body or timed_out or code != -signal.SIGKILL:
-        return _understood(plain, body, {}) if body else plain
+        return _understood(plain, body) if body else plain
     left = {"held": 0, "free": free, "least": min(free, memory.available())}
     return killed(plain, {**left, "kills": memory.kills() - kills})
 
@@ -443,29 +403,6 @@ def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
     """What a worker may write into one file, in bytes: its results, and not what a kernel that
     prints without end makes of it."""
     return (64 << 20) + 2 * sum(array.nbytes for array in arrays.values())
-
-
-def kill_group(leader: int) -> None:
-    """End a process and what it started. The group's id stays reserved while a member lives."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
-        os.killpg(leader, signal.SIGKILL)
-
-
-def end_group(leader: int, patience: float) -> bool:
-    """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
-    that has closed its pipes may go on for ever. It must not have been waited for. Returns whether
-    it had ended."""
-    gone = True
-    with contextlib.suppress(OSError):  # it is gone, or this machine has no such descriptors
-        descriptor = os.pidfd_open(leader)
-        try:
-            ended = select.poll()
-            ended.register(descriptor, select.POLLIN)
-            gone = bool(ended.poll(1000 * patience))
-        finally:
-            os.close(descriptor)
-    kill_group(leader)
-    return gone
 
 
 def _printable(text: str) -> str:
@@ -478,10 +415,8 @@ __all__ = [
     "Limits",
     "Worker",
     "WorkerResult",
-    "end_group",
     "file_limit",
     "isolation",
-    "kill_group",
     "run_inside",
     "run_worker",
 ]

@@ -1,34 +1,29 @@
-"""A task in a process of its own, asked over two pipes: the same for every framework.
+"""A task in a process of its own, asked by messages: the same for every framework.
 
-The file is the user's code, so a worker runs it (`task_worker`), which this module starts, asks and
-ends. What comes back is plain data: shapes, numbers, and reference outputs in float64. Whatever
-goes wrong in the task becomes one `TaskFailure` with the user's own line.
+The file is the user's code, so another process runs it (`worker.server`), which this module starts,
+asks and ends. What comes back is plain data: shapes, numbers, and reference outputs in float64.
+Whatever goes wrong in the task becomes one `TaskFailure` with the user's own line.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
-import shutil
-import subprocess
-import tempfile
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 import numpy as np
 
 from sketchc.base.types import DType
 from sketchc.runtime.process import memory
-from sketchc.runtime.process.arrays import Array, dtype_of, read_array, write_array
+from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.environment import python_environment
-from sketchc.runtime.sandbox.worker import end_group, kill_group
-from sketchc.runtime.tasks.cross_process import Elsewhere, Repetition, hash_seeds
+from sketchc.runtime.process.messages import Raw, array_of, raw_of
+from sketchc.runtime.process.peer import Peer, PeerEndedError, Process, Start, program
+from sketchc.runtime.tasks.cross_process import CrossProcess, Repetition, hash_seeds
 from sketchc.runtime.tasks.description import (
     Axis,
     InputSpec,
@@ -55,8 +50,6 @@ from sketchc.runtime.tasks.values import (
 #: Seconds that loading may take at least: it imports the framework, which no limit on a run should
 #: bound.
 LOAD_TIMEOUT = 120.0
-#: Seconds that a worker that has closed its pipe has to end.
-_GRACE = 5.0
 #: Of a task whose own run is too large, so many runs with up to so many elements are repeated in
 #: other processes.
 _SMALL_RUNS = 3
@@ -75,15 +68,6 @@ class Beside:
     lead: int = 0
 
 
-class Process(Protocol):
-    """What is known of a worker's process; it leads its own process group."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def wait(self) -> int: ...
-
-
 class WorkerTask:
     """One task in its worker process; use as a context manager.
 
@@ -93,6 +77,8 @@ class WorkerTask:
 
     is_sketch = False
     framework: ClassVar[str] = ""
+    #: What the process calls with its channel ("package.module:function").
+    serving: ClassVar[str] = ""
 
     def __init__(
         self,
@@ -111,17 +97,16 @@ class WorkerTask:
         self.specification = str(path)
         self.notes: tuple[str, ...] = ()
         self._deterministic = False
-        self._gone = False
+        self._peer: Peer | None = None
         self._large = 0
         self.lead = 0
         self._written: Sequence[int] = ()
-        self._elsewhere: Elsewhere | None = None
+        self._elsewhere: CrossProcess | None = None
         self._scales: dict[tuple[tuple[int, Scalar], ...], dict[str, float]] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
             check_declared(self.outline)
         self._described: Mapping[str, Any] | None = None
-        self.folder = Path(tempfile.mkdtemp(prefix="sketchc-task-"))
         try:
             self._begin()
         except BaseException:
@@ -130,7 +115,8 @@ class WorkerTask:
 
     def _begin(self) -> None:
         """Start the process and load the file."""
-        self._start()
+        self._kills = memory.kills()
+        self._peer = Peer(self._start())
         request = {
             "command": "load",
             "path": str(self.path.resolve()),
@@ -144,17 +130,22 @@ class WorkerTask:
 
     def _begin_again(self) -> None:
         """In place of a process that was killed: what that knew of earlier requests, too."""
-        self._close_pipes()
-        self._gone = False
+        self._end()
         self._begin()
         if self.lead:
             self._ask_once({"command": "follow", "lead": self.lead})
         if self._described is not None:
             self._ask_once(self._described)
 
-    def command(self) -> Sequence[str]:
-        """The program of the worker; its pipes' numbers follow."""
-        raise NotImplementedError
+    @property
+    def process(self) -> Process:
+        """The worker's process."""
+        assert self._peer is not None
+        return self._peer.process
+
+    def python(self) -> str:
+        """The interpreter of the worker."""
+        return sys.executable
 
     def environment(self) -> dict[str, str]:
         """Variables for the worker besides those that it may see of this process."""
@@ -163,28 +154,9 @@ class WorkerTask:
     def prepare_beside(self, hash_seed: str) -> None:
         """Begin with what starting a worker beside this one needs, without waiting for it."""
 
-    def _start(self) -> None:
-        worker_reads, self._to_worker = os.pipe()
-        self._from_worker, worker_writes = os.pipe()
-        self._pending = b""
-        self._kills = memory.kills()
-        try:
-            with (self.folder / "log.txt").open("wb") as log:
-                self.process = self._spawn(worker_reads, worker_writes, log.fileno())
-        finally:
-            os.close(worker_reads)
-            os.close(worker_writes)
-
-    def _spawn(self, reads: int, writes: int, log: int) -> Process:
-        return subprocess.Popen(
-            [*self.command(), str(reads), str(writes)],
-            env=python_environment(self.environment()),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(reads, writes),
-            start_new_session=True,
-        )
+    def _start(self) -> Start:
+        """What starts the worker's process."""
+        return program(self.serving, self.python(), python_environment(self.environment()))
 
     def __enter__(self) -> Self:
         return self
@@ -193,21 +165,14 @@ class WorkerTask:
         self.close()
 
     def close(self) -> None:
-        """End the worker and remove its files."""
+        """End the worker."""
         if self._elsewhere is not None:
             self._elsewhere.close()
-        if hasattr(self, "process") and not self._gone:
-            kill_group(self.process.pid)
-            self.process.wait()
-            self._gone = True
-        self._close_pipes()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._end()
 
-    def _close_pipes(self) -> None:
-        for name in ("_to_worker", "_from_worker"):
-            if getattr(self, name, -1) >= 0:
-                os.close(getattr(self, name))
-                setattr(self, name, -1)
+    def _end(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
 
     # ------------------------------------------------------------ requests
 
@@ -273,7 +238,7 @@ class WorkerTask:
         if self.outline.makes_inputs:
             return {"seed": seed}
         values = declared_inputs(self.outline, seed)
-        return {"seed": seed, "own": [self._send(f"own_{i}", v) for i, v in enumerate(values)]}
+        return {"seed": seed, "own": _sent(values)}
 
     def require_deterministic(self, seed: int = 0, *, wait: bool = True) -> None:
         """Raises `TaskFailure` where the outputs differ between two runs on the same inputs, where
@@ -286,14 +251,13 @@ class WorkerTask:
         again costs nothing; `notes` then say what is odd.
         """
         if not self._deterministic:
-            request = {"command": "determinism", "folder": str(self.folder)}
-            reply = self._ask({**request, **self._own(seed)})
+            reply = self._ask({"command": "determinism", **self._own(seed)})
             self.notes, self._written = tuple(reply["notes"]), reply["written"]
             self._deterministic = True
             self._large = _SMALL_RUNS
             if run := reply.get("run"):
                 self._large = 0
-                first = [read_array(value) for value in run.pop("outputs")]
+                first = _arrays(run.pop("outputs"))
                 self._repeat_elsewhere({**run, "substitutes": {}, "double": True}, first)
         if wait:
             self.settle()
@@ -319,7 +283,7 @@ class WorkerTask:
         self._large = 0
         request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "twice": True})
-        self._repeat_elsewhere(request, [read_array(value) for value in reply["outputs"]])
+        self._repeat_elsewhere(request, _arrays(reply["outputs"]))
         self.settle()
 
     def _repeat_elsewhere(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
@@ -328,7 +292,7 @@ class WorkerTask:
             seeds = hash_seeds(self.path)
             for hash_seed in seeds:
                 self.prepare_beside(hash_seed)
-            self._elsewhere = Elsewhere(
+            self._elsewhere = CrossProcess(
                 self.path,
                 [
                     partial(
@@ -344,8 +308,7 @@ class WorkerTask:
     def repeat(self, request: Mapping[str, Any]) -> list[Array]:
         """The outputs of a run of the task that this one is beside."""
         asked = {**request, "command": "reference", "seed": _OTHER_SEED}
-        reply = self._ask({**asked, "folder": str(self.folder)})
-        return [read_array(value) for value in reply["outputs"]]
+        return _arrays(self._ask(asked)["outputs"])
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
         """What the task's `get_inputs` gives after seeding; None for what is not a number.
@@ -353,20 +316,14 @@ class WorkerTask:
         if not self.outline.makes_inputs:
             return declared_inputs(self.outline, seed)
         request = {"command": "inputs", "seed": seed, "variant": variant}
-        reply = self._ask({**request, "folder": str(self.folder)})
-        return [
-            read_array(value) if "file" in value else value.get("value")
-            for value in reply["inputs"]
-        ]
+        return _received(self._ask(request)["inputs"])
 
     def valid_inputs(
         self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
     ) -> list[Array | Scalar | None]:
         """What the model's `valid_inputs` makes of these; its init inputs as in `reference`."""
-        described = [self._send(f"given_{i}", value) for i, value in enumerate(inputs)]
-        request = {"command": "valid", "inputs": described, "substitutes": dict(substitutes)}
-        reply = self._ask({**request, "folder": str(self.folder)})
-        return [read_array(v) if "file" in v else v.get("value") for v in reply["inputs"]]
+        request = {"command": "valid", "inputs": _sent(inputs), "substitutes": dict(substitutes)}
+        return _received(self._ask(request)["inputs"])
 
     def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
         """Shapes of parameters and buffers when init inputs (by position) have other values."""
@@ -424,12 +381,10 @@ class WorkerTask:
         With `double`, floating-point inputs, parameters and outputs are float64.
         """
         request = self._request(inputs, state or {}, substitutes or {}, double=double)
-        reply = self._ask(request)
-        outputs = [read_array(value) for value in reply["outputs"]]
+        outputs = _arrays(self._ask(request)["outputs"])
         if self._large and double and _elements([*inputs, *outputs]) <= _SMALL_ELEMENTS:
             self._large -= 1
-            kept = self._request(inputs, state or {}, substitutes or {}, double, self._large)
-            self._repeat_elsewhere(kept, outputs)
+            self._repeat_elsewhere(request, outputs)
         return outputs
 
     def readings(
@@ -443,10 +398,10 @@ class WorkerTask:
         request = self._request(inputs, state or {}, substitutes or {}, double=True)
         reply = self._ask({**request, "command": "readings", "rtol": rtol})
         return Readings(
-            tuple(_arrays(run) for run in reply["runs"]),
-            tuple(_arrays(run) for run in reply["moved"]),
-            _arrays(reply["rounded"]),
-            tuple(NamedPlaces(_arrays(one["arrays"])[0], one["exact"]) for one in reply["places"]),
+            tuple(tuple(_arrays(run)) for run in reply["runs"]),
+            tuple(tuple(_arrays(run)) for run in reply["moved"]),
+            tuple(_arrays(reply["rounded"])),
+            tuple(NamedPlaces(array_of(one["array"]), one["exact"]) for one in reply["places"]),
         )
 
     def thresholds(
@@ -466,29 +421,16 @@ class WorkerTask:
         state: Mapping[str, Array],
         substitutes: Mapping[int, Scalar],
         double: bool,
-        kept: int | None = None,
     ) -> dict[str, Any]:
-        """What asks for a reference; files that are `kept` have names of their own."""
-        mark = "" if kept is None else f"kept_{kept}_"
+        """What asks for a reference."""
         return {
             "command": "reference",
-            "inputs": [self._send(f"{mark}given_{i}", value) for i, value in enumerate(inputs)],
-            "state": {
-                name: self._send(f"{mark}state_{i}", value)
-                for i, (name, value) in enumerate(state.items())
-            },
+            "inputs": _sent(inputs),
+            "state": {name: raw_of(value) for name, value in state.items()},
             "substitutes": dict(substitutes),
             "double": double,
             "seed": 0,
-            "folder": str(self.folder),
         }
-
-    def _send(self, name: str, value: Array | Scalar | None) -> dict[str, Any]:
-        if value is None or isinstance(value, bool | int | float):
-            return {"value": value}
-        dtype = dtype_of(value)
-        assert dtype is not None, value.dtype
-        return write_array(self.folder / f"{name}.bin", value, dtype)
 
     # ------------------------------------------------------------ the channel
 
@@ -505,10 +447,19 @@ class WorkerTask:
             return self._ask_once(request)
 
     def _ask_once(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with contextlib.suppress(BrokenPipeError):
-            os.write(self._to_worker, json.dumps(request).encode() + b"\n")
-        line = self._read_line(str(request["command"]))
-        reply: dict[str, Any] = json.loads(line)
+        assert self._peer is not None
+        command = str(request["command"])
+        limit = max(self.timeout, LOAD_TIMEOUT) if command == "load" else self.timeout
+        deadline = time.monotonic() + limit
+        try:
+            self._peer.tell(request, deadline)
+            reply = self._peer.hear(deadline)
+        except TimeoutError:
+            msg = f"{self.path}: no answer within {limit:g} s ({DOING[command]})"
+            raise TaskFailure(msg) from None
+        except PeerEndedError as end:
+            short = memory.kills() > self._kills
+            raise ended(self.path, end, command, self._peer.printed, short=short) from None
         if "refused" in reply:
             msg = f"{self.path}: {reply['refused']}"
             raise TaskFailure(msg)
@@ -516,33 +467,17 @@ class WorkerTask:
             raise TaskFailure(raised(self.path, reply["raised"]))
         return reply
 
-    def _read_line(self, command: str) -> bytes:
-        limit = max(self.timeout, LOAD_TIMEOUT) if command == "load" else self.timeout
-        deadline = time.monotonic() + limit
-        while b"\n" not in self._pending:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._from_worker], [], [], left)[0]:
-                msg = f"{self.path}: no answer within {limit:g} s ({DOING[command]})"
-                raise TaskFailure(msg)
-            chunk = os.read(self._from_worker, 1 << 16)
-            if not chunk:
-                raise self._ended(command)
-            self._pending += chunk
-        line, self._pending = self._pending.split(b"\n", 1)
-        return line
 
-    def _ended(self, command: str) -> TaskFailure:
-        """Why the worker is gone, in one line."""
-        by_others = end_group(self.process.pid, _GRACE)
-        status = self.process.wait()
-        self._gone = True  # its number may be another's from now on
-        log = (self.folder / "log.txt").read_text(errors="replace")
-        short = memory.kills() > self._kills
-        return ended(self.path, status, command, log, by_others=by_others, short=short)
+def _sent(values: Sequence[Array | Scalar | None]) -> list[Raw | Scalar | None]:
+    return [raw_of(value) if isinstance(value, np.ndarray) else value for value in values]
 
 
-def _arrays(described: Sequence[Mapping[str, Any]]) -> tuple[Array, ...]:
-    return tuple(read_array(value) for value in described)
+def _received(values: Sequence[Raw | Scalar | None]) -> list[Array | Scalar | None]:
+    return [array_of(value) if isinstance(value, Raw) else value for value in values]
+
+
+def _arrays(raws: Sequence[Raw]) -> list[Array]:
+    return [array_of(raw) for raw in raws]
 
 
 def _elements(values: Sequence[Array | Scalar | None]) -> int:

@@ -53,7 +53,7 @@ def hash_seeds(path: Path) -> tuple[str, ...]:
     return tuple(str(number) for number in range(1, 1 + (_MORE_PROCESSES if unordered else 1)))
 
 
-class Elsewhere:
+class CrossProcess:
     """The other processes of one task, each asked by a thread."""
 
     def __init__(self, path: Path, starts: Sequence[Callable[[], Repeater]]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sketchc.runtime.process import memory
+from sketchc.runtime.process.peer import PeerEndedError
 from sketchc.runtime.tasks.description import TaskFailure, TaskKilledError
 
 #: Seconds until a machine that is short of memory is asked for more all the same.
@@ -38,14 +39,11 @@ def raised(path: Path, report: Mapping[str, Any]) -> str:
     return f"{path}: {report['where']} raised {report['type']}{said}{line}"
 
 
-def ended(
-    path: Path, status: int, command: str, log: str, *, by_others: bool, short: bool
-) -> TaskFailure:
-    """What is said of a process that ended with this status while it was at a command and had
-    printed `log`; `by_others`: it was not ended for going on without its pipe; `short`: the kernel
-    has ended processes for want of memory since it started."""
-    doing = DOING[command]
-    if status == -signal.SIGKILL and by_others:
+def ended(path: Path, end: PeerEndedError, command: str, log: str, *, short: bool) -> TaskFailure:
+    """What is said of a process that ended so while it was at a command and had printed `log`;
+    `short`: the kernel has ended processes for want of memory since it started."""
+    doing, status = DOING[command], end.status
+    if status == -signal.SIGKILL and end.by_itself:
         left = f"{memory.text(memory.available())} of memory are free now"
         why = f"the machine ran out of memory; {left}" if short else left
         return TaskKilledError(f"{path}: the task's process was killed (SIGKILL) {doing}: {why}")

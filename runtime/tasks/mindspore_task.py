@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from sketchc.runtime.tasks.client import WorkerTask
@@ -15,13 +13,14 @@ class MindsporeTask(WorkerTask):
     """One MindSpore task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "mindspore"
+    serving: ClassVar[str] = "sketchc.runtime.tasks.worker.mindspore_worker:main"
 
-    def command(self) -> Sequence[str]:
+    def python(self) -> str:
         python = mindspore_python()
         if python is None:
             msg = f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}"
             raise TaskFailure(msg)
-        return (str(python), "-P", str(Path(__file__).parent / "worker" / "mindspore_boot.py"))
+        return str(python)
 
     def environment(self) -> dict[str, str]:
         """Errors alone in the log (GLOG_v), and no cache of compiled kernels beside the task."""

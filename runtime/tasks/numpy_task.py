@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from typing import ClassVar
 
 from sketchc.runtime.tasks.client import WorkerTask
@@ -13,6 +11,4 @@ class NumpyTask(WorkerTask):
     """One NumPy task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "numpy"
-
-    def command(self) -> Sequence[str]:
-        return (sys.executable, "-P", "-m", "sketchc.runtime.tasks.worker.numpy_worker")
+    serving: ClassVar[str] = "sketchc.runtime.tasks.worker.numpy_worker:main"

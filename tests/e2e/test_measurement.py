@@ -195,7 +195,7 @@ def test_a_kernel_that_closes_all_pipes_and_goes_on_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sketchc.cli.commands.bench._require_right", lambda *_: None)
-    monkeypatch.setattr("sketchc.runtime.bench.driver._GRACE", 0.2)
+    monkeypatch.setattr("sketchc.runtime.process.peer._GRACE", 0.2)
     kernels = {"closes.cpp": CLOSES, "honest.cpp": HONEST}
     found = bench_all(kernels, tmp_path, "--samples", "5")["closes.cpp"]
     assert found["failure"] == "launch"

@@ -18,10 +18,9 @@ import pytest
 from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
+from sketchc.runtime.process import templates
 from sketchc.runtime.process.environment import clean_environment
-from sketchc.runtime.sandbox import templates
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.tasks.torch_template import close_templates
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "SKETCHC_TEST_API_KEY"
@@ -119,8 +118,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, str]]]]:
     """(command, environment) of every process that is started while the test runs."""
-    for close in (close_templates, templates.close_templates):
-        close()  # one that was there already would serve the tasks, or be the worker's
+    templates.close_templates()  # one that was there already would serve the tasks
     found: list[tuple[str, dict[str, str]]] = []
     original = subprocess.Popen.__init__
 

@@ -1,12 +1,13 @@
-"""The process that runs a MindSpore task: see `task_worker`. It runs in an environment of its own.
+"""The process that runs a MindSpore task: see `server`. It runs in an environment of its own.
 
 A task is a `mindspore.nn.Cell`, or a function on tensors; it runs in PyNative mode on the CPU.
-Needs mindspore and NumPy, and nothing of sketchc besides the files that `mindspore_boot` shows.
+Needs mindspore and NumPy, and nothing of sketchc besides the rooms that `process.program` shows.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -17,7 +18,7 @@ import numpy as np
 from mindspore import nn
 
 from sketchc.base.types import DType
-from sketchc.runtime.process.parent import die_with_parent
+from sketchc.runtime.process.messages import BFLOAT16, Raw, array_of, raw_of
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.task_file import Request
 from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
@@ -27,6 +28,7 @@ DTYPES = {
     dtype.value: mindspore.bool_ if dtype is DType.BOOL else getattr(mindspore, dtype.numpy_name)
     for dtype in DType
 }
+_SPELLED = {dtype.numpy_name: dtype.value for dtype in DType}
 SPELLINGS = {str(dtype): name for name, dtype in DTYPES.items()}
 _FLOATS = ("f64", "f32", "bf16", "f16")
 #: Methods of a tensor that change it, and operators. Of several, MindSpore has no kernel for the
@@ -77,24 +79,19 @@ class Task(server.Task):
             found["value"] = tensor.item()
         return found
 
-    def load(self, description: Mapping[str, Any]) -> Any:
-        spelling, shape = description["dtype"], description["shape"]
-        if spelling == "bf16":
-            bits = np.fromfile(description["file"], np.uint16).astype(np.uint32) << 16
-            wide = mindspore.Tensor(bits.view(np.float32).reshape(shape))
+    def load(self, raw: Raw) -> Any:
+        if raw.dtype == BFLOAT16:
+            bits = np.frombuffer(raw.data, np.uint16).astype(np.uint32) << 16
+            wide = mindspore.Tensor(bits.view(np.float32).reshape(raw.shape))
             return wide.astype(mindspore.bfloat16)
-        array = np.fromfile(description["file"], DType(spelling).numpy_name).reshape(shape)
-        return mindspore.Tensor(array, DTYPES[spelling])
+        return mindspore.Tensor(array_of(raw).copy(), DTYPES[_SPELLED[raw.dtype]])
 
-    def save(self, path: str, tensor: Any) -> dict[str, Any]:
-        spelling = self.spelling(tensor)
-        if spelling == "bf16":
-            wide = tensor.astype(mindspore.float32).asnumpy()
-            array = (np.ascontiguousarray(wide).view(np.uint32) >> 16).astype(np.uint16)
-        else:
-            array = tensor.asnumpy()
-        np.ascontiguousarray(array).tofile(path)
-        return {"file": path, "dtype": spelling, "shape": list(tensor.shape)}
+    def raw(self, tensor: Any) -> Raw:
+        if self.spelling(tensor) != "bf16":
+            return raw_of(tensor.asnumpy())
+        wide = np.ascontiguousarray(tensor.astype(mindspore.float32).asnumpy())
+        halves = raw_of((wide.view(np.uint32) >> 16).astype(np.uint16))
+        return Raw(BFLOAT16, tuple(tensor.shape), halves.data)
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
         wide = tensor.astype(mindspore.float64) if self.spelling(tensor) == "bf16" else tensor
@@ -204,15 +201,10 @@ def _filled(tensor: Any, value: Any) -> Any:
     return tensor
 
 
-def main(read_from: int, write_to: int) -> None:
-    """Serve requests until the pipe closes."""
+def main(channel: socket.socket) -> None:
+    """Serve requests until nobody asks."""
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE, device_target="CPU")
     work_in_place()
-    server.serve(Task, read_from, write_to)
+    server.serve(Task, channel)
     sys.stdout.flush()
     os._exit(0)  # MindSpore's own ending may abort
-
-
-if __name__ == "__main__":
-    die_with_parent()
-    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,20 +1,19 @@
-"""The process that runs a NumPy task: see `task_worker`. It imports no torch.
+"""The process that runs a NumPy task: see `server`. It imports no torch.
 
 A task is a function of arrays, or a class with `__call__` (or `forward`).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sketchc.base.types import DType, numpy_dtype
-from sketchc.runtime.process.parent import die_with_parent
+from sketchc.runtime.process.messages import Raw, array_of, raw_of
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.task_file import Request
 from sketchc.runtime.tasks.worker.user_code import TaskError
@@ -51,14 +50,11 @@ class Task(server.Task):
             found["value"] = tensor.item()
         return found
 
-    def load(self, description: Mapping[str, Any]) -> Any:
-        array = np.fromfile(description["file"], numpy_dtype(DType(description["dtype"])))
-        return array.reshape(description["shape"])
+    def load(self, raw: Raw) -> Any:
+        return array_of(raw).copy()
 
-    def save(self, path: str, tensor: Any) -> dict[str, Any]:
-        found = self.specify(tensor)
-        Path(path).write_bytes(np.ascontiguousarray(tensor).tobytes())
-        return {"file": path, "dtype": found["dtype"], "shape": found["shape"]}
+    def raw(self, tensor: Any) -> Raw:
+        return raw_of(np.asarray(tensor))
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(tensor)
@@ -115,6 +111,6 @@ def _stale(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-if __name__ == "__main__":
-    die_with_parent()
-    server.serve(Task, int(sys.argv[1]), int(sys.argv[2]))
+def main(channel: socket.socket) -> None:
+    """Serve requests until nobody asks."""
+    server.serve(Task, channel)

@@ -1,18 +1,18 @@
 """The process that runs a task: it loads the user's file and answers requests about it.
 
 `Task` is what is the same for all frameworks; `torch_worker`, `numpy_worker` and `mindspore_worker`
-hold the rest. The process is started by `worker_task.WorkerTask`: a task may print, hang, or end
-it. Requests and replies are JSON lines over two pipes of their own; arrays travel as raw files. The
-task's own stdout and stderr go to a log file. Needs NumPy alone: it also runs where sketchc is not
-installed.
+hold the rest. The process is started by `client.WorkerTask`: a task may print, hang, or end it.
+Requests and replies are messages (`process.messages`); the task's own stdout and stderr go to a
+file. Needs NumPy alone: it also runs where sketchc is not installed.
 """
 
 from __future__ import annotations
 
 import ast
-import json
+import contextlib
 import linecache
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from sketchc.runtime.process import messages
 from sketchc.runtime.tasks.layout import flatten
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, ONLY_NAN, difference, later, only_nan
 from sketchc.runtime.tasks.worker import rng_audit
@@ -200,13 +201,18 @@ class Task(TaskFile):
         return found
 
     def own_inputs(self, request: Request) -> dict[str, Any]:
-        replies = []
-        for position, value in enumerate(self.inputs(request)):
-            if self.is_tensor(value):
-                replies.append(self.save(f"{request['folder']}/input_{position}.bin", value))
-            else:
-                replies.append(self.described(value))
-        return {"inputs": replies}
+        return {"inputs": self._sent(self.inputs(request))}
+
+    def _sent(self, values: Sequence[Any]) -> list[Any]:
+        """Tensors as arrays, and numbers; None for what is neither."""
+        return [
+            self.raw(value)
+            if self.is_tensor(value)
+            else value
+            if isinstance(value, bool | int | float)
+            else None
+            for value in values
+        ]
 
     def _correcting(self, model: Any) -> Any:
         """`valid_inputs` of the model, else of the file; None without."""
@@ -224,16 +230,13 @@ class Task(TaskFile):
         if layout[: len(self.layout)] != self.layout or len(found) != len(given):
             msg = f"{where} returns other inputs than it was given"
             raise TaskError(msg)
-        replies = []
         for position, (before, after) in enumerate(zip(given, found, strict=True)):
             if not self.is_tensor(before):
-                replies.append({"value": before})
-                continue
-            if {**self.specify(before), "value": 0} != {**self.specify(after), "value": 0}:
+                found[position] = before
+            elif {**self.specify(before), "value": 0} != {**self.specify(after), "value": 0}:
                 msg = f"{where} changes the shape or type of input {position + 1}"
                 raise TaskError(msg)
-            replies.append(self.save(f"{request['folder']}/valid_{position}.bin", after))
-        return {"inputs": replies}
+        return {"inputs": self._sent(found)}
 
     def state_shapes(self, request: Request) -> dict[str, Any]:
         """The shapes of the parameters of a model built with other sizes."""
@@ -270,12 +273,7 @@ class Task(TaskFile):
                 self._refuse(f"two runs on the same inputs differ ({found})")
         if drew:
             self._require_seeded(lambda number: self._run_on(request, number, deep=True))
-        return {
-            "outputs": [
-                self.save(f"{request['folder']}/output_{position}.bin", value)
-                for position, value in enumerate(outputs)
-            ]
-        }
+        return {"outputs": self._sent(outputs)}
 
     def readings(self, request: Request) -> dict[str, Any]:
         """Other outputs that the task may give on the same inputs, all in float64: of runs made
@@ -285,18 +283,11 @@ class Task(TaskFile):
         with self.disturbed():
             runs.append(self._run_on(request, 0)[1])
         moved, rounded, places = self.explored(request)
-        folder = request["folder"]
         return {
-            "runs": [self._saved(f"{folder}/run_{n}", one) for n, one in enumerate(runs)],
-            "moved": [self._saved(f"{folder}/moved_{n}", one) for n, one in enumerate(moved)],
-            "rounded": self._saved(f"{folder}/rounded", rounded),
-            "places": [
-                {
-                    "arrays": self._saved(f"{folder}/places_{n}", [one.values]),
-                    "exact": one.exact,
-                }
-                for n, one in enumerate(places)
-            ],
+            "runs": [self._sent(run) for run in runs],
+            "moved": [self._sent(run) for run in moved],
+            "rounded": self._sent(rounded),
+            "places": [{"array": self.raw(one.values), "exact": one.exact} for one in places],
         }
 
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
@@ -310,9 +301,6 @@ class Task(TaskFile):
         numbers in its file."""
         del request
         return {"numbers": numbers_in(self.path), "selects": False, "shown": False}
-
-    def _saved(self, start: str, values: Sequence[Any]) -> list[dict[str, Any]]:
-        return [self.save(f"{start}_{place}.bin", value) for place, value in enumerate(values)]
 
     def _refuse(self, why: str) -> None:
         """From now on, everything; see `reference`."""
@@ -388,8 +376,8 @@ class Task(TaskFile):
     # ------------------------------------------------------------ twice the same
 
     def determinism(self, request: Request) -> dict[str, Any]:
-        """Refuse a task whose outputs differ from run to run; small tasks are run twice. With a
-        `folder`, the reply holds the first run: its inputs, state and outputs."""
+        """Refuse a task whose outputs differ from run to run; small tasks are run twice, and the
+        reply holds their first run: its inputs, state and outputs."""
         if self.elements is None:
             self.describe(request)
         assert self.elements is not None
@@ -404,7 +392,7 @@ class Task(TaskFile):
             self._require_seeded(lambda number: self._own_run(request, number, deep=True))
         self._require_numbers(first)
         noted = {"notes": list(_notes(first)), "written": sorted(self.written)}
-        return {**noted, "run": self._sent(request)}
+        return {**noted, "run": self._first_run()}
 
     def numbers(self, request: Request) -> dict[str, Any]:
         """Refuse a task that gives no number on its own inputs, where that is not known yet."""
@@ -451,29 +439,17 @@ class Task(TaskFile):
         self.seed(request["seed"] + number)
         return self.watched(model, given, deep=deep)
 
-    def _sent(self, request: Request) -> dict[str, Any] | None:
+    def _first_run(self) -> dict[str, Any] | None:
         """The first run, so that another process can repeat it; None for a large one. What is no
         tensor and no number is in that process, too."""
         assert self._own_values is not None
         inputs, state = self._own_values
-        if "folder" not in request or (self.elements or 0) > _SENT_ELEMENTS:
+        if (self.elements or 0) > _SENT_ELEMENTS:
             return None
-        start = f"{request['folder']}/first"
         return {
-            "inputs": [
-                self.save(f"{start}_input_{i}.bin", value)
-                if self.is_tensor(value)
-                else {"value": value if isinstance(value, bool | int | float) else None}
-                for i, value in enumerate(inputs)
-            ],
-            "state": {
-                name: self.save(f"{start}_state_{i}.bin", value)
-                for i, (name, value) in enumerate(state.items())
-            },
-            "outputs": [
-                self.save(f"{start}_output_{i}.bin", self.widened(value))
-                for i, value in enumerate(self._first)
-            ],
+            "inputs": self._sent(inputs),
+            "state": {name: self.raw(value) for name, value in state.items()},
+            "outputs": self._sent([self.widened(value) for value in self._first]),
         }
 
 
@@ -556,12 +532,11 @@ def _be_another_process(pid: int) -> None:
     os.getpid = lambda: pid + 1
 
 
-def serve(kind: type[Task], read_from: int, write_to: int) -> None:
-    """Serve requests until the pipe closes."""
+def serve(kind: type[Task], channel: socket.socket) -> None:
+    """Serve requests until nobody asks."""
     task: Task | None = None
     rng_audit.install()
-    with os.fdopen(read_from) as requests, os.fdopen(write_to, "w") as replies:
-        for line in requests:
-            task, reply = answer(kind, task, json.loads(line))
-            replies.write(json.dumps(reply) + "\n")
-            replies.flush()
+    with contextlib.suppress(messages.Closed, ConnectionError):
+        while True:
+            task, reply = answer(kind, task, messages.receive(channel))
+            messages.send(channel, reply)

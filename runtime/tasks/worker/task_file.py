@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.layout import Layout, flatten, is_plain, paths, rebuild
 from sketchc.runtime.tasks.worker.user_code import Raised, TaskError, user_code
 
@@ -91,12 +92,12 @@ class TaskFile:
         """
         raise NotImplementedError
 
-    def load(self, description: Mapping[str, Any]) -> Any:
-        """The tensor in a file written by `arrays.write_array`."""
+    def load(self, raw: Raw) -> Any:
+        """A new tensor of an array that was sent."""
         raise NotImplementedError
 
-    def save(self, path: str, tensor: Any) -> dict[str, Any]:
-        """Write a tensor for `arrays.read_array`."""
+    def raw(self, tensor: Any) -> Raw:
+        """A tensor as an array to send."""
         raise NotImplementedError
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
@@ -367,9 +368,9 @@ class TaskFile:
         named = {p.name: v for p, v in zip(order[plain:], inputs[plain:], strict=False)}
         return list(inputs[:plain]), named
 
-    def given(self, described: Sequence[Mapping[str, Any]]) -> list[Any]:
+    def given(self, values: Sequence[Any]) -> list[Any]:
         """The inputs of a request, by position: tensors, numbers and None."""
-        return [self.load(v) if "file" in v else v["value"] for v in described]
+        return [self.load(value) if isinstance(value, Raw) else value for value in values]
 
     def nested(self, inputs: Sequence[Any]) -> list[Any]:
         """Inputs by position as the task holds them. None stands for what is no tensor in the own

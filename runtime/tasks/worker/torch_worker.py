@@ -1,17 +1,18 @@
-"""The process that runs a PyTorch task: see `task_worker`.
+"""The process that runs a PyTorch task: see `server`.
 
-Started for `torch_task.TorchTask`, as a fork of `torch_server`, never imported by it. Large tasks
-are described on meta tensors, which have no data.
+Started for `torch_task.TorchTask`, as a fork of a template (`process.templates`), never imported by
+it. Large tasks are described on meta tensors, which have no data.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import sys
+import os
+import random
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sketchc.base.types import DType
+from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.process.parent import die_with_parent
 from sketchc.runtime.process.raw_bytes import raw_bytes
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
@@ -31,7 +33,7 @@ from sketchc.runtime.tasks.worker.task_file import Request, flat
 from sketchc.runtime.tasks.worker.thresholds import Thresholds
 from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
 
-__all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor", "save_tensor",
+__all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor", "raw_tensor",
            "state"]  # fmt: skip
 
 #: spelling in a sketch -> torch type
@@ -46,18 +48,18 @@ _LAST, _DRAWN = 8, 4
 _PROBE_ELEMENTS = 1 << 22
 
 
-def load_tensor(description: Mapping[str, Any]) -> torch.Tensor:
-    """The tensor in a file written by `arrays.write_array`."""
-    data = torch.from_numpy(np.fromfile(description["file"], np.uint8))
-    if not data.numel():
-        return torch.empty(description["shape"], dtype=DTYPES[description["dtype"]])
-    return data.view(DTYPES[description["dtype"]]).reshape(description["shape"])
+def load_tensor(raw: Raw) -> torch.Tensor:
+    """A new tensor of an array that was sent."""
+    dtype: torch.dtype = getattr(torch, raw.dtype)
+    if not raw.data.nbytes:
+        return torch.empty(raw.shape, dtype=dtype)
+    return torch.frombuffer(raw.data, dtype=dtype).reshape(raw.shape).clone()
 
 
-def save_tensor(path: str, tensor: torch.Tensor) -> dict[str, Any]:
-    """Write a tensor for `arrays.read_array`."""
-    Path(path).write_bytes(raw_bytes(tensor.cpu()).numpy().data)
-    return {"file": path, "dtype": SPELLINGS[tensor.dtype], "shape": list(tensor.shape)}
+def raw_tensor(tensor: torch.Tensor) -> Raw:
+    """A tensor as an array to send."""
+    data = raw_bytes(tensor.cpu()).numpy().data
+    return Raw(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), data)
 
 
 def as_outputs(result: object) -> list[torch.Tensor]:
@@ -104,11 +106,11 @@ class Task(server.Task):
             found["value"] = tensor.item()
         return found
 
-    def load(self, description: Mapping[str, Any]) -> torch.Tensor:
-        return load_tensor(description)
+    def load(self, raw: Raw) -> torch.Tensor:
+        return load_tensor(raw)
 
-    def save(self, path: str, tensor: Any) -> dict[str, Any]:
-        return save_tensor(path, tensor)
+    def raw(self, tensor: Any) -> Raw:
+        return raw_tensor(tensor)
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
         plain = tensor.detach().cpu()
@@ -355,11 +357,24 @@ def _version(value: object) -> int:
     return value._version if isinstance(value, torch.Tensor) else 0
 
 
-def main(read_from: int, write_to: int) -> None:
-    """Serve requests until the pipe closes."""
-    server.serve(Task, read_from, write_to)
+def main(channel: socket.socket) -> None:
+    """Serve requests until nobody asks."""
+    server.serve(Task, channel)
 
 
-if __name__ == "__main__":
+def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """In a process of one task that a template forked: serve it in the place and with the variables
+    that the message names. The descriptors are the channel and what is printed to."""
+    channel, output = descriptors
+    os.setsid()
     die_with_parent()
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+    os.environ.update(message["environment"])
+    os.chdir(message["place"])
+    # As in a process of its own: the template's state is the same for all.
+    random.seed()
+    np.random.seed()
+    with socket.socket(fileno=channel) as connection:
+        main(connection)

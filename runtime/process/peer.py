@@ -1,0 +1,142 @@
+"""A process of one's own that answers messages, with an end to every wait.
+
+It leads a session of its own, prints into a file that belongs to nobody else, and is ended with all
+that it started. Who asks gives each message a deadline, by the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from sketchc.runtime.process import messages
+from sketchc.runtime.process.templates import PROGRAM
+
+#: How much of what a process printed is kept, in bytes.
+OUTPUT_TAIL = 32_768
+#: Seconds that a process that has closed its channel has to end.
+_GRACE = 5.0
+
+
+class Process(Protocol):
+    """What is known of a process; it leads its own process group."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def wait(self) -> int: ...
+
+
+#: Starts a process, given the descriptors of its channel and of what it prints to.
+Start: TypeAlias = Callable[[int, int], Process]
+
+
+class PeerEndedError(Exception):
+    """The process ended with this status, negative for a signal; `by_itself`: it was not ended
+    because it went on after it had closed its channel."""
+
+    def __init__(self, status: int, *, by_itself: bool) -> None:
+        self.status, self.by_itself = status, by_itself
+        super().__init__(f"the process ended with status {status}")
+
+
+def program(function: str, python: str | Path, environment: Mapping[str, str]) -> Start:
+    """Starts an interpreter that calls `function` ("package.module:name") with its channel."""
+
+    def start(channel: int, output: int) -> Process:
+        # -P: a folder called `runtime` where the user stands must not shadow anything.
+        return subprocess.Popen(
+            [str(python), "-P", PROGRAM, "--call", function, str(channel)],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(channel,),
+            start_new_session=True,
+        )
+
+    return start
+
+
+class Peer:
+    """The process that `start` starts. Raises what that raises."""
+
+    def __init__(self, start: Start) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+        self._gone = False
+        try:
+            with theirs:
+                self.process = start(theirs.fileno(), self._output.fileno())
+        except BaseException:
+            self._gone = True
+            self.close()
+            raise
+
+    def tell(self, body: Mapping[str, Any], deadline: float) -> None:
+        """Send a message; one that is gone says so when it is heard. Raises `TimeoutError`."""
+        with contextlib.suppress(ConnectionError):
+            messages.send(self._channel, body, deadline)
+
+    def hear(self, deadline: float, most: int = 1 << 62) -> dict[str, Any]:
+        """The next message, with arrays of `most` bytes. Raises `TimeoutError`, `PeerEndedError`,
+        and `MessageError` for what is none."""
+        try:
+            return messages.receive(self._channel, deadline, most)
+        except (messages.Closed, ConnectionError):
+            pass
+        by_itself = end_group(self.process.pid, _GRACE)
+        status = self.process.wait()
+        self._gone = True  # its number may be another's from now on
+        raise PeerEndedError(status, by_itself=by_itself)
+
+    @property
+    def printed(self) -> str:
+        """The end of what it printed."""
+        return printed(self._output.fileno())
+
+    def close(self) -> None:
+        """End it and all that it started."""
+        self._channel.close()
+        if not self._gone:
+            kill_group(self.process.pid)
+            self.process.wait()
+            self._gone = True
+        self._output.close()
+
+
+def printed(descriptor: int, since: int = 0) -> str:
+    """The end of what a process printed into this file; it may go on writing there."""
+    start = max(since, os.fstat(descriptor).st_size - OUTPUT_TAIL)
+    return os.pread(descriptor, OUTPUT_TAIL, start).decode("utf-8", "replace")
+
+
+def kill_group(leader: int) -> None:
+    """End a process and what it started. The group's id stays reserved while a member lives."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
+        os.killpg(leader, signal.SIGKILL)
+
+
+def end_group(leader: int, patience: float) -> bool:
+    """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
+    that has closed its channel may go on for ever. It must not have been waited for. Returns
+    whether it had ended."""
+    gone = True
+    with contextlib.suppress(OSError):  # it is gone, or this machine has no such descriptors
+        descriptor = os.pidfd_open(leader)
+        try:
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            gone = bool(ended.poll(1000 * patience))
+        finally:
+            os.close(descriptor)
+    kill_group(leader)
+    return gone
