@@ -184,20 +184,21 @@ class _Timer:
     """A process that times one side: "baselines", or the kernel, whose failures are the kernel's.
     `deadline` is by the monotonic clock, `timeout` how long that was."""
 
-    def __init__(
-        self, job: Job, inputs: Sequence[Inputs], side: str, deadline: float, timeout: float
-    ) -> None:
+    def __init__(self, job: Job, side: str, deadline: float, timeout: float) -> None:
         self._deadline, self._timeout = deadline, timeout
-        self._of_kernel = side == KERNEL
+        self._side, self._of_kernel = side, side == KERNEL
         serving = program(
             "sketchc.runtime.bench.child:main", sys.executable, environment(job.threads)
         )
         self._peer = Peer(serving)
+
+    def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
+        """Tell it what is timed. Raises as `hear`."""
         content = pickle.dumps(job)
         pickled = Raw("uint8", (len(content),), memoryview(content))
         pinned = processors(job.threads)
         sent = [{name: raw_of(array) for name, array in one.items()} for one in inputs]
-        self.tell({"job": pickled, "inputs": sent, "processors": pinned, "side": side})
+        self.tell({"job": pickled, "inputs": sent, "processors": pinned, "side": self._side})
 
     def close(self) -> None:
         """End it."""
@@ -275,8 +276,9 @@ def run(
     with contextlib.ExitStack() as stack:
 
         def start(side: str) -> _Timer:
-            timer = _Timer(job, inputs, side, deadline, settings.timeout)
+            timer = _Timer(job, side, deadline, settings.timeout)
             stack.callback(timer.close)
+            timer.begin(job, inputs)
             return timer
 
         turns = _Rounds(start, job, len(inputs), settings.schedule, sizes, random, progress)

@@ -190,7 +190,7 @@ def receive(
             if not isinstance(body, dict):
                 msg = "its body is no object"
                 raise MessageError(msg)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             msg = f"{type(error).__name__}: {error}"
             raise MessageError(msg) from error
         return body

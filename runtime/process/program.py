@@ -94,7 +94,11 @@ class _Template:
 
     def _reap(self, *_: object) -> None:
         for process in list(self._unwatched):
-            if os.waitpid(process, os.WNOHANG)[0]:
+            try:
+                ended = os.waitpid(process, os.WNOHANG)[0]
+            except ChildProcessError:  # another signal came meanwhile, and saw to it
+                continue
+            if ended:
                 self._unwatched.discard(process)
 
 

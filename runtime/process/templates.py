@@ -116,7 +116,8 @@ class Template:
         return {**asked, "waited": waited, "modules": list(modules)}
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> int:
-        """One request; the number that comes back. After an error the template is closed."""
+        """One request; the number that comes back. After an error the template is closed, and after
+        an interrupt: its answer would be taken for that of the next request."""
         with self._lock:
             try:
                 self._send(request, descriptors)
@@ -124,6 +125,9 @@ class Template:
             except (OSError, ValueError) as error:
                 self.close()
                 raise TemplateError from error
+            except BaseException:
+                self.close()
+                raise
 
     def _send(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         socket.send_fds(self._socket, [json.dumps(request).encode()], list(descriptors))

@@ -7,6 +7,7 @@ Whatever goes wrong in the task becomes one `TaskFailure` with the user's own li
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from sketchc.base.types import DType
 from sketchc.runtime.process import memory
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.environment import python_environment
-from sketchc.runtime.process.messages import Raw, array_of, raw_of
+from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
 from sketchc.runtime.process.peer import Peer, PeerEndedError, Process, Start, program
 from sketchc.runtime.tasks.cross_process import CrossProcess, Repetition, hash_seeds
 from sketchc.runtime.tasks.description import (
@@ -384,7 +385,10 @@ class WorkerTask:
         outputs = _arrays(self._ask(request)["outputs"])
         if self._large and double and _elements([*inputs, *outputs]) <= _SMALL_ELEMENTS:
             self._large -= 1
-            self._repeat_elsewhere(request, outputs)
+            # The caller may write into its arrays before another process has seen them.
+            inputs, state = copy.deepcopy((list(inputs), dict(state or {})))
+            kept = self._request(inputs, state, substitutes or {}, double=True)
+            self._repeat_elsewhere(kept, outputs)
         return outputs
 
     def readings(
@@ -460,6 +464,9 @@ class WorkerTask:
         except PeerEndedError as end:
             short = memory.kills() > self._kills
             raise ended(self.path, end, command, self._peer.printed, short=short) from None
+        except MessageError as error:
+            msg = f"{self.path}: what its process said {DOING[command]} cannot be read"
+            raise TaskFailure(msg) from error
         if "refused" in reply:
             msg = f"{self.path}: {reply['refused']}"
             raise TaskFailure(msg)
@@ -469,7 +476,8 @@ class WorkerTask:
 
 
 def _sent(values: Sequence[Array | Scalar | None]) -> list[Raw | Scalar | None]:
-    return [raw_of(value) if isinstance(value, np.ndarray) else value for value in values]
+    plain = (bool, int, float, type(None))
+    return [value if isinstance(value, plain) else raw_of(value) for value in values]
 
 
 def _received(values: Sequence[Raw | Scalar | None]) -> list[Array | Scalar | None]:
