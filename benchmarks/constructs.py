@@ -190,7 +190,7 @@ def run(name: str, target: str) -> dict[str, str]:
     from sketchc.base.diagnostics import UsageError
     from sketchc.cli.commands.verify import prepare
     from sketchc.cli.options import SketchError
-    from sketchc.runtime.tasks.torch_task import TorchTask
+    from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.toolchains import interpreter
     from sketchc.runtime.verify.verify import Candidate, verify
 

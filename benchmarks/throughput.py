@@ -116,7 +116,7 @@ def together(folder: Path, paths: list[str]) -> dict[str, float]:
 def apart(folder: Path, paths: list[str]) -> list[dict[str, float]]:
     """One by one in this process: seconds in all, in the compiler, in the worker, and the rest."""
     from sketchc.cli.verify_files import VerifyRequest, verify_one
-    from sketchc.runtime.process import slots
+    from sketchc.runtime.process import pool
     from sketchc.runtime.tasks.task import load_task
 
     os.environ["XDG_CACHE_HOME"] = str(folder / "cache apart")
@@ -125,7 +125,7 @@ def apart(folder: Path, paths: list[str]) -> list[dict[str, float]]:
         for path in paths:
             timed = Timed()
             started = time.perf_counter()
-            with slots.using(timed):
+            with pool.using(timed):
                 verify_one(VerifyRequest(path, "cpp"), task)
             total = time.perf_counter() - started
             rest = total - sum(timed.seconds.values())

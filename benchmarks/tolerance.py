@@ -33,7 +33,7 @@ from torch.nn import functional
 from sketchc.base.types import DType
 from sketchc.runtime.tasks.description import NamedPlaces, Readings
 from sketchc.runtime.tasks.inputs import KINDS, generate
-from sketchc.runtime.tasks.worker.borders import explored
+from sketchc.runtime.tasks.worker.operations import explored
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
 

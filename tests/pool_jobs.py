@@ -7,11 +7,11 @@ import signal
 import time
 from pathlib import Path
 
-from sketchc.runtime.process import local, slots
+from sketchc.runtime.process import pool
 
 
 def square(number: int) -> int:
-    local.tell("squaring", 1, 1)
+    pool.tell("squaring", 1, 1)
     return number * number
 
 
@@ -38,7 +38,7 @@ def chatter(seconds: float) -> int:
     """Tells all the time, so that it is always in the middle of it; how often it did."""
     told, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
-        local.tell(f"event {told}", told)
+        pool.tell(f"event {told}", told)
         told += 1
     return told
 
@@ -51,9 +51,9 @@ def die_later(seconds: float) -> None:
 def compile_and_run(folder: str) -> tuple[int, int, str]:
     """The most processes that compiled, and that ran, at once; and the device that this one had."""
     here = Path(folder)
-    with slots.compiling():
+    with pool.compiling():
         compiling = _together(here / "compiling", 2)
-    with slots.running():
+    with pool.running():
         running = _together(here / "running", 1)
         return compiling, running, os.environ.get("CUDA_VISIBLE_DEVICES", "")
 

@@ -176,7 +176,7 @@ def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:
 
 def _compared(plan: Plan, session: Session) -> Finding | None:
     """The interpreter against the task's reference, at small shapes."""
-    from sketchc.runtime.tasks.torch_task import TaskFailure
+    from sketchc.runtime.tasks.description import TaskFailure
     from sketchc.runtime.verify.design import check_design
 
     try:

@@ -13,8 +13,8 @@ from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import language
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.prompts.sizes import reach
+from sketchc.runtime.tasks.description import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.tasks.inputs import KINDS
-from sketchc.runtime.tasks.torch_task import OtherSpec, Scalar, TensorSpec
 
 if TYPE_CHECKING:
     from sketchc.agents.designer.design_check import Finding

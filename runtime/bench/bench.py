@@ -16,7 +16,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.numpy_types import numpy_dtype
+from sketchc.base.types import numpy_dtype
 from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver

@@ -29,9 +29,8 @@ from sketchc.runtime.bench.child import Job
 from sketchc.runtime.bench.timing import Schedule
 from sketchc.runtime.bench.variation import Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.process.environment import python_environment
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
-from sketchc.runtime.process.peer import Peer, PeerEndedError, program
+from sketchc.runtime.process.peer import Peer, PeerEndedError, program, python_environment
 
 KERNEL, BASELINES = "kernel", "baselines"
 #: Samples of the kernel whose outputs are verified.

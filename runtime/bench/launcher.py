@@ -17,7 +17,7 @@ from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.timing import as_sequence
-from sketchc.runtime.sandbox.inside import import_file
+from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.worker.torch_worker import DTYPES, state
 from sketchc.runtime.toolchains.cpp.toolchain import signature
 from sketchc.runtime.toolchains.cpp.worker import call

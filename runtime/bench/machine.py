@@ -29,7 +29,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 
-from sketchc.runtime.process.environment import compiler_environment, python_environment
+from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.toolchains.cpp.toolchain import find_compiler
 
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast")

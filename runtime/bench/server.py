@@ -38,11 +38,10 @@ from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock
 from sketchc.runtime.bench.variation import Turn, write_varied
 from sketchc.runtime.guards.torch_state import torch_settings
 from sketchc.runtime.process import messages
+from sketchc.runtime.tasks.worker.task_file import Raised, TaskError
 from sketchc.runtime.tasks.worker.torch_worker import (
     DTYPES,
-    Raised,
     Task,
-    TaskError,
     as_outputs,
     load_tensor,
     raw_tensor,
@@ -71,7 +70,7 @@ class Server:
             {name: load_tensor(raw).to(job.device) for name, raw in one.items()} for one in inputs
         ]
         self.bases = bases
-        fixed = set(job.state.values())
+        fixed = dict.fromkeys(job.state.values())
         self.places = [
             {
                 name: bases[0][name] if name in fixed else value.clone()
@@ -276,11 +275,6 @@ class Candidate(Server):
 
     def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
         super().__init__(job, inputs)
-        self.parameters = {
-            name: self.bases[0][name].clone()
-            for name in job.state.values()
-            if name in self.bases[0]
-        }
         self.launch: Launch | None = None
         self.guard = Guard(self._watched())
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import attrs
 import torch
 
-from sketchc.runtime.process.raw_bytes import raw_bytes
+from sketchc.runtime.guards.placement import raw_bytes
 from sketchc.runtime.tasks.worker.task_file import flat
 
 _now = time.perf_counter_ns

@@ -26,6 +26,7 @@ from sketchc.runtime.cases.numbers import Number, bind_params, numbers_of, suits
 from sketchc.runtime.cases.sizes import tensor_shapes
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import (
+    HintError,
     InputSpec,
     OtherSpec,
     Scalar,
@@ -33,7 +34,7 @@ from sketchc.runtime.tasks.description import (
     TaskFailure,
     TensorSpec,
 )
-from sketchc.runtime.tasks.hints import Domain, Hint, HintError
+from sketchc.runtime.tasks.outline import Domain, Hint
 
 
 def value_domains(task: TaskDescription) -> dict[int, Domain]:

@@ -36,11 +36,10 @@ from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.free import receiving
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.hints import Domain
-from sketchc.runtime.tasks.inputs import LIKE, generate
+from sketchc.runtime.tasks.description import Scalar
+from sketchc.runtime.tasks.inputs import LIKE, generate, within
+from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
-from sketchc.runtime.tasks.torch_task import Scalar
-from sketchc.runtime.tasks.values import within
 
 if TYPE_CHECKING:
     from sketchc.runtime.cases.shapes import ShapeCase

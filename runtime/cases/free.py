@@ -17,9 +17,9 @@ from sketchc.base.types import numpy_dtype
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.sizes import nearest
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Scalar, TaskFailure
 from sketchc.runtime.tasks.inputs import generate
 from sketchc.runtime.tasks.task import Task
-from sketchc.runtime.tasks.torch_task import Scalar, TaskFailure
 
 #: Distinct sizes to probe with.
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)

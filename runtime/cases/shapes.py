@@ -35,7 +35,7 @@ from sketchc.runtime.cases.binding import Binding, OtherSignatureError
 from sketchc.runtime.cases.lists import list_name
 from sketchc.runtime.cases.sizes import elements, nearest, refusal, tensor_shapes
 from sketchc.runtime.cases.sums import host_scope
-from sketchc.runtime.tasks.hints import Domain
+from sketchc.runtime.tasks.outline import Domain
 
 _NO_VALUE = (KeyError, ArithmeticError, ValueError, InternalError)
 

@@ -23,7 +23,7 @@ from sketchc.runtime.cases.free import Freedom
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.tasks.description import Scalar, TaskFailure
-from sketchc.runtime.tasks.hints import Domain
+from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
 
 #: Values of one number that are kept although no branch needs them, and that are asked for.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 import tempfile
@@ -23,13 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.utils._python_dispatch
 
-from sketchc.runtime.guards import array_guard, binary, wrapper_guard
+from sketchc.runtime.guards import binary, wrapper_guard
 from sketchc.runtime.guards.torch_state import TorchState
-from sketchc.runtime.guards.wrapper_guard import PolicyError
-from sketchc.runtime.guards.written import Writes
+from sketchc.runtime.guards.wrapper_guard import PolicyError, Writes
 
 #: What may be started: compilers, and what they and torch ask of the machine.
 _PROGRAMS = frozenset(
@@ -66,6 +67,28 @@ _KEPT = (
     *("torch._C", "torch.utils._python_dispatch", "time"),
     *("builtins", "os", "sys", "gc", "subprocess", "threading", "_thread"),
 )
+#: What copies, allocates, or tells something of an array.
+_HARMLESS = frozenset(
+    {
+        *("empty_like", "zeros_like", "ones_like", "full_like", "copyto", "copy", "shape", "ndim"),
+        *("size", "may_share_memory", "shares_memory", "reshape", "ravel", "transpose", "squeeze"),
+        *("expand_dims", "broadcast_to", "iscomplexobj", "result_type", "can_cast", "array_repr"),
+        *("array_str", "array2string", "swapaxes", "moveaxis", "atleast_1d", "atleast_2d"),
+    }
+)
+#: Methods that compute without asking `__array_ufunc__`.
+_METHODS = (
+    *("dot", "cumsum", "cumprod", "sort", "argsort", "argmax", "argmin", "take", "choose", "trace"),
+    *("searchsorted", "partition", "argpartition", "round", "clip", "conj", "conjugate", "nonzero"),
+    *("sum", "mean", "std", "var", "prod", "max", "min", "any", "all", "tolist", "item", "repeat"),
+    "ptp",
+    "compress",
+)
+_CONSTRUCTORS = (
+    *("empty", "zeros", "ones", "full", "array", "asarray", "ascontiguousarray", "asanyarray"),
+    *("asfortranarray", "frombuffer", "fromiter", "from_dlpack", "require"),
+)
+_GUARDS: list[Guard] = []
 
 
 class Guard(wrapper_guard.Watch):
@@ -121,7 +144,7 @@ class Guard(wrapper_guard.Watch):
         return ""
 
     def handed_out(self, array: Any) -> Any:
-        return array_guard.guarded(array, self)
+        return guarded(array, self)
 
     @property
     def computing(self) -> bool:
@@ -215,7 +238,7 @@ class Guard(wrapper_guard.Watch):
         _count_extensions(self)
         _stop_threads(self)
         _keep_modes(self)
-        array_guard.install(self)
+        _guard_arrays(self)
         self.kept = {name: _callables(vars(sys.modules[name])) for name in _KEPT}
         for name, owner in _CLASSES.items():
             self.kept[name] = _callables(vars(owner))
@@ -473,3 +496,97 @@ def _counted(guard: Guard, function: Any) -> Any:
             return function(*arguments, **keywords)
 
     return call
+
+
+# ---------------------------------------------------------------- arrays of NumPy
+
+
+def _refuse(name: str) -> None:
+    for guard in _GUARDS:
+        if guard.computing:
+            guard.refuse(name)
+
+
+class GuardedArray(np.ndarray[Any, Any]):
+    """An array that does not compute: what a model gets of NumPy while its forward runs.
+
+    It has an address, a shape and a type, and may be copied, so that a model can hand it to a
+    library of its own; a ufunc, a function of NumPy or a method that computes is refused.
+    (`numpy.ndarray` itself, and a view that C makes, are beyond this.)
+    """
+
+    @property
+    def base(self) -> None:
+        """Hidden: it would be an array that computes."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
+        _refuse(f"numpy.{ufunc.__name__}")
+        return getattr(ufunc, method)(*map(_bare, inputs), **_bared(keywords))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func.__name__ not in _HARMLESS:
+            _refuse(f"numpy.{func.__name__}")
+        return super().__array_function__(func, types, args, kwargs)
+
+    def view(self, *arguments: Any, **keywords: Any) -> Any:
+        """Of this class, whatever is asked for."""
+        kept = [value for value in arguments if not _is_array_type(value)]
+        keywords.pop("type", None)
+        return super().view(*kept, **keywords)
+
+
+def _is_array_type(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, np.ndarray)
+
+
+def _bare(value: Any) -> Any:
+    return np.ndarray.view(value, np.ndarray) if isinstance(value, GuardedArray) else value
+
+
+def _bared(keywords: dict[str, Any]) -> dict[str, Any]:
+    found = {name: _bare(value) for name, value in keywords.items()}
+    if isinstance(found.get("out"), tuple):
+        found["out"] = tuple(map(_bare, found["out"]))
+    return found
+
+
+def _method(name: str) -> Any:
+    original = getattr(np.ndarray, name, None)
+
+    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        _refuse(f"numpy.ndarray.{name}")
+        assert original is not None
+        return original(_bare(self), *arguments, **keywords)
+
+    return method
+
+
+for _name in _METHODS:
+    if hasattr(np.ndarray, _name):
+        setattr(GuardedArray, _name, _method(_name))
+
+
+def guarded(array: Any, guard: Guard) -> Any:
+    """The array, of a class that refuses to compute while `guard` says so."""
+    if guard not in _GUARDS:
+        _GUARDS.append(guard)
+    return np.ndarray.view(array, GuardedArray) if isinstance(array, np.ndarray) else array
+
+
+def _guard_arrays(guard: Guard) -> None:
+    """Let NumPy's constructors give guarded arrays while `guard` watches, outside of launches."""
+    for owner, names in ((np, _CONSTRUCTORS), (np.ctypeslib, ("as_array",))):
+        for name in names:
+            original = getattr(owner, name)
+            setattr(owner, name, _constructor(original, guard))
+
+
+def _constructor(original: Any, guard: Guard) -> Any:
+    @functools.wraps(original)
+    def made(*arguments: Any, **keywords: Any) -> Any:
+        found = original(*arguments, **keywords)
+        if guard.phase == "off" or guard.inside:
+            return found
+        return guarded(found, guard)
+
+    return made

@@ -1,4 +1,5 @@
-"""A worker's tensors where stray accesses show: between forbidden pages, or patterns on a GPU."""
+"""A worker's tensors where stray accesses show: between forbidden pages, or patterns on a GPU; and
+the bytes of a tensor."""
 
 from __future__ import annotations
 
@@ -9,8 +10,6 @@ import numpy as np
 import torch
 
 from sketchc.runtime.guards.pages import GuardedBuffer
-from sketchc.runtime.process.messages import BFLOAT16
-from sketchc.runtime.process.raw_bytes import raw_bytes
 
 _GUARD_BYTES = 4096
 _PATTERN = 0xA5
@@ -35,18 +34,16 @@ class Placement:
                 return f"memory before {name} was overwritten"
             if (bytes_now[-_GUARD_BYTES:] != _PATTERN).any():
                 return f"memory after {name} was overwritten"
-        if unchanged and _bytes(self.tensor) != self.array.tobytes():
+        if unchanged and raw_bytes(self.tensor.cpu()).numpy().tobytes() != self.array.tobytes():
             return f"the input {name} was changed"
         return ""
 
 
 def placement(array: Any, device: str) -> Placement:
     """A copy of the array on "cpu" or "cuda". On the CPU, an access past its end faults."""
-    if array.nbytes == 0:
-        dtype = torch.bfloat16 if array.dtype.name == BFLOAT16 else None
-        empty = torch.empty(array.shape, dtype=dtype or torch_dtype(array.dtype), device=device)
-        return Placement(array, empty)
     dtype = torch_dtype(array.dtype)
+    if array.nbytes == 0:
+        return Placement(array, torch.empty(array.shape, dtype=dtype, device=device))
     if device == "cpu":
         buffer = GuardedBuffer(array.ctypes.data, array.nbytes)
         memory = (ctypes.c_uint8 * array.nbytes).from_address(buffer.start)
@@ -69,5 +66,13 @@ def torch_dtype(dtype: Any) -> torch.dtype:
     return found
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
-    return raw_bytes(tensor.cpu()).numpy().tobytes()
+def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements, row-major, as bytes.
+
+    A tensor with axes of extent 1 is contiguous whatever the strides of these axes are, and
+    `reshape(-1)` keeps them; `view` takes a stride of 1 only.
+    """
+    if tensor.numel() == 0:
+        return torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    plain = tensor.detach().contiguous()
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8)

@@ -65,13 +65,8 @@ def torch_settings() -> dict[str, str]:
 def _hooks() -> int:
     """How many hooks there are that every module calls."""
     held = vars(torch.nn.modules.module)
-    return sum(
-        len(held[name]) for name in held if name.startswith("_global_") and _sized(held[name])
-    )
-
-
-def _sized(value: Any) -> bool:
-    return isinstance(value, dict)
+    found = (value for name, value in held.items() if name.startswith("_global_"))
+    return sum(len(value) for value in found if isinstance(value, dict))
 
 
 class TorchState:

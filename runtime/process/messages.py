@@ -20,11 +20,13 @@ import socket
 import struct
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
 
+#: The type of a handler's arrays.
+Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 BFLOAT16 = "bfloat16"
 #: Bytes of one element, by NumPy's name of the type.
 ITEM_BYTES = {

@@ -2,28 +2,73 @@
 
 It leads a session of its own, prints into a file that belongs to nobody else, and is ended with all
 that it started. Who asks gives each message a deadline, by the monotonic clock.
+
+Templates are kept processes that have imported heavy modules and fork a process per request. There
+is one for each interpreter, list of modules and environment, started on first use; it ends with
+this process, whose end of the socket closes then. What runs on the other side is `program`.
+
+A process that runs somebody's code sees no more of the environment than is named here.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import json
 import os
 import select
 import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from sketchc.runtime.process import messages
-from sketchc.runtime.process.templates import PROGRAM
+import attrs
 
+from sketchc.runtime.process import messages
+
+#: What runs on the other side, by path: it also runs where sketchc is not installed.
+PROGRAM = str(Path(__file__).resolve().with_name("program.py"))
+#: Seconds that the imports may take, and until any other answer.
+TIMEOUT = 120.0
+_LONGEST_ANSWER = 1 << 18
 #: How much of what a process printed is kept, in bytes.
 OUTPUT_TAIL = 32_768
 #: Seconds that a process that has closed its channel has to end.
 _GRACE = 5.0
+#: Environment variables that a worker may see; everything else may hold a secret.
+ENVIRONMENT_NAMES = frozenset(
+    {"PATH", "HOME", "USER", "LANG", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CC", "CXX"}
+)
+ENVIRONMENT_PREFIXES = (
+    "LC_",
+    "XDG_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "CUDA_",
+    "ASCEND_RT_",
+    "NVIDIA_",
+    "TRITON_",
+)
+
+#: Never passed on, whatever the prefix: NVIDIA_API_KEY is a secret.
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+#: What compilers and linkers need besides: where temporary files, headers and libraries are.
+COMPILER_NAMES = frozenset(
+    {
+        *("TMPDIR", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
+        *("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT", "MACOSX_DEPLOYMENT_TARGET"),
+    }
+)
+
+#: What the user's own Python code needs besides: a task may import modules of its own.
+PYTHON_NAMES = frozenset({"TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_PRELOAD"})
+PYTHON_PREFIXES = ("TORCH", "PYTORCH_", "MKL_", "OPENBLAS_", "MALLOC_", "GLIBC_")
 
 
 class Process(Protocol):
@@ -119,6 +164,14 @@ def printed(descriptor: int, since: int = 0) -> str:
     return os.pread(descriptor, OUTPUT_TAIL, start).decode("utf-8", "replace")
 
 
+def signal_name(number: int) -> str:
+    """What the system calls a signal."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def kill_group(leader: int) -> None:
     """End a process and what it started. The group's id stays reserved while a member lives."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
@@ -140,3 +193,201 @@ def end_group(leader: int, patience: float) -> bool:
             os.close(descriptor)
     kill_group(leader)
     return gone
+
+
+# ---------------------------------------------------------------- environments
+
+
+def clean_environment(
+    extra: Mapping[str, str],
+    names: frozenset[str] = frozenset(),
+    prefixes: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """The part of the environment that a worker may see, and `extra`.
+
+    `names` and `prefixes` let more through; nothing lets a name through that says it is a secret.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if (name in ENVIRONMENT_NAMES | names or name.startswith(ENVIRONMENT_PREFIXES + prefixes))
+        and not any(word in name.upper() for word in SECRET_WORDS)
+    }
+    return {**kept, **extra}
+
+
+def compiler_environment() -> dict[str, str]:
+    """For compilers and assemblers: generated source can embed what they see of it (`.incbin`)."""
+    return clean_environment({}, COMPILER_NAMES)
+
+
+def python_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """For processes that run a user's task, or a kernel beside one, and `extra`."""
+    return clean_environment(extra, PYTHON_NAMES, PYTHON_PREFIXES)
+
+
+# ---------------------------------------------------------------- templates
+
+
+class TemplateError(OSError):
+    """The template ended: its modules cannot be imported, or somebody killed it."""
+
+
+class Template:
+    """One kept process. `bound` to the thread that starts it, too: it ends with that, even where
+    another process holds the socket."""
+
+    def __init__(
+        self, python: str, modules: Sequence[str], environment: Mapping[str, str], *, bound: bool
+    ) -> None:
+        self._lock = threading.Lock()
+        self._python = python
+        self._ready: Mapping[str, Any] | None = None
+        #: How many processes were forked.
+        self.forks = 0
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(TIMEOUT)
+        word = "bound" if bound else "free"
+        command = [python, "-P", PROGRAM, "--template", str(theirs.fileno()), word]
+        with theirs:
+            self.process = subprocess.Popen(
+                [*command, ",".join(modules)],
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The imports that failed, and why. Waits for them; raises `TemplateError`."""
+        return tuple(self._told()["missing"])
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The paths that it lives from. Waits for the imports; raises `TemplateError`."""
+        return tuple(self._told()["needs"])
+
+    def _told(self) -> Mapping[str, Any]:
+        """What it says when it has imported everything."""
+        with self._lock:
+            if self._ready is None:
+                try:
+                    self._ready = dict(json.loads(self._socket.recv(_LONGEST_ANSWER)))
+                except (OSError, ValueError) as error:  # ValueError: nothing came, it is gone
+                    self.close()
+                    ended = f"{self._python} ended with {self.process.returncode}"
+                    msg = f"no worker can be started: {ended}"
+                    raise TemplateError(msg) from error
+            return self._ready
+
+    def fork(self, function: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        """Fork a process that calls `function` ("package.module:name") with the message and the
+        descriptors, and that nobody waits for. Raises `OSError`."""
+        self._told()
+        with self._lock:
+            self._send(self._forking(function, message, waited=False), descriptors)
+
+    def start(
+        self,
+        function: str,
+        message: Mapping[str, Any],
+        descriptors: Sequence[int],
+        modules: Sequence[str] = (),
+    ) -> ForkedProcess:
+        """Like `fork`, of a process that somebody waits for; the template first imports `modules`.
+        Raises `TemplateError`, also where an import failed."""
+        if self.missing:
+            raise TemplateError(self.missing[0])
+        asked = self._forking(function, message, waited=True, modules=modules)
+        return ForkedProcess(self, self.ask(asked, descriptors))
+
+    def _forking(
+        self,
+        function: str,
+        message: Mapping[str, Any],
+        *,
+        waited: bool,
+        modules: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        self.forks += 1
+        asked = {"function": function, "message": message}
+        return {**asked, "waited": waited, "modules": list(modules)}
+
+    def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> int:
+        """One request; the number that comes back. After an error the template is closed, and after
+        an interrupt: its answer would be taken for that of the next request."""
+        with self._lock:
+            try:
+                self._send(request, descriptors)
+                return int(self._socket.recv(_LONGEST_ANSWER))
+            except (OSError, ValueError) as error:
+                self.close()
+                raise TemplateError from error
+            except BaseException:
+                self.close()
+                raise
+
+    def _send(self, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        socket.send_fds(self._socket, [json.dumps(request).encode()], list(descriptors))
+
+    def close(self) -> None:
+        """End it, and with it the processes made from it: by themselves, or when their lifelines
+        are cut."""
+        self.process.kill()
+        self.process.wait()
+        self._socket.close()
+
+
+@attrs.define
+class ForkedProcess:
+    """A process that a template forked."""
+
+    template: Template
+    pid: int
+    status: int | None = None
+
+    def wait(self) -> int:
+        """The exit status when it has ended, negative for a signal."""
+        if self.status is None:
+            try:
+                self.status = self.template.ask({"wait": self.pid})
+            except TemplateError:
+                self.status = -signal.SIGKILL  # it ends with its template
+        return self.status
+
+
+_TEMPLATES: dict[tuple[Any, ...], Template] = {}
+_STARTING = threading.Lock()
+
+
+def template(
+    python: str,
+    modules: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    bound: bool = False,
+) -> Template:
+    """The kept process of this interpreter with these modules, and in this environment; without one
+    it has what a worker may see, whatever that is by now. Raises `OSError`."""
+    # A forked process must not talk to its parent's.
+    own = None if environment is None else tuple(sorted(environment.items()))
+    key = (os.getpid(), python, tuple(modules), bound, own)
+    with _STARTING:
+        found = _TEMPLATES.get(key)
+        if found is None or found.process.poll() is not None:
+            variables = {"PYTHONDONTWRITEBYTECODE": "1"}
+            seen = clean_environment(variables) if environment is None else environment
+            found = _TEMPLATES[key] = Template(python, modules, seen, bound=bound)
+        return found
+
+
+@atexit.register
+def close_templates() -> None:
+    """End all that this process has started; the next request starts another one."""
+    for (process, *_), one in list(_TEMPLATES.items()):
+        if process == os.getpid():
+            one.close()
+    _TEMPLATES.clear()

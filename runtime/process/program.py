@@ -10,6 +10,7 @@ so that it runs in environments without sketchc: there it shows itself the rooms
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import importlib.util
@@ -21,20 +22,41 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
-
-if importlib.util.find_spec("sketchc") is None:  # started in an environment of others
-    # `python -P` keeps that folder off the path, so that no name in it shadows a module.
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
-    import by_path  # type: ignore[import-not-found]
-
-    sys.path.pop(0)
-    by_path.show_rooms()
-
-from sketchc.runtime.process.parent import die_with_parent
 
 #: The longest request of the parent to a template.
 LONGEST_REQUEST = 1 << 18
+#: Of prctl(2).
+_PR_SET_PDEATHSIG = 1
+#: Who started this process.
+_PARENT = os.getppid()
+_RUNTIME = Path(__file__).resolve().parent.parent
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when the one that started it is gone, however it ended:
+    nobody else would end what hangs. (Linux; elsewhere nothing happens.)"""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        return
+    if os.getppid() == 1 and os.getpid() != 1 and _PARENT != 1:
+        os._exit(1)  # it was gone before that
+
+
+def _show_rooms() -> None:
+    """In an environment of others, where sketchc is not installed: make the rooms of
+    `sketchc.runtime` and `sketchc.base` importable, and nothing else of sketchc. The two lie beside
+    each other where sketchc is installed, not in a checkout."""
+    rooms = {
+        "sketchc": (),
+        "sketchc.base": (_RUNTIME.parent / "base", _RUNTIME.parent / "sketchc" / "base"),
+        "sketchc.runtime": (_RUNTIME,),
+    }
+    for name, folders in rooms.items():
+        package = sys.modules[name] = ModuleType(name)
+        package.__path__ = [str(folder) for folder in folders]
 
 
 def named(function: str) -> Callable[..., Any]:
@@ -140,7 +162,7 @@ def _needs() -> list[str]:
         places = getattr(getattr(module, "__spec__", None), "submodule_search_locations", None)
         if name.count(".") < 2 and isinstance(places, list):
             paths |= set(places)
-    paths.add(str(Path(__file__).resolve().parent.parent))
+    paths.add(str(_RUNTIME))
     outermost: list[str] = []
     for path in sorted(path for path in paths if os.path.isabs(path)):
         if not any(path.startswith(one + "/") for one in outermost):
@@ -150,6 +172,8 @@ def _needs() -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """See the module's text."""
+    if importlib.util.find_spec("sketchc") is None:
+        _show_rooms()
     match arguments:
         case ["--call", function, descriptor]:
             die_with_parent()

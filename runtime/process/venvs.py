@@ -64,9 +64,7 @@ def _unfinished(folder: Path) -> Path:
 
 
 def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, stdin=None
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         tail = (done.stdout + done.stderr).strip()[-1500:]
         message = f"{' '.join(command)} failed:\n{tail}"

@@ -1,4 +1,4 @@
-"""The trusted processes around a candidate: how it is shut in, watched, and ended.
+"""A candidate's process, and the trusted ones around it: how it is shut in, watched, and ended.
 
     template -> keeper -> watcher -> candidate
 
@@ -6,24 +6,41 @@ The *keeper* arranges the mounts and enters new namespaces; the *watcher* is the
 the PID namespace, so that everything in it ends with it; it bounds memory and the number of
 processes together. The *candidate* gives up privileges and runs the handler. Neither of the first
 two runs anything of the candidate's. Where the kernel allows no namespaces ("plain"), the keeper
-hunts down what the candidate leaves. Only the standard library.
+hunts down what the candidate leaves.
+
+A candidate gets messages (`messages`) with a handler ("package.module:function" or
+"/path/file.py:function"), its request and arrays, and answers each; `serve` does so also where a
+process is inside of a sandbox already.
+
+Control groups, in both layouts of Linux (version 2 is one tree, version 1 a tree for each
+controller), bound how many processes there are, and what memory they hold: for root, whom no rlimit
+binds, and to know afterwards whether the kernel ended a process for want of memory.
+
+Only the standard library, so that it runs in environments without sketchc.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
+import importlib
+import importlib.util
 import json
 import os
 import select
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
 
-from sketchc.runtime.process import memory
-from sketchc.runtime.sandbox import cgroups, gate, namespaces, seccomp
+from sketchc.runtime.process import memory, messages
+from sketchc.runtime.sandbox import namespaces, seccomp
 
 NAMESPACES, PLAIN = "namespaces", "plain"
 #: Seconds between two looks at what the processes of a candidate use.
@@ -31,6 +48,23 @@ _LOOK = 0.05
 #: The candidate dies first when memory runs out.
 _OOM_SCORE = "1000"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_ROOT = Path("/sys/fs/cgroup")
+#: Controller -> where groups may be made, if the kernel is set up so, and the file with the bound.
+_PLACES = {
+    "pids": ((_ROOT / "pids", "pids.max"), (_ROOT, "pids.max")),
+    "memory": ((_ROOT / "memory", "memory.limit_in_bytes"), (_ROOT, "memory.max")),
+}
+#: Files that count the processes that were ended at a group's own bound.
+_COUNTS = ("memory.events.local", "memory.events", "memory.oom_control")
+
+#: What a handler is: (request, input arrays) -> (JSON-able reply, output arrays). Its arrays are
+#: NumPy's, or `messages.Raw` where the function has an attribute `takes_raw`.
+Handler: TypeAlias = (
+    "Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]"
+)
+
+#: The descriptor of a worker's channel.
+_CHANNEL = 3
 
 Settings = Mapping[str, Any]
 
@@ -38,8 +72,8 @@ Settings = Mapping[str, Any]
 @dataclasses.dataclass(frozen=True)
 class Descriptors:
     """`lifeline`: everything ends when its other end is closed; `status` takes what the watcher
-    says, and has what it is told (see `gate`); `own` are the candidate's alone: the parent takes
-    their closing for its end."""
+    says, and has what it is told (see `seccomp.Gate`); `own` are the candidate's alone: the parent
+    takes their closing for its end."""
 
     lifeline: int
     status: int
@@ -51,15 +85,18 @@ class Descriptors:
             os.close(descriptor)
 
 
-def keep(settings: Settings, descriptors: Descriptors, candidate: Callable[[], int]) -> None:
-    """The keeper: runs `candidate` shut in, as `settings` say. Does not return.
+def keep(settings: Settings, given: Sequence[int]) -> None:
+    """The keeper: runs a candidate shut in, as `settings` say. Does not return. The descriptors
+    that it is `given` are channel, output, lifeline and status.
 
-    `settings`: "mode", "hidden", "readable", "writable" (paths), "scratch_bytes", "network",
+    `settings`: "folder" and "environment" of the candidate, "mode", "hidden", "readable",
+    "writable" (paths), "scratch_bytes", "network",
     "nobody" (whether root's candidates run as that user), "limits" (by rlimit's name),
-    "memory_bytes" and "processes" (of all together, or None), "gated" (see `gate`).
+    "memory_bytes" and "processes" (of all together, or None), "gated" (see `seccomp.Gate`).
     """
-    mode, status = settings["mode"], descriptors.status
-    code = 1
+    channel, output, lifeline, status = given
+    descriptors = Descriptors(lifeline, status, (channel, output))
+    mode, code = settings["mode"], 1
     try:
         os.setsid()
         if mode == PLAIN:
@@ -71,7 +108,7 @@ def keep(settings: Settings, descriptors: Descriptors, candidate: Callable[[], i
             watcher = os.fork()
             if watcher == 0:
                 os.close(descriptors.lifeline)
-                _watch_over(settings, descriptors, candidate, groups)
+                _watch_over(settings, descriptors, groups)
             descriptors.leave()
             _wait(watcher, descriptors.lifeline)
             if mode == PLAIN:
@@ -83,13 +120,13 @@ def keep(settings: Settings, descriptors: Descriptors, candidate: Callable[[], i
         os._exit(code)
 
 
-def _bounded(settings: Settings) -> contextlib.AbstractContextManager[cgroups.Groups]:
+def _bounded(settings: Settings) -> contextlib.AbstractContextManager[Groups]:
     """Control groups, which only root can make: for what is held in memory, and where no rlimit
     bounds the number of processes (without namespaces, or with files that only root may read)."""
     if os.geteuid() != 0:
-        return cgroups.bounded(None, None)
+        return _groups(None, None)
     processes = None if settings["nobody"] else settings["processes"]
-    return cgroups.bounded(processes, settings["memory_bytes"])
+    return _groups(processes, settings["memory_bytes"])
 
 
 def _enter(settings: Settings) -> None:
@@ -136,15 +173,80 @@ def _wait(watcher: int, lifeline: int) -> None:
         time.sleep(0.001)
 
 
+# ---------------------------------------------------------------- control groups
+
+
+class Groups:
+    """The groups of one candidate, by controller; none where none could be made."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = folders
+
+    def join(self) -> None:
+        """Put this process, and with it what it will start, into the groups."""
+        for folder in self.folders:
+            with contextlib.suppress(OSError):
+                (folder / "cgroup.procs").write_text("0")
+
+    def kills(self) -> int:
+        """How many processes were ended because a group held all the memory that it may."""
+        return sum(_kills(folder) for folder in self.folders)
+
+
+@contextlib.contextmanager
+def _groups(processes: int | None, memory_bytes: int | None) -> Iterator[Groups]:
+    """Groups of at most so many processes and bytes, removed at the end."""
+    made: list[Path] = []
+    for controller, most in (("pids", processes), ("memory", memory_bytes)):
+        if most is not None and (folder := _make(controller, most)) is not None:
+            made.append(folder)
+    try:
+        yield Groups(list(dict.fromkeys(made)))
+    finally:
+        for folder in made:
+            _remove(folder)
+
+
+def _make(controller: str, most: int) -> Path | None:
+    for place, name in _PLACES[controller]:
+        group = place / f"sketchc-{os.getpid()}"
+        new = not group.exists()  # else it is another controller's, of the same tree
+        with contextlib.suppress(OSError):
+            group.mkdir(exist_ok=True)
+            if (group / name).exists():  # there is such a controller in this tree
+                (group / name).write_text(str(most))
+                return group
+        if new and group.exists():
+            _remove(group)
+    return None
+
+
+def _kills(folder: Path) -> int:
+    for name in _COUNTS:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            for line in (folder / name).read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return 0
+
+
+def _remove(group: Path) -> None:
+    """Once it is empty, which takes the kernel a moment."""
+    for _ in range(100):
+        try:
+            group.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                return
+            time.sleep(0.01)
+        else:
+            return
+
+
 # ---------------------------------------------------------------- the watcher
 
 
-def _watch_over(
-    settings: Settings,
-    descriptors: Descriptors,
-    candidate: Callable[[], int],
-    groups: cgroups.Groups,
-) -> None:
+def _watch_over(settings: Settings, descriptors: Descriptors, groups: Groups) -> None:
     """The watcher: starts the candidate, bounds what it and its children use together, says how it
     ended. Does not return; its end is the end of the PID namespace."""
     mode, status = settings["mode"], descriptors.status
@@ -156,10 +258,10 @@ def _watch_over(
         else:
             namespaces.mount_proc()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        child, listener = _start(settings, mode, status, candidate, groups)
+        child, listener = _start(settings, descriptors, groups)
         descriptors.leave()
         if settings["gated"]:
-            gate.Gate(listener, status, child, lambda: _own(mode)).start()
+            seccomp.Gate(listener, status, child, lambda: _own(mode)).start()
         _tell(status, _supervise(settings, mode, child, groups))
     except BaseException as error:
         _tell(status, {"failed": f"{type(error).__name__}: {error}"})
@@ -167,13 +269,7 @@ def _watch_over(
         os._exit(0)
 
 
-def _start(
-    settings: Settings,
-    mode: str,
-    status: int,
-    candidate: Callable[[], int],
-    groups: cgroups.Groups,
-) -> tuple[int, int | None]:
+def _start(settings: Settings, descriptors: Descriptors, groups: Groups) -> tuple[int, int | None]:
     """Fork the candidate; it runs when its user is mapped. Also what listens at its gate."""
     asks, answered = os.pipe()
     waits, answers = os.pipe()
@@ -182,17 +278,17 @@ def _start(
     if child == 0:
         code = 70
         try:
-            for descriptor in (asks, answers, status, ours.detach()):
+            for descriptor in (asks, answers, descriptors.status, ours.detach()):
                 os.close(descriptor)
             groups.join()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
-            _give_up(settings, mode, answered, waits)
+            _give_up(settings, answered, waits)
             if settings["gated"]:
-                gate.hand_over(theirs)
+                seccomp.hand_over(theirs)
             theirs.close()
-            code = candidate()
+            code = _candidate(settings, *descriptors.own)
         finally:
             os._exit(code)
     os.close(answered)
@@ -208,10 +304,10 @@ def _start(
         os.close(asks)
         os.close(answers)
     with ours:
-        return child, gate.taken(ours) if settings["gated"] else None
+        return child, seccomp.taken(ours) if settings["gated"] else None
 
 
-def _give_up(settings: Settings, mode: str, asks: int, answered: int) -> None:
+def _give_up(settings: Settings, asks: int, answered: int) -> None:
     """In the candidate: user, groups, capabilities, then limits and the filter of system calls."""
     import resource
 
@@ -219,7 +315,7 @@ def _give_up(settings: Settings, mode: str, asks: int, answered: int) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(_OOM_SCORE)
     root = os.geteuid() == 0
-    if root and mode != PLAIN:
+    if root and settings["mode"] != PLAIN:
         os.setgroups([])
         try:
             namespaces.unshare(namespaces.NEWUSER)
@@ -247,7 +343,7 @@ def _give_up(settings: Settings, mode: str, asks: int, answered: int) -> None:
     seccomp.install(network=settings["network"])
 
 
-def _supervise(settings: Settings, mode: str, child: int, groups: cgroups.Groups) -> dict[str, Any]:
+def _supervise(settings: Settings, mode: str, child: int, groups: Groups) -> dict[str, Any]:
     """How the candidate ended: "status" as `waitstatus_to_exitcode` has it; "why" it was ended, for
     "memory" or "processes"; and, of memory, what it held at most ("held"), what the machine had
     left at the start ("free") and at least ("least"), whether the kernel ended processes for want
@@ -337,3 +433,112 @@ def _end_descendants() -> None:
 def _tell(status: int, message: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
         os.write(status, json.dumps(message).encode() + b"\n")
+
+
+# ---------------------------------------------------------------- the candidate
+
+
+def load_handler(text: str) -> Handler:
+    """The function that a handler's text names."""
+    place, _, name = text.rpartition(":")
+    if not place.endswith(".py"):
+        handler: Handler = getattr(importlib.import_module(place), name)
+        return handler
+    known = sys.modules.get(Path(place).stem)
+    if known is not None and getattr(known, "__file__", None) == place:
+        again: Handler = getattr(known, name)
+        return again
+    by_path: Handler = getattr(import_file(place, Path(place).stem), name)
+    return by_path
+
+
+def import_file(path: str | Path, name: str) -> ModuleType:
+    """A Python file as the module `name`, executed anew. Raises `ImportError` for another file."""
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        message = f"cannot load {path}"
+        raise ImportError(message)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+def exception_kinds(error: BaseException) -> list[str]:
+    """The types of an exception and of those behind it, the outermost first."""
+    kinds: list[str] = []
+    behind: BaseException | None = error
+    while behind is not None and len(kinds) < 8:
+        kinds.append(type(behind).__name__)
+        behind = behind.__cause__ or behind.__context__
+    return kinds
+
+
+def serve(channel: socket.socket) -> None:
+    """Answer messages until the parent goes away."""
+    while True:
+        try:
+            body = messages.receive(channel)
+        except (messages.Closed, OSError):
+            return
+        try:
+            _answer(channel, body)
+        except BrokenPipeError:
+            return
+
+
+def _answer(channel: socket.socket, body: Mapping[str, Any]) -> None:
+    """Call the handler; what it raises is reported to the parent, which decides what it means."""
+    try:
+        handler = load_handler(body["handler"])
+        raw, raws = getattr(handler, "takes_raw", False), body["arrays"]
+        given = raws if raw else {k: messages.array_of(v) for k, v in raws.items()}
+        answer, results = handler(body["request"], given)
+        sent = results if raw else {k: messages.raw_of(v) for k, v in results.items()}
+        _flush()
+        messages.send(channel, {"answer": answer, "arrays": sent})
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        told = {
+            "type": type(error).__name__,
+            "message": str(error),
+            "traceback": traceback.format_exc(),
+            "kinds": exception_kinds(error),
+        }
+        _flush()
+        messages.send(channel, {"error": told})
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            continue  # the limit on what is printed, or the candidate has closed it
+
+
+def _candidate(settings: Settings, channel: int, output: int) -> int:
+    """The candidate's process: own streams, folder and environment, then requests."""
+    status = 70
+    try:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        if channel != _CHANNEL:
+            os.dup2(channel, _CHANNEL, inheritable=False)
+        os.closerange(_CHANNEL + 1, 1 << 16)
+        os.chdir(settings["folder"])
+        os.environ.clear()
+        os.environ.update(settings["environment"])
+        with socket.socket(fileno=_CHANNEL) as connection:
+            serve(connection)
+            status = 0
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    _flush()
+    return status

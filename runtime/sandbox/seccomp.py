@@ -1,85 +1,78 @@
 """A filter of system calls for candidates: what no kernel needs, and what leads out of a sandbox.
+And a gate: whether a candidate may start programs, decided outside of it, and anew as often as one
+likes.
 
-A classic BPF program, made here; see seccomp(2). Architectures other than x86-64 and AArch64 go
-without, which `install` says.
+The filter is a classic BPF program, made here; see seccomp(2). Architectures other than x86-64 and
+AArch64 go without, which `install` says.
+
+Where the parent asks for a gate, the kernel holds every `execve` of the candidate and of what it
+starts until the watcher, which runs nothing of the candidate's, has answered (seccomp's user
+notifications, Linux 5.5). No thread, child or code of the candidate's own is exempt, and nothing
+that it writes into its memory changes the answer. When the gate is shut, programs that were started
+before are ended with it. The candidate's own process never becomes another program. The parent
+writes one byte to the watcher's status channel, and waits for {"gate": word}.
+
+Only the standard library.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import fcntl
+import json
 import os
 import platform
 import re
+import select
+import signal
+import socket
 import struct
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 _PR_SET_NO_NEW_PRIVS = 38
 _ALLOW, _ERRNO, _ASK = 0x7FFF0000, 0x00050000, 0x7FC00000
+_REFUSE = _ERRNO | errno.EPERM
 _LOAD, _EQUAL, _SET, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
 #: Offsets in `struct seccomp_data`.
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _CLONE_NEW = 0x7E020000  # every CLONE_NEW* flag of clone(2)
 _X32 = 0x40000000
 _AF_UNIX = 1
+#: One instruction: what it does, how far it jumps if so and if not, and its number.
+Line: TypeAlias = tuple[int, int, int, int]
 
-#: machine -> (audit architecture, numbers of system calls).
-_TABLES: dict[str, tuple[int, dict[str, int]]] = {
-    "x86_64": (
-        0xC000003E,
-        {
-            "socket": 41,
-            "clone": 56,
-            "ptrace": 101,
-            "pivot_root": 155,
-            "chroot": 161,
-            "mount": 165,
-            "umount2": 166,
-            "swapon": 167,
-            "reboot": 169,
-            "init_module": 175,
-            "kexec_load": 246,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "unshare": 272,
-            "perf_event_open": 298,
-            "setns": 308,
-            "process_vm_readv": 310,
-            "process_vm_writev": 311,
-            "finit_module": 313,
-            "bpf": 321,
-            "userfaultfd": 323,
-        },
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            "umount2": 39,
-            "mount": 40,
-            "pivot_root": 41,
-            "chroot": 51,
-            "unshare": 97,
-            "kexec_load": 104,
-            "init_module": 105,
-            "ptrace": 117,
-            "reboot": 142,
-            "socket": 198,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "clone": 220,
-            "swapon": 224,
-            "perf_event_open": 241,
-            "setns": 268,
-            "process_vm_readv": 270,
-            "process_vm_writev": 271,
-            "finit_module": 273,
-            "bpf": 280,
-            "userfaultfd": 282,
-        },
-    ),
+#: machine -> its audit architecture.
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+#: Numbers of system calls on these machines, in their order.
+_NUMBERS = {
+    "socket": (41, 198),
+    "clone": (56, 220),
+    "ptrace": (101, 117),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "swapon": (167, 224),
+    "reboot": (169, 142),
+    "init_module": (175, 105),
+    "kexec_load": (246, 104),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "unshare": (272, 97),
+    "perf_event_open": (298, 241),
+    "setns": (308, 268),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "finit_module": (313, 273),
+    "bpf": (321, 280),
+    "userfaultfd": (323, 282),
 }
 #: The same numbers on all architectures.
 _COMMON = {
@@ -106,59 +99,65 @@ _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _NEW_LISTENER = 1, 8
 #: The first Linux on which who answers may let a system call go on.
 _ANSWERS_SINCE = (5, 5)
+#: What the parent writes, and what is answered: "none" where there is no such filter.
+OPEN, SHUT = b"+", b"-"
+WORDS = {OPEN: "open", SHUT: "shut"}
+NONE = "none"
+#: `ioctl` requests, and `struct seccomp_notif` (its number and the thread) and its answer.
+_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_ASKED_BYTES = 80
+_ASKED, _ANSWER = struct.Struct("<QI"), struct.Struct("<QqiI")
+_CONTINUE = 1
+#: Seconds that the end of what was started may take, and looks that must find nothing alive.
+_PATIENCE = 5.0
+_CLEAN_LOOKS = 2
 
 
 def program(machine: str, network: bool) -> bytes | None:
     """The filter's instructions; None for a machine that has no table. `network`: sockets other
     than local ones are allowed as far as the filter is concerned."""
-    table = _TABLES.get(machine)
-    if table is None:
+    if machine not in _ARCHITECTURES:
         return None
-    architecture, numbers = table
-    refused = _ERRNO | errno.EPERM
-    special = {"clone", "socket"}
-    plain = [n for name, n in {**numbers, **_COMMON}.items() if name not in special]
-    lines = _refusing(architecture, plain)
+    place = list(_ARCHITECTURES).index(machine)
+    numbers = {name: known[place] for name, known in _NUMBERS.items()}
+    clone, socket_ = numbers.pop("clone"), numbers.pop("socket")
+    lines = _refusing(machine, [*numbers.values(), *_COMMON.values()])
     # Its flags lie in memory, which no filter can read: glibc falls back to clone.
     lines += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
-    lines += [
-        (_EQUAL, 0, 4, numbers["clone"]),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_SET, 0, 1, _CLONE_NEW),
-        (_RETURN, 0, 0, refused),
-        (_RETURN, 0, 0, _ALLOW),
-    ]
+    lines += _looking(clone, (_SET, 0, 1, _CLONE_NEW))
     if not network:
-        lines += [
-            (_EQUAL, 0, 4, numbers["socket"]),
-            (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_EQUAL, 1, 0, _AF_UNIX),
-            (_RETURN, 0, 0, refused),
-            (_RETURN, 0, 0, _ALLOW),
-        ]
+        lines += _looking(socket_, (_EQUAL, 1, 0, _AF_UNIX))
     return _packed(lines)
 
 
-def _refusing(
-    architecture: int, numbers: list[int], action: int = _ERRNO | errno.EPERM
-) -> list[tuple[int, int, int, int]]:
+def _looking(number: int, test: Line) -> list[Line]:
+    """A system call is refused where the test of its first argument says so, else allowed."""
+    return [
+        (_EQUAL, 0, 4, number),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        test,
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _refusing(machine: str, numbers: Iterable[int], action: int = _REFUSE) -> list[Line]:
     """The start of a filter: these system calls are refused, or whatever `action` says, and all of
     another architecture are refused."""
-    refused = _ERRNO | errno.EPERM
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        (_EQUAL, 1, 0, architecture),
-        (_RETURN, 0, 0, refused),
+        (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        (_RETURN, 0, 0, _REFUSE),
         (_LOAD, 0, 0, _NUMBER),
     ]
-    if architecture == _TABLES["x86_64"][0]:
-        lines += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, refused)]
-    for number in numbers:
+    if machine == "x86_64":
+        lines += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE)]
+    for number in sorted(numbers):
         lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
     return lines
 
 
-def _packed(lines: list[tuple[int, int, int, int]]) -> bytes:
+def _packed(lines: list[Line]) -> bytes:
     """The instructions of a filter that allows what it does not refuse."""
     return b"".join(struct.pack("<HBBI", *line) for line in [*lines, (_RETURN, 0, 0, _ALLOW)])
 
@@ -171,10 +170,9 @@ def install(network: bool) -> bool:
 
 def closed_program(machine: str) -> bytes | None:
     """The filter that refuses programs and files; None for a machine that has no table."""
-    if machine not in _TABLES:
+    if machine not in _ARCHITECTURES:
         return None
-    lines = _refusing(_TABLES[machine][0], [*_WAYS_OUT[machine].values(), _OPENAT2])
-    return _packed(lines)
+    return _packed(_refusing(machine, [*_WAYS_OUT[machine].values(), _OPENAT2]))
 
 
 def close_ways_out() -> bool:
@@ -187,15 +185,15 @@ def close_ways_out() -> bool:
 
 def asking_program(machine: str) -> bytes | None:
     """The filter that has somebody asked before a program is started; None without a table."""
-    if machine not in _TABLES:
+    if machine not in _ARCHITECTURES:
         return None
     ways = _WAYS_OUT[machine]
-    return _packed(_refusing(_TABLES[machine][0], [ways["execve"], ways["execveat"]], _ASK))
+    return _packed(_refusing(machine, [ways["execve"], ways["execveat"]], _ASK))
 
 
 def listen() -> int:
     """From now on, whoever reads the descriptor that is returned decides whether this process, its
-    threads and children start a program (see `gate`); -1 where this machine has no such filter."""
+    threads and children start a program (see `Gate`); -1 where this machine has no such filter."""
     text = asking_program(platform.machine())
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if text is None or release is None or tuple(map(int, release.groups())) < _ANSWERS_SINCE:
@@ -226,3 +224,120 @@ def _install(text: bytes | None) -> bool:
     libc = ctypes.CDLL(None, use_errno=True)
     filter_ = _Program.of(text)
     return bool(libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.byref(filter_), 0, 0) == 0)
+
+
+# ---------------------------------------------------------------- the gate
+
+
+def hand_over(channel: socket.socket) -> None:
+    """In the candidate, before any code of its own: install the filter, give the listener away."""
+    listener = listen()
+    try:
+        socket.send_fds(channel, [b"g"], [listener] if listener >= 0 else [])
+    finally:
+        channel.close()
+        if listener >= 0:
+            os.close(listener)
+
+
+def taken(channel: socket.socket) -> int | None:
+    """In the watcher: the listener; None where the machine has none."""
+    _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+    return descriptors[0] if descriptors else None
+
+
+class Gate:
+    """The watcher's side. `others` lists the candidate's processes; `child` is the first one."""
+
+    def __init__(
+        self, listener: int | None, status: int, child: int, others: Callable[[], Iterator[int]]
+    ) -> None:
+        self._listener, self._status, self._child = listener, status, child
+        self._others = others
+        self._open = True
+        self._asks = select.poll()
+        self._watched = {status} if listener is None else {status, listener}
+        for descriptor in self._watched:
+            self._asks.register(descriptor, select.POLLIN)
+
+    def start(self) -> threading.Thread:
+        """Serve in a thread of the watcher, which ends with it, or when nobody can ask any more.
+        Until then the descriptors must stay open: another file would get their numbers."""
+        thread = threading.Thread(target=self._serve, daemon=True)
+        thread.start()
+        return thread
+
+    def _serve(self) -> None:
+        while self._watched:
+            for descriptor, event in self._asks.poll():
+                if not event & select.POLLIN:
+                    self._leave(descriptor)  # nobody is left on the other side
+                elif descriptor == self._status:
+                    with contextlib.suppress(OSError):
+                        self._told(os.read(descriptor, 1))
+                else:
+                    self._judge()
+
+    def _leave(self, descriptor: int) -> None:
+        self._asks.unregister(descriptor)
+        self._watched.discard(descriptor)
+
+    def _told(self, word: bytes) -> None:
+        if not word:
+            self._leave(self._status)
+            return
+        answer = NONE
+        if self._listener is not None:
+            self._open = word == OPEN
+            if not self._open:
+                self._end_others()
+            answer = WORDS[word]
+        os.write(self._status, json.dumps({"gate": answer}).encode() + b"\n")
+
+    def _judge(self) -> None:
+        """Answer one `execve`."""
+        assert self._listener is not None
+        asked = bytearray(_ASKED_BYTES)
+        try:
+            fcntl.ioctl(self._listener, _RECEIVE, asked)
+        except OSError:
+            return  # who asked has ended meanwhile
+        number, thread = _ASKED.unpack_from(asked)
+        allowed = self._open and _process_of(thread) not in (None, self._child)
+        answer = (0, _CONTINUE) if allowed else (-errno.EPERM, 0)
+        with contextlib.suppress(OSError):
+            fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, 0, *answer))
+
+    def _end_others(self) -> None:
+        """End all processes but the first; that one, too, where it starts them too fast."""
+        clean = 0
+        deadline = time.monotonic() + _PATIENCE
+        while clean < _CLEAN_LOOKS:
+            found = [one for one in self._others() if one != self._child and _lives(one)]
+            clean = 0 if found else clean + 1
+            if found and time.monotonic() > deadline:
+                found.append(self._child)
+                clean = _CLEAN_LOOKS
+            for process in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            if found:
+                time.sleep(0.001)
+
+
+def _process_of(thread: int) -> int | None:
+    """The process that a thread belongs to."""
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{thread}/status") as file:
+        for line in file:
+            if line.startswith("Tgid:"):
+                return int(line.split()[1])
+    return None
+
+
+def _lives(process: int) -> bool:
+    """False for one that is gone, or has ended and waits for its parent to notice."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except (OSError, IndexError):
+        return False

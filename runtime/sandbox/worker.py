@@ -10,6 +10,8 @@ name.
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.util
 import json
 import math
 import os
@@ -19,31 +21,172 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from sketchc.runtime.process import memory, messages
-from sketchc.runtime.process.environment import clean_environment
-from sketchc.runtime.process.peer import Peer, PeerEndedError, printed, program
-from sketchc.runtime.process.templates import template
-from sketchc.runtime.sandbox import confine, gate, view
-from sketchc.runtime.sandbox.results import Isolation, Limits, WorkerResult, killed, outcome_of_end
+from sketchc.runtime.process.peer import (
+    Peer,
+    PeerEndedError,
+    clean_environment,
+    printed,
+    program,
+    signal_name,
+    template,
+)
+from sketchc.runtime.sandbox import confine, seccomp
 
 if TYPE_CHECKING:
     import numpy as np
 
-_INSIDE = "sketchc.runtime.sandbox.inside"
+#: What a worker may have of its own, together: folders in memory, processes and threads.
+SCRATCH_BYTES = 2 << 30
+PROCESSES = 512
+#: CPU seconds of one process of a worker that serves many calls.
+CPU_SECONDS = 4 * 3600
+#: Of the machine's memory, for one worker.
+_MEMORY_SHARE = 0.8
+#: Kinds of a worker's end: somebody killed it while the machine was short of memory, or while there
+#: was enough. A worker that held this share of what was free when it started made it short itself.
+SHORT, KILLED = "MachineShortError", "KilledError"
+_OWN_SHARE = 0.5
+_CONFINE = "sketchc.runtime.sandbox.confine"
 #: What its outputs may be larger than its inputs, where nothing else is said.
 _OUTPUT_BYTES = 4 << 30
 #: Seconds until what was ended is gone.
 _GRACE = 20.0
 #: Seconds that a worker which has closed its channel may take to end by itself, for its status.
 _FAREWELL = 5.0
-
+#: What a run of a kept worker may print, and the size of tensors up to which one serves them all.
+_PRINTED_BYTES = 64 << 20
+_SMALL_BYTES = 64 << 20
+#: Folders of which a candidate sees nothing, besides the home and the temporary folder.
+_PRIVATE = ("/root", "/home", "/tmp", "/var/tmp", "/run", "/dev/shm", "/mnt", "/media", "/srv")
+_PACKAGES = ("agents", "docspec", "grammar", "lowering", "runtime")
+#: How often a call is tried: with namespaces, with them again, and without.
 _ATTEMPTS = 3
+
+
+@attrs.frozen
+class WorkerResult:
+    """What came of one call.
+
+    `exit_code` is negative when a signal ended the process (-6: aborted, -11: segmentation fault),
+    and `reply` and `arrays` are there only when the handler returned. `error` is the handler's
+    exception as "Type: message" and `traceback` its text; both are empty when it did not raise.
+    `kinds` are the types of that exception and of those behind it.
+    """
+
+    exit_code: int
+    timed_out: bool
+    seconds: float
+    output: str
+    reply: Mapping[str, Any] | None = None
+    arrays: Mapping[str, np.ndarray[Any, Any]] = attrs.field(factory=dict, repr=False)
+    error: str = ""
+    traceback: str = ""
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.reply is not None
+
+    def describe(self) -> str:
+        """One line on why there is no reply."""
+        if self.ok:
+            return "done"
+        if self.timed_out:
+            return f"no answer within {self.seconds:.0f} s"
+        if self.error:
+            return self.error
+        if self.exit_code < 0:
+            return f"the process was ended by {signal_name(-self.exit_code)}"
+        return f"the process ended with status {self.exit_code} and no answer"
+
+
+def outcome_of_end(plain: WorkerResult, told: Mapping[str, Any], limits: Limits) -> WorkerResult:
+    """The result of a worker that ended, by what its watcher saw of it."""
+    why, cap = str(told.get("why", "")), limits.settings()["memory_bytes"]
+    if why == "memory" or told.get("own"):
+        msg = f"MemoryError: its processes held more than {memory.text(cap)} of memory"
+        return attrs.evolve(plain, error=msg, kinds=("MemoryError",))
+    if why == "processes":
+        msg = f"OSError: it started more than {limits.processes} processes"
+        return attrs.evolve(plain, error=msg, kinds=("OSError",))
+    if plain.exit_code != -signal.SIGKILL or "least" not in told:
+        return plain
+    return killed(plain, told)
+
+
+def killed(plain: WorkerResult, told: Mapping[str, Any]) -> WorkerResult:
+    """The result of a worker that somebody killed: the kernel does so where memory runs out."""
+    held, free, least = (int(told[name]) for name in ("held", "free", "least"))
+    if not (told["kills"] or memory.is_short(least)):
+        msg = f"the process was ended by SIGKILL, with {memory.text(least)} of memory free"
+        return attrs.evolve(plain, error=msg, kinds=(KILLED,))
+    if held > _OWN_SHARE * free:
+        msg = f"its processes held {memory.text(held)} of the {memory.text(free)} that were free"
+        return attrs.evolve(plain, error=f"MemoryError: {msg}", kinds=("MemoryError",))
+    msg = (
+        "the process was ended by SIGKILL while the machine was short of memory "
+        f"({memory.text(least)} of {memory.text(memory.total())} left)"
+    )
+    return attrs.evolve(plain, error=msg, kinds=(SHORT,))
+
+
+@attrs.frozen
+class Limits:
+    """What one worker may use. `memory_bytes` is the address space of each process, and bounds what
+    all of them hold; `cpu_seconds` (default: `CPU_SECONDS`) and `file_bytes` are of each process
+    and each file."""
+
+    memory_bytes: int | None = None
+    cpu_seconds: int | None = None
+    file_bytes: int | None = None
+    processes: int = PROCESSES
+
+    def settings(self) -> dict[str, Any]:
+        """As `confine.keep` takes them."""
+        held = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
+        limits = {
+            "RLIMIT_CORE": 0,
+            "RLIMIT_NPROC": self.processes,
+            "RLIMIT_AS": self.memory_bytes,
+            "RLIMIT_CPU": self.cpu_seconds or CPU_SECONDS,
+            "RLIMIT_FSIZE": self.file_bytes,
+        }
+        return {
+            "limits": {key: value for key, value in limits.items() if value is not None},
+            "memory_bytes": min(held, self.memory_bytes or held),
+            "processes": self.processes,
+            "scratch_bytes": min(SCRATCH_BYTES, held // 4),
+        }
+
+
+@attrs.frozen
+class Isolation:
+    """How workers are shut in on this machine: `confine.NAMESPACES`, or `PLAIN` and why."""
+
+    mode: str = confine.NAMESPACES
+    reason: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything holds that this project can make hold."""
+        return self.mode == confine.NAMESPACES
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        if self.mode == confine.NAMESPACES:
+            return "PID, network, IPC and mount namespaces; read-only files; system calls filtered"
+        return (
+            f"process groups and limits only, since this kernel refuses namespaces: {self.reason}"
+        )
+
 
 #: What holds workers here; None while none has run.
 _found: Isolation | None = None
@@ -113,7 +256,7 @@ class Worker:
         try:
             message = self._message(place)
             descriptors = [theirs.fileno(), self._output, ends, told]
-            self._template.fork(f"{_INSIDE}:keep", message, descriptors)
+            self._template.fork(f"{_CONFINE}:keep", message, descriptors)
         finally:
             theirs.close()
             os.close(ends)
@@ -121,18 +264,18 @@ class Worker:
         self._open = True
 
     def _message(self, place: str) -> dict[str, Any]:
-        readable = [*self._template.needs, *view.own_packages(), *view.tools(), *self._readable]
+        readable = [*self._template.needs, *_own_packages(), *_tools(), *self._readable]
         return {
             **self._limits.settings(),
             "mode": _assumed().mode,
-            "hidden": view.private(),
+            "hidden": _private(),
             "readable": readable,
             "writable": self._writable,
             "network": self._network,
             "gated": self._gated,
             # Without mounts of its own it could not even enter the folder of its library.
             "nobody": _assumed().mode == confine.NAMESPACES
-            and view.others_may_read((*self._template.needs, *view.own_packages())),
+            and _others_may_read((*self._template.needs, *_own_packages())),
             "folder": place,
             "environment": clean_environment({**self._environment, "TMPDIR": place}),
         }
@@ -165,7 +308,7 @@ class Worker:
             raw.data.nbytes for raw in given.values()
         )
         started = time.monotonic()
-        for _ in range(_ATTEMPTS):  # with namespaces, with them again, and without
+        for _ in range(_ATTEMPTS):
             result = self._try(handler, request, given, timeout, started, most)
             if result is not None:
                 return result
@@ -179,19 +322,16 @@ class Worker:
         if not self._open:
             return True
         with contextlib.suppress(OSError):  # it is gone: the next call says how
-            os.write(self._status, gate.OPEN if allowed else gate.SHUT)
-        deadline = time.monotonic() + _GRACE
-        while (left := deadline - time.monotonic()) > 0:
-            if not select.select([self._status], [], [], left)[0]:
-                break
-            if not (part := _read(self._status)):
+            os.write(self._status, seccomp.OPEN if allowed else seccomp.SHUT)
+        for part in _parts(self._status, _GRACE):
+            if not part:
                 return True  # nothing of it is left
             self._told += part
             *lines, _ = self._told.split(b"\n")
             for line in lines:
                 if b'"gate"' in line:
                     self._told = self._told.replace(line + b"\n", b"", 1)
-                    return bool(json.loads(line)["gate"] != gate.NONE)
+                    return bool(json.loads(line)["gate"] != seccomp.NONE)
         self._end()
         msg = "the worker's watcher does not answer"
         raise OSError(msg)
@@ -214,19 +354,19 @@ class Worker:
             body = messages.receive(self._channel, deadline, most)
         except TimeoutError:
             self._end()
-            seconds = time.monotonic() - started
-            return WorkerResult(-signal.SIGKILL, True, seconds, printed(self._output, offset))
+            return attrs.evolve(self._result(-signal.SIGKILL, started, offset), timed_out=True)
         except (messages.Closed, ConnectionError, BrokenPipeError):
             return self._ended(started, offset)
         except messages.MessageError as error:
             self._end()
-            plain = WorkerResult(
-                0, False, time.monotonic() - started, printed(self._output, offset)
-            )
+            plain = self._result(0, started, offset)
             return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
         _note_that_it_works()
-        plain = WorkerResult(0, False, time.monotonic() - started, printed(self._output, offset))
-        return _understood(plain, body)
+        return _understood(self._result(0, started, offset), body)
+
+    def _result(self, code: int, started: float, offset: int) -> WorkerResult:
+        """A result without an answer: the process's status, and what it printed since `offset`."""
+        return WorkerResult(code, False, time.monotonic() - started, printed(self._output, offset))
 
     def _ended(self, started: float, offset: int) -> WorkerResult | None:
         """The worker closed its end: how, by the watcher's words."""
@@ -240,10 +380,7 @@ class Worker:
             self._start()
             return None
         _note_that_it_works()
-        seconds = time.monotonic() - started
-        plain = WorkerResult(
-            int(told.get("status", -signal.SIGKILL)), False, seconds, printed(self._output, offset)
-        )
+        plain = self._result(int(told.get("status", -signal.SIGKILL)), started, offset)
         if "failed" in told:
             return attrs.evolve(plain, error=f"OSError: {told['failed']}", kinds=("OSError",))
         return outcome_of_end(plain, told, self._limits)
@@ -259,9 +396,9 @@ class Worker:
         self._channel.close()
         told = self._told
         if patience:
-            told += _read_until_closed(self._status, patience)
+            told += b"".join(_parts(self._status, patience))
         os.close(self._lifeline)
-        told += _read_until_closed(self._status, _GRACE)
+        told += b"".join(_parts(self._status, _GRACE))
         os.close(self._status)
         if self._scratch is not None:
             self._scratch.cleanup()
@@ -303,25 +440,23 @@ def _understood(plain: WorkerResult, body: Mapping[str, Any]) -> WorkerResult:
         return attrs.evolve(plain, error=f"the worker's reply cannot be read: {error}")
 
 
-def _read_until_closed(descriptor: int, seconds: float) -> bytes:
-    parts = b""
+def _printable(text: str) -> str:
+    """Half surrogate pairs as question marks: nothing downstream could encode them."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _parts(descriptor: int, seconds: float) -> Iterator[bytes]:
+    """What arrives within so many seconds; b"" at last, where nobody is left on the other side."""
     deadline = time.monotonic() + seconds
-    while (left := deadline - time.monotonic()) > 0:
+    part = b"-"
+    while part and (left := deadline - time.monotonic()) > 0:
         if not select.select([descriptor], [], [], left)[0]:
-            break
-        part = _read(descriptor)
-        if not part:
-            break
-        parts += part
-    return parts
-
-
-def _read(descriptor: int) -> bytes:
-    """What is there; b"" when nobody is left on the other side."""
-    try:
-        return os.read(descriptor, 4096)
-    except ConnectionResetError:  # it did not hear all that it was told
-        return b""
+            return
+        try:
+            part = os.read(descriptor, 4096)
+        except ConnectionResetError:  # it did not hear all that it was told
+            part = b""
+        yield part
 
 
 def run_worker(
@@ -379,7 +514,7 @@ def run_inside(
     deadline = started + timeout
     body: dict[str, Any] = {}
     timed_out, code = False, -signal.SIGKILL
-    peer = Peer(program(f"{_INSIDE}:serve", python, variables))
+    peer = Peer(program(f"{_CONFINE}:serve", python, variables))
     try:
         peer.tell({"handler": handler, "request": dict(request), "arrays": {}}, deadline)
         body = peer.hear(deadline, _OUTPUT_BYTES)
@@ -405,18 +540,67 @@ def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
     return (64 << 20) + 2 * sum(array.nbytes for array in arrays.values())
 
 
-def _printable(text: str) -> str:
-    """Half surrogate pairs as question marks: nothing downstream could encode them."""
-    return text.encode("utf-8", "replace").decode()
+class KeptWorker:
+    """Calls one handler, in a worker that `make` makes: of the bytes that its tensors may have, and
+    that it may write. A run that ends it, or tensors that outgrow it, are followed by a new one."""
+
+    def __init__(self, handler: str, make: Callable[[int, int], Worker]) -> None:
+        self._handler = handler
+        self._make = make
+        self._worker: Worker | None = None
+        self._bytes = 0
+
+    def call(
+        self,
+        request: Mapping[str, Any],
+        tensors: Mapping[str, np.ndarray[Any, Any]],
+        timeout: float,
+    ) -> WorkerResult:
+        """See `Worker.call`."""
+        size = sum(array.nbytes for array in tensors.values())
+        if self._worker is None or not self._worker.alive or size > self._bytes:
+            self.close()
+            self._bytes = max(2 * size, _SMALL_BYTES)
+            self._worker = self._make(self._bytes, _PRINTED_BYTES + 2 * self._bytes)
+        return self._worker.call(self._handler, request, tensors, timeout)
+
+    def close(self) -> None:
+        """End the worker."""
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
 
-__all__ = [
-    "Isolation",
-    "Limits",
-    "Worker",
-    "WorkerResult",
-    "file_limit",
-    "isolation",
-    "run_inside",
-    "run_worker",
-]
+# ---------------------------------------------------------------- what it sees of files
+
+
+def _private() -> list[str]:
+    """Folders that may hold what is no candidate's business."""
+    return sorted({*_PRIVATE, str(Path.home()), tempfile.gettempdir()})
+
+
+@functools.lru_cache(maxsize=1)
+def _own_packages() -> tuple[str, ...]:
+    """Where sketchc itself is: an editable installation may be anywhere."""
+    import sketchc
+
+    found = list(sketchc.__path__)
+    for name in _PACKAGES:
+        specification = importlib.util.find_spec(f"sketchc.{name}")
+        if specification is not None:
+            found += specification.submodule_search_locations or []
+    return tuple(found)
+
+
+def _tools() -> list[str]:
+    """Where compilers and libraries of the user's may be."""
+    names = ("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME", "CUDA_PATH")
+    places = [place for name in names for place in os.environ.get(name, "").split(os.pathsep)]
+    return [place for place in places if os.path.isabs(place)]
+
+
+@functools.lru_cache(maxsize=64)
+def _others_may_read(paths: tuple[str, ...]) -> bool:
+    """Whether another user could run what lies there; else root's candidates stay root, without any
+    capability."""
+    return all(os.stat(path).st_mode & 5 == 5 for path in paths if os.path.isdir(path))

@@ -8,6 +8,7 @@ Whatever goes wrong in the task becomes one `TaskFailure` with the user's own li
 from __future__ import annotations
 
 import copy
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,16 @@ import numpy as np
 from sketchc.base.types import DType
 from sketchc.runtime.process import memory
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.process.environment import python_environment
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
-from sketchc.runtime.process.peer import Peer, PeerEndedError, Process, Start, program
+from sketchc.runtime.process.peer import (
+    Peer,
+    PeerEndedError,
+    Process,
+    Start,
+    program,
+    python_environment,
+    signal_name,
+)
 from sketchc.runtime.tasks.cross_process import CrossProcess, Repetition, hash_seeds
 from sketchc.runtime.tasks.description import (
     Axis,
@@ -38,16 +46,33 @@ from sketchc.runtime.tasks.description import (
     TensorSpec,
     Thresholds,
 )
-from sketchc.runtime.tasks.endings import DOING, ended, raised, wait_for_memory
-from sketchc.runtime.tasks.outline import Outline, read_outline
-from sketchc.runtime.tasks.values import (
+from sketchc.runtime.tasks.inputs import (
     check_declared,
     check_hints,
     declared_inputs,
     other_sizes,
     own_sizes,
 )
+from sketchc.runtime.tasks.outline import Outline, read_outline
 
+#: Seconds until a machine that is short of memory is asked for more all the same.
+_PATIENCE = 30.0
+
+#: What the process does in answer to a request.
+_DOING = {
+    "load": "while the file was loaded",
+    "follow": "while another list of inputs was chosen",
+    "describe": "while the model and its inputs were made and forward was run on them",
+    "inputs": "in get_inputs",
+    "valid": "in valid_inputs",
+    "shapes": "in Model.__init__",
+    "reference": "in Model.forward",
+    "probe": "while it was run at other sizes",
+    "determinism": "while forward was run twice on the same inputs",
+    "numbers": "while forward was run on its own inputs",
+    "readings": "while forward was run again",
+    "thresholds": "while forward was run and its numbers were noted",
+}
 #: Seconds that loading may take at least: it imports the framework, which no limit on a run should
 #: bound.
 LOAD_TIMEOUT = 120.0
@@ -459,19 +484,19 @@ class WorkerTask:
             self._peer.tell(request, deadline)
             reply = self._peer.hear(deadline)
         except TimeoutError:
-            msg = f"{self.path}: no answer within {limit:g} s ({DOING[command]})"
+            msg = f"{self.path}: no answer within {limit:g} s ({_DOING[command]})"
             raise TaskFailure(msg) from None
         except PeerEndedError as end:
             short = memory.kills() > self._kills
-            raise ended(self.path, end, command, self._peer.printed, short=short) from None
+            raise _ended(self.path, end, command, self._peer.printed, short=short) from None
         except MessageError as error:
-            msg = f"{self.path}: what its process said {DOING[command]} cannot be read"
+            msg = f"{self.path}: what its process said {_DOING[command]} cannot be read"
             raise TaskFailure(msg) from error
         if "refused" in reply:
             msg = f"{self.path}: {reply['refused']}"
             raise TaskFailure(msg)
         if "raised" in reply:
-            raise TaskFailure(raised(self.path, reply["raised"]))
+            raise TaskFailure(_raised(self.path, reply["raised"]))
         return reply
 
 
@@ -509,3 +534,31 @@ def _specification(value: Mapping[str, Any]) -> InputSpec:
 
 def _axes(reply: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, tuple[Axis, ...]]:
     return {name: tuple((p, a) for p, a in axes) for name, axes in reply.items()}
+
+
+def _raised(path: Path, report: Mapping[str, Any]) -> str:
+    """One line for an exception of the task's own code."""
+    line = f" (line {report['line']}: {report['text']})" if report["line"] else ""
+    said = f": {report['message']}" if report["message"] else ""
+    return f"{path}: {report['where']} raised {report['type']}{said}{line}"
+
+
+def _ended(path: Path, end: PeerEndedError, command: str, log: str, *, short: bool) -> TaskFailure:
+    """What is said of a process that ended so while it was at a command and had printed `log`;
+    `short`: the kernel has ended processes for want of memory since it started."""
+    doing, status = _DOING[command], end.status
+    if status == -signal.SIGKILL and end.by_itself:
+        left = f"{memory.text(memory.available())} of memory are free now"
+        why = f"the machine ran out of memory; {left}" if short else left
+        return TaskKilledError(f"{path}: the task's process was killed (SIGKILL) {doing}: {why}")
+    how = f"signal {signal_name(-status)}" if status < 0 else f"exit status {status}"
+    last = log.strip().split("\n")[-1]
+    said = f"; its last line: {last[:300]}" if last else ""
+    return TaskFailure(f"{path}: the task ended its process ({how}, {doing}){said}")
+
+
+def wait_for_memory() -> None:
+    """Until there is some, or for a while."""
+    deadline = time.monotonic() + _PATIENCE
+    while memory.is_short(memory.available()) and time.monotonic() < deadline:
+        time.sleep(0.25)

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
+from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.hints import Hint, TaskFailure, TaskKilledError
 from sketchc.runtime.tasks.layout import Layout
 
-__all__ = [
-    "Axis",
-    "InputSpec",
-    "NamedPlaces",
-    "OtherSpec",
-    "Readings",
-    "Scalar",
-    "TaskDescription",
-    "TaskFailure",
-    "TaskKilledError",
-    "TensorSpec",
-]
+if TYPE_CHECKING:
+    from sketchc.runtime.tasks.outline import Hint
 
 Scalar = int | float | bool
+
+
+class TaskFailure(UsageError):
+    """The task's file, or its code, does not do what a task must do."""
+
+
+class TaskKilledError(TaskFailure):
+    """Somebody killed the task's process, twice: that says nothing about the task."""
+
+
+class HintError(TaskFailure):
+    """A hint that cannot be read, or does not fit the task."""
 
 
 @attrs.frozen

@@ -3,21 +3,23 @@
 Uniform numbers in [0, 1) hide a missing sign, a wrong identity of a maximum, and most mistakes of
 rounding; every kind here was chosen for a bug that the others let pass. Values stay in the range
 where the framework's own kernels are exact to rounding (no overflow of squares in f32, constants
-whose sums are exact), so that a failure speaks of the kernel.
+whose sums are exact), so that a failure speaks of the kernel. Where hints say what a task takes,
+numbers are moved into its domain, and declared arguments are drawn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from sketchc.base.types import DType, numpy_dtype
-
-Array = npt.NDArray[Any]
+from sketchc.interpreter.inputs import into_range
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import HintError, Scalar, TaskFailure
+from sketchc.runtime.tasks.outline import Domain, Outline, Parameter
 
 #: kind -> what it is for.
 KINDS: dict[str, str] = {
@@ -107,3 +109,177 @@ def poison(dtype: DType, shape: Sequence[int], *, second: bool = False) -> Array
     if dtype is DType.BOOL:
         return np.full(shape, not second)
     return np.full(shape, np.iinfo(dtype.numpy_name).max - 21 - second, dtype.numpy_name)
+
+
+#: Own sizes where hints leave them open: distinct, so that shapes tell them apart.
+_SIZES = (96, 160, 72, 40, 24, 12, 10, 6)
+
+
+def within(array: Array, domain: Domain, dtype: DType) -> Array:
+    """The elements moved into a domain: sorted rows stay sorted, and equal elements equal."""
+    if domain.choices:
+        allowed = np.asarray(sorted(domain.choices), numpy_dtype(dtype))
+        places = np.abs(array.astype(np.float64)) * 7.0 % len(allowed)
+        return np.asarray(allowed[places.astype(np.int64)])
+    if dtype is DType.BOOL:
+        return array
+    if dtype.is_integer:
+        lower, upper = _whole_range(domain, dtype)
+        return into_range(array, lower, upper)
+    plain = np.asarray(array, np.float64)
+    share = plain / (1.0 + np.abs(plain))  # in (-1, 1), in the same order
+    if math.isfinite(domain.lower) and math.isfinite(domain.upper):
+        middle, half = (domain.lower + domain.upper) / 2, (domain.upper - domain.lower) / 2
+        moved = middle + half * share
+    elif math.isfinite(domain.lower):
+        moved = domain.lower + np.abs(plain)
+    elif math.isfinite(domain.upper):
+        moved = domain.upper - np.abs(plain)
+    else:
+        return array
+    return _clipped(moved, domain, dtype)
+
+
+def _whole_range(domain: Domain, dtype: DType) -> tuple[int, int]:
+    """The half-open range of the integers of a type in a domain."""
+    information = np.iinfo(dtype.numpy_name)
+    lower, upper = int(information.min), int(information.max)
+    if math.isfinite(domain.lower):
+        lower = max(lower, math.ceil(domain.lower))
+        lower += domain.open_lower and lower == domain.lower
+    if math.isfinite(domain.upper):
+        upper = min(upper, math.floor(domain.upper))
+        upper -= domain.open_upper and upper == domain.upper
+    return lower, upper + 1
+
+
+def _clipped(moved: Array, domain: Domain, dtype: DType) -> Array:
+    """In the elements' own type, with open ends left out there, too."""
+    kind = numpy_dtype(dtype)
+    found = moved.astype(kind)
+    ends = [np.asarray(end).astype(kind) for end in (domain.lower, domain.upper)]
+    for number, (end, limit, is_open) in enumerate(
+        zip(ends, (domain.lower, domain.upper), (domain.open_lower, domain.open_upper), strict=True)
+    ):
+        if not math.isfinite(limit):
+            continue
+        inward = np.asarray(math.inf if number == 0 else -math.inf).astype(kind)
+        outside = float(end) < limit if number == 0 else float(end) > limit
+        least = np.nextafter(end, inward) if is_open or outside else end
+        found = np.maximum(found, least) if number == 0 else np.minimum(found, least)
+    return np.asarray(found, kind, order="C")
+
+
+def own_sizes(outline: Outline) -> dict[str, int]:
+    """A size for every name in the declared shapes, within its hint."""
+    domains = {hint.name: hint.domain for hint in outline.hints if hint.domain is not None}
+    names = dict.fromkeys(
+        extent
+        for parameter in outline.parameters
+        if parameter.declared is not None
+        for extent in parameter.declared.extents or ()
+        if isinstance(extent, str)
+    )
+    return {
+        name: domains.get(name, Domain(1)).near(_SIZES[place % len(_SIZES)])
+        for place, name in enumerate(names)
+    }
+
+
+def check_declared(outline: Outline) -> None:
+    """Raises `TaskFailure` where a task without `get_inputs` leaves an argument open."""
+    if outline.kind != "function" and not any(p.declared for p in outline.parameters):
+        msg = (
+            f"{outline.path}: it defines no `get_inputs`; a task has `def get_inputs(): the list "
+            "of forward's inputs`, or `# @hint: x: f32[M, N]` for each of them"
+        )
+        raise TaskFailure(msg)
+    if not outline.parameters:
+        msg = f"{outline.path}: {outline.subject} takes no arguments that could be seen"
+        raise TaskFailure(msg)
+    domains = {hint.name: hint.domain for hint in outline.hints if hint.domain is not None}
+    for parameter in outline.parameters:
+        if parameter.declared is None and not parameter.has_default:
+            msg = (
+                f"{outline.path}: nothing says what the argument `{parameter.name}` of "
+                f"{outline.subject} is: add the comment `# @hint: {parameter.name}: f32[M, N]` (or "
+                "`f32` for a number), or define get_inputs()"
+            )
+            raise TaskFailure(msg)
+        number = parameter.declared is not None and parameter.declared.extents is None
+        if number and not parameter.has_default and parameter.name not in domains:
+            msg = (
+                f"{outline.path}: the number `{parameter.name}` of {outline.subject} has no value: "
+                f"give it a default, or add `# @hint: {parameter.name} in [0, 1]`"
+            )
+            raise TaskFailure(msg)
+
+
+def declared_inputs(outline: Outline, seed: int) -> list[Array | Scalar | None]:
+    """The own inputs of a task without `get_inputs`: signed, of one scale, within the hints."""
+    random = np.random.default_rng(seed)
+    sizes = own_sizes(outline)
+    domains = {hint.name: hint.domain for hint in outline.hints if hint.domain is not None}
+    found: list[Array | Scalar | None] = []
+    for parameter in outline.parameters:
+        domain = domains.get(parameter.name)
+        if parameter.declared is None or parameter.declared.extents is None:
+            found.append(_number(parameter, domain))
+            continue
+        dtype = parameter.declared.dtype
+        shape = tuple(
+            sizes[extent] if isinstance(extent, str) else extent
+            for extent in parameter.declared.extents
+        )
+        array = generate("normal", dtype, shape, random)
+        found.append(array if domain is None else within(array, domain, dtype))
+    return found
+
+
+def _number(parameter: Parameter, domain: Domain | None) -> Scalar | None:
+    """An argument that is a number: its default, else one of its domain."""
+    if parameter.has_default or domain is None:
+        return parameter.default
+    if domain.choices:
+        value = sorted(domain.choices)[len(domain.choices) // 2]
+    else:
+        finite = [end for end in (domain.lower, domain.upper) if math.isfinite(end)]
+        value = sum(finite) / len(finite) if finite else 1.0
+        value += (not domain.holds(value)) * (1.0 if math.isfinite(domain.lower) else -1.0)
+    declared = parameter.declared
+    if declared is not None and declared.dtype is DType.BOOL:
+        return bool(value)
+    return round(value) if declared is not None and declared.dtype.is_integer else value
+
+
+def check_hints(outline: Outline) -> None:
+    """Raises `HintError` for a hint that declares what is no argument, or leaves no size."""
+    names = [parameter.name for parameter in outline.parameters]
+    for hint in outline.hints:
+        where = f"{outline.path}, line {hint.line}: the hint `{hint.text}`"
+        if hint.declared is not None and hint.name not in names:
+            listed = ", ".join(names) or "none"
+            msg = (
+                f"{where} speaks of `{hint.name}`, and the arguments of {outline.subject} are "
+                f"{listed}"
+            )
+            raise HintError(msg)
+        if hint.domain is not None and hint.name not in names:
+            least, most = hint.domain.whole
+            if least < 1 or most < least:
+                msg = (
+                    f"{where} leaves no size for {hint.name}: a size is a whole number from 1 on; "
+                    f"if {hint.name} is meant to be an argument, they are {', '.join(names)}"
+                )
+                raise HintError(msg)
+
+
+def other_sizes(outline: Outline) -> Mapping[str, list[int]]:
+    """For each name that hints restrict and that is no argument: two sizes that it may have."""
+    names = {parameter.name for parameter in outline.parameters}
+    found = {}
+    for hint in outline.hints:
+        if hint.domain is not None and hint.name not in names:
+            least = hint.domain.whole[0]
+            found[hint.name] = [least, hint.domain.at_least(least + 1) or least + 1]
+    return found

@@ -1,17 +1,42 @@
-"""What verification asks of a reference: a task, or a sketch where there is none; `load_task`."""
+"""What verification asks of a reference, a task or a sketch where there is none (`Task`); tasks of
+each framework, and `load_task`.
+
+The process of a PyTorch task is a fork of one that has imported torch (`process.peer`).
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import ClassVar, Protocol
 
-from sketchc.runtime.tasks.description import Readings, Thresholds
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.process.peer import (
+    Process,
+    Start,
+    Template,
+    TemplateError,
+    python_environment,
+    template,
+)
+from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.description import (
+    Readings,
+    Scalar,
+    TaskDescription,
+    TaskFailure,
+    Thresholds,
+)
+from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
+from sketchc.runtime.tasks.outline import read_outline
 
-if TYPE_CHECKING:
-    from sketchc.runtime.process.arrays import Array
-    from sketchc.runtime.tasks.client import WorkerTask
-    from sketchc.runtime.tasks.description import Scalar, TaskDescription
+_WORKERS = "sketchc.runtime.tasks.worker"
+_TORCH_WORKER = f"{_WORKERS}.torch_worker"
+#: What torch imports when a model first runs without data, for seconds. In the template from the
+#: second task on: the first may be the only one, and too small to need it.
+_LAZY = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo")
+_FOLDER = "XDG_"
 
 
 class Task(Protocol):
@@ -86,11 +111,72 @@ class Task(Protocol):
         return Thresholds()
 
 
-#: framework -> the class of its tasks.
-_KINDS = {
-    "torch": "sketchc.runtime.tasks.torch_task:TorchTask",
-    "numpy": "sketchc.runtime.tasks.numpy_task:NumpyTask",
-    "mindspore": "sketchc.runtime.tasks.mindspore_task:MindsporeTask",
+class NumpyTask(WorkerTask):
+    """One NumPy task in its worker process; use as a context manager."""
+
+    framework: ClassVar[str] = "numpy"
+    serving: ClassVar[str] = f"{_WORKERS}.numpy_worker:main"
+
+
+class MindsporeTask(WorkerTask):
+    """One MindSpore task in its worker process; use as a context manager."""
+
+    framework: ClassVar[str] = "mindspore"
+    serving: ClassVar[str] = f"{_WORKERS}.mindspore_worker:main"
+
+    def python(self) -> str:
+        python = mindspore_python()
+        if python is None:
+            msg = f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}"
+            raise TaskFailure(msg)
+        return str(python)
+
+    def environment(self) -> dict[str, str]:
+        """Errors alone in the log (GLOG_v), and no cache of compiled kernels beside the task."""
+        return {**super().environment(), "GLOG_v": "3", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class TorchTask(WorkerTask):
+    """One PyTorch task in its worker process; use as a context manager."""
+
+    framework: ClassVar[str] = "torch"
+    serving: ClassVar[str] = f"{_TORCH_WORKER}:main"
+
+    def prepare_beside(self, hash_seed: str) -> None:
+        _template({"PYTHONHASHSEED": hash_seed})
+
+    def _start(self) -> Start:
+        alone = super()._start()
+
+        def start(channel: int, output: int) -> Process:
+            try:
+                found, folders = _template(self.environment())
+                message = {"place": str(Path.cwd()), "environment": folders}
+                lazy = _LAZY if found.forks else ()
+                return found.start(f"{_TORCH_WORKER}:serve_apart", message, (channel, output), lazy)
+            except TemplateError as error:
+                if self.beside is not None:
+                    msg = f"{self.path}: no other process could be started to run it in"
+                    raise TaskFailure(msg) from error
+                # By itself it says why: torch cannot be imported.
+                return alone(channel, output)
+
+        return start
+
+
+def _template(more: dict[str, str]) -> tuple[Template, dict[str, str]]:
+    """The template of the environment of now and `more`, without waiting until it has imported
+    anything, and the variables that it does not know."""
+    environment = python_environment(more)
+    # Where folders of the user are is read when they are used: no reason for another template.
+    folders = {
+        name: environment.pop(name) for name in tuple(environment) if name.startswith(_FOLDER)
+    }
+    return template(sys.executable, [_TORCH_WORKER], environment, bound=True), folders
+
+
+_KINDS: dict[str, type[WorkerTask]] = {
+    kind.framework: kind for kind in (TorchTask, NumpyTask, MindsporeTask)
 }
 
 
@@ -108,14 +194,8 @@ def load_task(specification: str, timeout: float = 300.0) -> WorkerTask:
     The framework follows from what the file defines. `timeout` (seconds) bounds each request to the
     task. Raises `TaskFailure` for a file that is no task, or whose code raises.
     """
-    from importlib import import_module
-
-    from sketchc.runtime.tasks.outline import read_outline
-
     path, name = task_path(specification)
     outline = read_outline(path, name)
-    module, _, kind = _KINDS[outline.framework].partition(":")
-    chosen: type[WorkerTask] = getattr(import_module(module), kind)
-    task = chosen(path, timeout, outline)
+    task = _KINDS[outline.framework](path, timeout, outline)
     task.specification = specification
     return task

@@ -20,8 +20,8 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Scalar, TaskDescription, TaskFailure, TensorSpec
 from sketchc.runtime.tasks.task import Task
-from sketchc.runtime.tasks.torch_task import Scalar, TaskDescription, TaskFailure, TensorSpec
 from sketchc.runtime.toolchains import interpreter
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart

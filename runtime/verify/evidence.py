@@ -21,7 +21,7 @@ from typing import Any
 from sketchc.lowering.registry import targets_in
 from sketchc.lowering.target import FailureRule
 from sketchc.runtime.cases.drawing import base_kind
-from sketchc.runtime.sandbox.results import SHORT
+from sketchc.runtime.sandbox.worker import SHORT
 from sketchc.runtime.tasks.inputs import KINDS, LIKE, NON_CONTIGUOUS
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.compare import Comparison, WrongElement

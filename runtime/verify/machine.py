@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import attrs
 
 from sketchc.runtime.cases.shapes import Limits, ShapeCase
-from sketchc.runtime.process import memory, slots
-from sketchc.runtime.sandbox.results import KILLED, SHORT
-from sketchc.runtime.tasks.endings import wait_for_memory
+from sketchc.runtime.process import memory, pool
+from sketchc.runtime.sandbox.worker import KILLED, SHORT
+from sketchc.runtime.tasks.client import wait_for_memory
 from sketchc.runtime.toolchains.base import ToolchainError
 
 #: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
@@ -35,7 +35,7 @@ def was_killed(error: ToolchainError) -> bool:
 def alone() -> Iterator[None]:
     """Nobody else of this pool works meanwhile, and there is memory, or there was none for a
     while."""
-    with slots.alone():
+    with pool.alone():
         wait_for_memory()
         yield
 

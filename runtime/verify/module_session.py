@@ -21,9 +21,9 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.cases.drawing import Inputs, draw
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.tasks.inputs import NON_CONTIGUOUS
 from sketchc.runtime.tasks.layout import is_text
-from sketchc.runtime.tasks.torch_task import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.torch_module.toolchain import (
     BUILDS,

@@ -31,9 +31,8 @@ import numpy as np
 
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.arrays import Array, dtype_of
-from sketchc.runtime.tasks.description import Readings
+from sketchc.runtime.tasks.description import Readings, TaskFailure
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, alike, difference
-from sketchc.runtime.tasks.torch_task import TaskFailure
 from sketchc.runtime.verify.compare import (
     PAPER_TAU,
     Comparison,

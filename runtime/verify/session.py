@@ -35,12 +35,17 @@ from sketchc.runtime.cases.reach import UNKNOWN_REACH, Reach, find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
-from sketchc.runtime.process import slots
+from sketchc.runtime.process import pool
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Readings, Scalar, TaskKilledError, Thresholds
+from sketchc.runtime.tasks.description import (
+    Readings,
+    Scalar,
+    TaskFailure,
+    TaskKilledError,
+    Thresholds,
+)
 from sketchc.runtime.tasks.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.tasks.task import Task
-from sketchc.runtime.tasks.torch_task import TaskFailure
 from sketchc.runtime.toolchains import base as toolchains
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
@@ -264,7 +269,7 @@ class Session:
         """Set `artefact`, or say what is wrong."""
         started = time.monotonic()
         try:
-            with slots.compiling():
+            with pool.compiling():
                 self.artefact = self.candidate.toolchain.compile(
                     self.candidate.kernel, self.folder, timeout
                 )
@@ -549,7 +554,7 @@ class Session:
         buffers = Buffers(self.binding, case.symbols, inputs.values, second=number > 0)
         if self.launcher is None:
             self.launcher = toolchains.open_session(self.candidate.toolchain, self.artefact)
-        with slots.running():
+        with pool.running():
             outputs = self.launcher.run(
                 buffers.tensors, case.symbols, self.binding.params, self.timeout
             )

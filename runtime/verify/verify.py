@@ -42,10 +42,10 @@ from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.cases.variants import Varying, not_taken, taken_sides, with_variants
 from sketchc.runtime.sandbox import worker
 from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.tasks.inputs import LIKE
 from sketchc.runtime.tasks.signature import shown
 from sketchc.runtime.tasks.task import Task
-from sketchc.runtime.tasks.torch_task import Scalar
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner

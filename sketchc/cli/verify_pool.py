@@ -20,7 +20,7 @@ import click
 from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
 if TYPE_CHECKING:
-    from sketchc.runtime.process.engine import Engine, Event
+    from sketchc.runtime.process.pool import Engine, Event
     from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.verify.verdict import CaseResult
 
@@ -52,7 +52,7 @@ def verify_all(
     engine: Engine,
 ) -> list[Outcome]:
     """The outcomes, in the order of the requests. Raises `TaskFailure` for a broken task."""
-    from sketchc.runtime.process.engine import Job
+    from sketchc.runtime.process.pool import Job
     from sketchc.runtime.tasks.description import TaskFailure
 
     jobs = [Job(r.file, _JOB, VerifyJob(r, task, patience, store)) for r in requests]
@@ -76,7 +76,7 @@ _tasks: dict[tuple[str, float], WorkerTask] = {}
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
     """One file; what the user did wrong is in the outcome."""
     from sketchc.cli.store_option import recorder
-    from sketchc.runtime.process import local
+    from sketchc.runtime.process import pool
     from sketchc.runtime.tasks.description import TaskFailure
 
     done = 0
@@ -84,7 +84,7 @@ def perform(job: VerifyJob) -> Outcome | TaskBroken:
     def progress(result: CaseResult) -> None:
         nonlocal done
         done += 1
-        local.tell(result.shape.text, done)
+        pool.tell(result.shape.text, done)
 
     try:
         task = _task(job.task, job.patience)

@@ -16,7 +16,7 @@ from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.free import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.triton_ascend.environment import environment_folder
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from sketchc.cli.commands.verify import prepare
 from sketchc.cli.options import SketchError
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.shapes import ShapeCase
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
 from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
 from sketchc.runtime.toolchains.triton_cuda.toolchain import TritonCuda

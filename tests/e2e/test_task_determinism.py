@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sketchc.cli.main import run
-from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.description import TaskFailure
+from sketchc.runtime.tasks.task import TorchTask
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RELU = str(EXAMPLES / "relu.sketch")

@@ -72,7 +72,7 @@ def test_extents_that_vary_in_steps(tmp_path: Path) -> None:
         randn((4, 64)),
         randn((4, 96)),
     )
-    assert signature(path) == ["X[M, N]: f32", "Y[M, (((N - 16) // 16) + 1)]: f32"]
+    assert signature(path) == ["X[M, N]: f32", "Y[M, (N - 16)//16 + 1]: f32"]
 
 
 def test_lists_of_other_types_and_ranks_leave_the_signature_alone(tmp_path: Path) -> None:

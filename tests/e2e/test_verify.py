@@ -21,7 +21,8 @@ from sketchc.interpreter.api import interpret
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.description import TaskFailure
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
 from sketchc.runtime.verify import text as report
 from sketchc.runtime.verify.verdict import Verdict, to_json

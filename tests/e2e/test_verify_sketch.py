@@ -19,7 +19,7 @@ from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.tasks.signature import signature_of, signature_plan
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.design import SketchTask, check_design, verify_against_sketch

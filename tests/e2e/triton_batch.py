@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sketchc.runtime.process.array_types import Arrays
+from sketchc.runtime.process.messages import Arrays
 from sketchc.runtime.toolchains.triton_cuda.worker import compile_kernels, run_kernel
 
 

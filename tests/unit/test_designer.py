@@ -30,7 +30,8 @@ from sketchc.agents.state.run_context import Session
 from sketchc.agents.state.serialise import dump_state, load_state
 from sketchc.agents.state.state import Feedback, KernelText, RunState, Step, Turn
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.description import TaskFailure
+from sketchc.runtime.tasks.task import TorchTask
 
 #: Of the head of every conversation, a third of its characters counted as tokens.
 MOST_TOKENS = 11_500

@@ -10,7 +10,8 @@ from textwrap import indent
 import pytest
 
 from sketchc.cli.main import run
-from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.description import TaskFailure
+from sketchc.runtime.tasks.task import TorchTask
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Check = Callable[[str, str], None]
@@ -81,14 +82,15 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
 
     def ask(body: str, shape: str) -> None:
         from sketchc.runtime.tasks.worker import torch_worker
+        from sketchc.runtime.tasks.worker.task_file import TaskError
 
         path = tmp_path / "task.py"
         path.write_text(TASK.format(body=indent(body, " " * 8), shape=shape))
         task = torch_worker.Task(path)
         try:
-            torch_worker.COMMANDS["describe"](task, {"seed": 0})
-            torch_worker.COMMANDS["determinism"](task, {"seed": 5})
-        except torch_worker.TaskError as error:
+            task.describe({"seed": 0})
+            task.determinism({"seed": 5})
+        except TaskError as error:
             raise Refused(str(error)) from None
 
     return ask

@@ -30,7 +30,7 @@ from sketchc.cli import options
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.cases.shapes import ShapeCase
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, taken_again, to_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

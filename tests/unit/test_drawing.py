@@ -18,7 +18,7 @@ from sketchc.runtime.cases.binding import Binding, bind
 from sketchc.runtime.cases.drawing import draw
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.tasks.inputs import KINDS, generate
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.verify.session import Buffers
 
 SKETCH = """sketch pick {

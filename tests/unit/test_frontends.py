@@ -18,8 +18,8 @@ from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
 from sketchc.runtime.cases.free import find_freedom
 from sketchc.runtime.process import messages, peer
-from sketchc.runtime.tasks.description import OtherSpec
-from sketchc.runtime.tasks.torch_task import TaskDescription, TensorSpec, TorchTask
+from sketchc.runtime.tasks.description import OtherSpec, TaskDescription, TensorSpec
+from sketchc.runtime.tasks.task import TorchTask
 
 HEADER = "import torch\nfrom torch import nn\n"
 ADD = """

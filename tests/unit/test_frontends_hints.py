@@ -10,10 +10,9 @@ import pytest
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType, numpy_dtype
-from sketchc.runtime.tasks.hints import Domain, HintError, read_hints
-from sketchc.runtime.tasks.inputs import KINDS, generate
-from sketchc.runtime.tasks.outline import read_outline
-from sketchc.runtime.tasks.values import within
+from sketchc.runtime.tasks.description import HintError
+from sketchc.runtime.tasks.inputs import KINDS, generate, within
+from sketchc.runtime.tasks.outline import Domain, read_hints, read_outline
 
 INSIDE = {
     "M in [1, 4096]": ([1, 2, 4096], [0, 4097]),

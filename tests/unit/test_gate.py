@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.runtime.sandbox import confine, gate, seccomp, worker
+from sketchc.runtime.sandbox import confine, seccomp, worker
 from sketchc.runtime.sandbox.worker import Worker
 
 HANDLERS = """
@@ -142,8 +142,8 @@ def test_where_there_is_no_filter_it_says_so() -> None:
     assert seccomp.asking_program("sparc") is None
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        thread = gate.Gate(None, theirs.fileno(), 1, lambda: iter(())).start()
-        ours.sendall(gate.SHUT)
+        thread = seccomp.Gate(None, theirs.fileno(), 1, lambda: iter(())).start()
+        ours.sendall(seccomp.SHUT)
         ours.settimeout(10.0)
         assert ours.recv(100) == b'{"gate": "none"}\n'
         ours.shutdown(socket.SHUT_WR)

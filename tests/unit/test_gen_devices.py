@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sketchc.cli.gen_run import visible_devices
-from sketchc.runtime.process.environment import clean_environment
+from sketchc.runtime.process.peer import clean_environment
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,17 @@ from toolchains import require
 from sketchc.cli.verify_files import prepare
 from sketchc.runtime.cases.shapes import OWN
 from sketchc.runtime.process import memory
-from sketchc.runtime.sandbox.results import KILLED, SHORT, Limits, WorkerResult, outcome_of_end
-from sketchc.runtime.sandbox.worker import Worker, run_inside
+from sketchc.runtime.sandbox.worker import (
+    KILLED,
+    SHORT,
+    Limits,
+    Worker,
+    WorkerResult,
+    outcome_of_end,
+    run_inside,
+)
 from sketchc.runtime.tasks.description import TaskKilledError
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.base import Artefact, Session, ToolchainError
 from sketchc.runtime.verify import machine
 from sketchc.runtime.verify.evidence import classify

@@ -18,8 +18,8 @@ import pytest
 from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
-from sketchc.runtime.process import templates
-from sketchc.runtime.process.environment import clean_environment
+from sketchc.runtime.process import peer
+from sketchc.runtime.process.peer import clean_environment
 from sketchc.runtime.sandbox.worker import run_worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,7 +118,7 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, str]]]]:
     """(command, environment) of every process that is started while the test runs."""
-    templates.close_templates()  # one that was there already would serve the tasks
+    peer.close_templates()  # one that was there already would serve the tasks
     found: list[tuple[str, dict[str, str]]] = []
     original = subprocess.Popen.__init__
 
@@ -170,7 +170,7 @@ def get_init_inputs():
 
 
 def test_a_task_does_not_see_it(marker: str, started: list[Any], tmp_path: Path) -> None:
-    from sketchc.runtime.tasks.torch_task import TorchTask
+    from sketchc.runtime.tasks.task import TorchTask
 
     path = tmp_path / "task.py"
     path.write_text(f"MARKER = {marker!r}\n{TASK}")

@@ -24,7 +24,7 @@ from sketchc.base.diagnostics import Source, UsageError
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SKETCH = (EXAMPLES / "softmax.sketch").read_text()

@@ -14,9 +14,8 @@ import pool_jobs
 import pytest
 from processes import running
 
-from sketchc.runtime.process import local
-from sketchc.runtime.process.engine import Event, Job
-from sketchc.runtime.process.local import LocalEngine
+from sketchc.runtime.process import pool
+from sketchc.runtime.process.pool import Event, Job, LocalEngine
 
 
 @pytest.fixture(autouse=True)
@@ -93,15 +92,14 @@ def test_compiling_and_running_have_slots_of_their_own(tmp_path: Path) -> None:
 
 def test_devices_are_those_that_the_user_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
-    assert local.devices_of(interpreted=False, family="nvidia") == ["2", "5"]
-    assert local.devices_of(interpreted=True, family="nvidia") == ["cpu"]
-    assert local.devices_of(interpreted=False, family="cpu") == ["cpu"]
+    assert pool.devices_of(interpreted=False, family="nvidia") == ["2", "5"]
+    assert pool.devices_of(interpreted=True, family="nvidia") == ["cpu"]
+    assert pool.devices_of(interpreted=False, family="cpu") == ["cpu"]
 
 
 INTERRUPTED = """
 import sys
-from sketchc.runtime.process.engine import Job
-from sketchc.runtime.process.local import LocalEngine
+from sketchc.runtime.process.pool import Job, LocalEngine
 if __name__ == "__main__":
     with LocalEngine(2) as engine:
         print("ready", flush=True)

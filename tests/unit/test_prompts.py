@@ -32,7 +32,7 @@ from sketchc.ops.table import OPS, Op, Result, Shape
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.syntax import SECTIONS
 from sketchc.runtime.cases.binding import bind
-from sketchc.runtime.tasks.torch_task import TaskDescription, TensorSpec
+from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 
 FOLDER = Path(__file__).parents[2] / "agents" / "prompts"
 

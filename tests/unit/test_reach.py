@@ -14,7 +14,7 @@ from sketchc.runtime.cases.free import find_freedom
 from sketchc.runtime.cases.reach import Reach, find_reach
 from sketchc.runtime.cases.sums import reduction_length
 from sketchc.runtime.tasks.signature import signature_of, signature_plan
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.verify.compare import compare
 
 pytest.importorskip("torch")

@@ -12,8 +12,8 @@ import torch
 
 from sketchc.base.types import DType
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Scalar
-from sketchc.runtime.tasks.torch_task import TaskFailure, TorchTask
+from sketchc.runtime.tasks.description import Scalar, TaskFailure
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.evidence import _wrong
 from sketchc.runtime.verify.references import BORDER, RACES, TIED, References

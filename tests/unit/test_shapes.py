@@ -22,7 +22,7 @@ from sketchc.runtime.cases.shapes import (
     ragged_cases,
 )
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
-from sketchc.runtime.tasks.hints import Domain, read_hints
+from sketchc.runtime.tasks.outline import Domain, read_hints
 from sketchc.runtime.tasks.signature import signature_plan
 
 RELU = Path(__file__).resolve().parents[2] / "examples" / "relu.sketch"

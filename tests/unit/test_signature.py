@@ -13,7 +13,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.tasks.signature import signature_of
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.verify.kernel_file import entry_point, load_kernel
 
 pytest.importorskip("torch")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchc.runtime.process import templates
-from sketchc.runtime.tasks.torch_task import TorchTask
+from sketchc.runtime.process import peer
+from sketchc.runtime.tasks.task import TorchTask
 
 TASK = """
 import sys, torch
@@ -54,7 +54,7 @@ def test_tasks_live_side_by_side(tmp_path: Path) -> None:
 def test_a_template_that_is_gone_is_replaced(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 2.0)
     with TorchTask(path) as task:
-        assert isinstance(task.process, templates.ForkedProcess)
+        assert isinstance(task.process, peer.ForkedProcess)
         template = task.process.template
         template.process.kill()
         template.process.wait()
@@ -67,5 +67,5 @@ def test_a_template_that_is_gone_is_replaced(tmp_path: Path) -> None:
 def test_a_task_does_not_outlive_its_template(tmp_path: Path) -> None:
     with TorchTask(write(tmp_path, "a", 2.0)) as task:
         process = task.process
-        templates.close_templates()
+        peer.close_templates()
         assert process.wait() == -signal.SIGKILL

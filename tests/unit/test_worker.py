@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from processes import running
 
-from sketchc.runtime.process.templates import template
+from sketchc.runtime.process.peer import template
 from sketchc.runtime.sandbox.worker import Worker, run_worker
 
 HANDLERS = """

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from sketchc.runtime.guards.written import Writes
+from sketchc.runtime.guards.wrapper_guard import Writes
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ClassVar
 
@@ -20,8 +20,7 @@ from mindspore import nn
 from sketchc.base.types import DType
 from sketchc.runtime.process.messages import BFLOAT16, Raw, array_of, raw_of
 from sketchc.runtime.tasks.worker import server
-from sketchc.runtime.tasks.worker.task_file import Request
-from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
+from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError
 
 #: spelling in a sketch -> MindSpore's type
 DTYPES = {
@@ -29,7 +28,6 @@ DTYPES = {
     for dtype in DType
 }
 _SPELLED = {dtype.numpy_name: dtype.value for dtype in DType}
-SPELLINGS = {str(dtype): name for name, dtype in DTYPES.items()}
 _FLOATS = ("f64", "f32", "bf16", "f16")
 #: Methods of a tensor that change it, and operators. Of several, MindSpore has no kernel for the
 #: CPU that works in place: it gives a new tensor, and leaves the old one as it was.
@@ -49,7 +47,9 @@ class Task(server.Task):
     """One loaded task file."""
 
     module_class = "a class derived from mindspore.nn.Cell"
+    module_type = nn.Cell
     methods: ClassVar[tuple[str, ...]] = ("construct",)
+    spellings: ClassVar[Mapping[str, str]] = {str(dtype): name for name, dtype in DTYPES.items()}
     twice_elements = 1 << 24
     #: Whether the task runs in float64; known once it was described.
     wide = True
@@ -61,23 +61,8 @@ class Task(server.Task):
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, mindspore.Tensor)
 
-    def is_module(self, value: object) -> bool:
-        kind = value if isinstance(value, type) else type(value)
-        return issubclass(kind, nn.Cell)
-
-    def spelling(self, tensor: Any) -> str:
-        """The dtype as a sketch spells it. Raises `TaskError`."""
-        found = SPELLINGS.get(str(tensor.dtype))
-        if found is None:
-            msg = f"a tensor of {tensor.dtype} has no counterpart in a sketch"
-            raise TaskError(msg)
-        return found
-
-    def specify(self, tensor: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {"dtype": self.spelling(tensor), "shape": list(tensor.shape)}
-        if not tensor.shape:
-            found["value"] = tensor.item()
-        return found
+    def ones(self, shape: Sequence[int], spelling: str) -> Any:
+        return mindspore.ops.ones(tuple(shape), DTYPES[spelling])
 
     def load(self, raw: Raw) -> Any:
         if raw.dtype == BFLOAT16:
@@ -148,14 +133,6 @@ class Task(server.Task):
     def parts(self, model: Any) -> dict[str, Any]:
         found = dict(model.cells_and_names()) if isinstance(model, nn.Cell) else {}
         return {name: part for name, part in found.items() if name}
-
-    def stand_ins(self, request: Request) -> list[Any]:
-        return [
-            mindspore.ops.ones(tuple(value["shape"]), DTYPES[value["dtype"]])
-            if "shape" in value
-            else value["value"]
-            for value in request["inputs"]
-        ]
 
     def describe(self, request: Request) -> dict[str, Any]:
         found = super().describe(request)

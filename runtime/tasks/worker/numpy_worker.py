@@ -6,7 +6,7 @@ A task is a function of arrays, or a class with `__call__` (or `forward`).
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
@@ -15,10 +15,7 @@ import numpy as np
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.messages import Raw, array_of, raw_of
 from sketchc.runtime.tasks.worker import server
-from sketchc.runtime.tasks.worker.task_file import Request
-from sketchc.runtime.tasks.worker.user_code import TaskError
 
-SPELLINGS = {dtype.numpy_name: dtype.value for dtype in DType}
 #: A byte of memory that nobody wrote, in the second run: floats are huge, integers too.
 _STALE = 0x7B
 
@@ -28,6 +25,8 @@ class Task(server.Task):
 
     module_class = "a function, or a class with __call__ or forward"
     methods: ClassVar[tuple[str, ...]] = ("forward", "__call__")
+    tensor_name = "an array"
+    spellings: ClassVar[Mapping[str, str]] = {dtype.numpy_name: dtype.value for dtype in DType}
     #: Nothing but two runs can tell, and they cost little.
     twice_elements = 1 << 24
 
@@ -40,15 +39,11 @@ class Task(server.Task):
         plain = kind.__module__ == "sketchc_user_task" or isinstance(value, type)
         return plain and any(callable(getattr(kind, name, None)) for name in self.methods)
 
-    def specify(self, tensor: Any) -> dict[str, Any]:
-        name = tensor.dtype.name
-        if name not in SPELLINGS:
-            msg = f"an array of {name} has no counterpart in a sketch"
-            raise TaskError(msg)
-        found = {"dtype": SPELLINGS[name], "shape": list(tensor.shape)}
-        if not tensor.shape:
-            found["value"] = tensor.item()
-        return found
+    def type_name(self, tensor: Any) -> str:
+        return str(tensor.dtype.name)
+
+    def ones(self, shape: Sequence[int], spelling: str) -> Any:
+        return np.ones(tuple(shape), numpy_dtype(DType(spelling)))
 
     def load(self, raw: Raw) -> Any:
         return array_of(raw).copy()
@@ -87,14 +82,6 @@ class Task(server.Task):
         finally:
             for name, make in kept.items():
                 setattr(np, name, make)
-
-    def stand_ins(self, request: Request) -> list[Any]:
-        return [
-            np.ones(value["shape"], numpy_dtype(DType(value["dtype"])))
-            if "shape" in value
-            else value["value"]
-            for value in request["inputs"]
-        ]
 
 
 def _stale(make: Callable[..., Any]) -> Callable[..., Any]:

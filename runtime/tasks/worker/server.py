@@ -24,8 +24,7 @@ from sketchc.runtime.process import messages
 from sketchc.runtime.tasks.layout import flatten
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, ONLY_NAN, difference, later, only_nan
 from sketchc.runtime.tasks.worker import rng_audit
-from sketchc.runtime.tasks.worker.task_file import Request, TaskFile
-from sketchc.runtime.tasks.worker.user_code import Raised, TaskError, user_code
+from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, TaskFile, user_code
 
 #: Elements up to which a task is run twice; the cost grows with more than the elements.
 TWICE_ELEMENTS = 1 << 22
@@ -291,7 +290,7 @@ class Task(TaskFile):
         }
 
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
-        """See `borders.explored`; nothing where a framework does not show its operations."""
+        """See `operations.explored`; nothing where a framework does not show its operations."""
         del request
         return [], [], []
 
@@ -371,7 +370,10 @@ class Task(TaskFile):
 
     def stand_ins(self, request: Request) -> list[Any]:
         """Inputs of the shapes and types that a request asks for."""
-        raise NotImplementedError
+        return [
+            self.ones(value["shape"], value["dtype"]) if "shape" in value else value["value"]
+            for value in request["inputs"]
+        ]
 
     # ------------------------------------------------------------ twice the same
 
@@ -486,27 +488,17 @@ def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:
             )
 
 
-COMMANDS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
-    "describe": lambda task, request: task.describe(request),
-    "inputs": lambda task, request: task.own_inputs(request),
-    "follow": lambda task, request: task.follow(request["lead"]) or {},
-    "valid": lambda task, request: task.valid(request),
-    "shapes": lambda task, request: task.state_shapes(request),
-    "reference": lambda task, request: task.reference(request),
-    "readings": lambda task, request: task.readings(request),
-    "thresholds": lambda task, request: task.thresholds(request),
-    "probe": lambda task, request: task.probe(request),
-    "determinism": lambda task, request: task.determinism(request),
-    "numbers": lambda task, request: task.numbers(request),
-}
+#: The method that answers a command, where it has another name.
+_METHODS = {"inputs": "own_inputs", "shapes": "state_shapes"}
 
 
 def answer(
     kind: type[Task], task: Task | None, request: dict[str, Any]
 ) -> tuple[Task | None, dict[str, Any]]:
     """The reply to one request, and the task from now on."""
+    command = request["command"]
     try:
-        if request["command"] == "load":
+        if command == "load":
             path, subject = Path(request["path"]), request.get("subject", "Model")
             if "beside" in request:
                 _be_another_process(request["beside"])
@@ -516,7 +508,10 @@ def answer(
         if task is None:
             msg = "no task is loaded"
             raise TaskError(msg)
-        return task, COMMANDS[request["command"]](task, request)
+        if command == "follow":
+            task.follow(request["lead"])
+            return task, {}
+        return task, getattr(task, _METHODS.get(command, command))(request)
     except TaskError as error:
         return task, {"refused": str(error)}
     except Raised as error:

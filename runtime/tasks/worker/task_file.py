@@ -10,8 +10,9 @@ import copy
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +20,48 @@ import numpy as np
 
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.layout import Layout, flatten, is_plain, paths, rebuild
-from sketchc.runtime.tasks.worker.user_code import Raised, TaskError, user_code
+
+
+class TaskError(Exception):
+    """The task is not what it should be; the message is for the user."""
+
+
+class Raised(Exception):
+    """The task's own code raised: where, what, and the line it happened on."""
+
+    def __init__(self, where: str, error: BaseException, path: Path) -> None:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if frame.filename == str(path)]
+        line, text = 0, ""
+        if own:
+            line, text = own[-1].lineno or 0, own[-1].line or ""
+        elif isinstance(error, SyntaxError):
+            line, text = error.lineno or 0, (error.text or "").strip()
+        message = str(error).strip().split("\n")[0]
+        if isinstance(error, SyntaxError):
+            message = error.msg
+        elif isinstance(error, SystemExit):
+            message = f"the task ends the process with status {error.code}"
+        self.report = {
+            "where": where,
+            "type": type(error).__name__,
+            "message": message[:500],
+            "line": line,
+            "text": text[:200],
+        }
+        super().__init__(message)
+
+
+@contextmanager
+def user_code(where: str, path: Path) -> Iterator[None]:
+    """Whatever the code inside raises becomes `Raised`."""
+    try:
+        yield
+    except (TaskError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise Raised(where, error, path) from None
+
 
 Request = Mapping[str, Any]
 #: Functions of a task's file that give several lists of inputs.
@@ -34,9 +76,13 @@ _LONGEST = 40
 class TaskFile:
     """One loaded task file."""
 
-    #: What the class of a module is called, the method that is run, and a tensor's type.
+    #: What the class of a module is called, the class itself, and the method that is run.
     module_class = "class"
+    module_type: ClassVar[type] = object
     methods: ClassVar[tuple[str, ...]] = ("forward",)
+    #: What a tensor is called, and how a sketch spells the types of its elements.
+    tensor_name = "a tensor"
+    spellings: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, path: Path, subject: str = "Model", makes_inputs: bool = True) -> None:
         """Load the file. `makes_inputs` is false where requests bring the task's own inputs."""
@@ -83,13 +129,29 @@ class TaskFile:
 
     def is_module(self, value: object) -> bool:
         """Whether `value` is a module of the framework, or a class of such."""
-        raise NotImplementedError
+        return issubclass(value if isinstance(value, type) else type(value), self.module_type)
+
+    def type_name(self, tensor: Any) -> str:
+        """What the framework calls the type of the elements."""
+        return str(tensor.dtype)
+
+    def spelling(self, tensor: Any) -> str:
+        """The type as a sketch spells it. Raises `TaskError` for one that sketches do not have."""
+        name = self.type_name(tensor)
+        if name not in self.spellings:
+            msg = f"{self.tensor_name} of {name} has no counterpart in a sketch"
+            raise TaskError(msg)
+        return self.spellings[name]
 
     def specify(self, tensor: Any) -> dict[str, Any]:
-        """dtype (as a sketch spells it), shape, and the value where there are no axes.
+        """dtype (see `spelling`), shape, and the value where there are no axes."""
+        found = {"dtype": self.spelling(tensor), "shape": list(tensor.shape)}
+        if not tensor.shape and not getattr(tensor, "is_meta", False):
+            found["value"] = tensor.item()
+        return found
 
-        Raises `TaskError` for a dtype that sketches do not have.
-        """
+    def ones(self, shape: Sequence[int], spelling: str) -> Any:
+        """A tensor of ones, of the type that a sketch spells so."""
         raise NotImplementedError
 
     def load(self, raw: Raw) -> Any:

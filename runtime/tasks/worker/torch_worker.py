@@ -1,6 +1,6 @@
 """The process that runs a PyTorch task: see `server`.
 
-Started for `torch_task.TorchTask`, as a fork of a template (`process.templates`), never imported by
+Started for `task.TorchTask`, as a fork of a template (`process.peer`), never imported by
 it. Large tasks are described on meta tensors, which have no data.
 """
 
@@ -20,25 +20,24 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sketchc.base.types import DType
+from sketchc.runtime.guards.placement import raw_bytes
 from sketchc.runtime.process.messages import Raw
-from sketchc.runtime.process.parent import die_with_parent
-from sketchc.runtime.process.raw_bytes import raw_bytes
+from sketchc.runtime.process.program import die_with_parent
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import server
-from sketchc.runtime.tasks.worker.borders import explored
-from sketchc.runtime.tasks.worker.determinism import Draws, Reads, random_operation, shared_state
+from sketchc.runtime.tasks.worker.operations import (
+    Draws,
+    Reads,
+    Thresholds,
+    explored,
+    random_operation,
+    shared_state,
+)
 from sketchc.runtime.tasks.worker.rng_audit import Watch
-from sketchc.runtime.tasks.worker.server import COMMANDS
-from sketchc.runtime.tasks.worker.task_file import Request, flat
-from sketchc.runtime.tasks.worker.thresholds import Thresholds
-from sketchc.runtime.tasks.worker.user_code import Raised, TaskError
-
-__all__ = ["COMMANDS", "Raised", "Task", "TaskError", "as_outputs", "load_tensor", "raw_tensor",
-           "state"]  # fmt: skip
+from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat
 
 #: spelling in a sketch -> torch type
 DTYPES = {dtype.value: getattr(torch, dtype.numpy_name) for dtype in DType}
-SPELLINGS = {dtype: name for name, dtype in DTYPES.items()}
 
 #: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
 _SMALL_ELEMENTS = 1 << 16
@@ -85,7 +84,8 @@ class Task(server.Task):
     """One loaded task file."""
 
     module_class = "a class derived from torch.nn.Module"
-    methods: ClassVar[tuple[str, ...]] = ("forward",)
+    module_type = torch.nn.Module
+    spellings: ClassVar[Mapping[str, str]] = {str(dtype): name for name, dtype in DTYPES.items()}
 
     def seed(self, number: int) -> None:
         torch.manual_seed(number)
@@ -93,18 +93,8 @@ class Task(server.Task):
     def is_tensor(self, value: object) -> bool:
         return isinstance(value, torch.Tensor)
 
-    def is_module(self, value: object) -> bool:
-        kind = value if isinstance(value, type) else type(value)
-        return issubclass(kind, torch.nn.Module)
-
-    def specify(self, tensor: Any) -> dict[str, Any]:
-        if tensor.dtype not in SPELLINGS:
-            msg = f"a tensor of {tensor.dtype} has no counterpart in a sketch"
-            raise TaskError(msg)
-        found = {"dtype": SPELLINGS[tensor.dtype], "shape": list(tensor.shape)}
-        if not tensor.shape and not tensor.is_meta:
-            found["value"] = tensor.item()
-        return found
+    def ones(self, shape: Sequence[int], spelling: str) -> torch.Tensor:
+        return torch.ones(tuple(shape), dtype=DTYPES[spelling])
 
     def load(self, raw: Raw) -> torch.Tensor:
         return load_tensor(raw)
@@ -273,14 +263,6 @@ class Task(server.Task):
     def shapes(self, request: Request) -> list[list[int]]:
         with torch.device("meta"):
             return super().shapes(request)
-
-    def stand_ins(self, request: Request) -> list[Any]:
-        return [
-            torch.ones(value["shape"], dtype=DTYPES[value["dtype"]])
-            if "shape" in value
-            else value["value"]
-            for value in request["inputs"]
-        ]
 
     def probe(self, request: Request) -> dict[str, Any]:
         """No data where possible."""

@@ -29,10 +29,8 @@ from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
 from sketchc.launch.symbol_sources import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.process.environment import compiler_environment
-from sketchc.runtime.process.peer import kill_group
-from sketchc.runtime.sandbox.persistent_worker import KeptWorker
-from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
+from sketchc.runtime.process.peer import compiler_environment, kill_group
+from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker, WorkerResult
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,

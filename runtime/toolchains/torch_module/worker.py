@@ -24,7 +24,7 @@ import torch
 from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.module_guard import Guard, building
 from sketchc.runtime.guards.placement import Placement, placement
-from sketchc.runtime.sandbox.inside import import_file
+from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.layout import rebuild
 
 CLASS = "ModelNew"
@@ -309,7 +309,7 @@ def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
         raise error
     if against := guard.verdict(0):
         return failed(POLICY, against)
-    from sketchc.runtime.sandbox.inside import exception_kinds
+    from sketchc.runtime.sandbox.confine import exception_kinds
 
     log = traceback.format_exc()[-_BUILD_LOG:]
     message = f"{type(error).__name__}: {error}"

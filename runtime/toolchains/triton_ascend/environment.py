@@ -16,7 +16,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.process.environment import compiler_environment
+from sketchc.runtime.process.peer import compiler_environment
 from sketchc.runtime.process.venvs import (
     PYTHONS,
     InstallError,

@@ -25,9 +25,9 @@ from sketchc.runtime.guards.host_limit import (
     host_limit,
     off_the_clock,
 )
-from sketchc.runtime.process.array_types import Arrays
-from sketchc.runtime.process.raw_bytes import raw_bytes
-from sketchc.runtime.sandbox.inside import exception_kinds
+from sketchc.runtime.guards.placement import raw_bytes
+from sketchc.runtime.process.messages import Arrays
+from sketchc.runtime.sandbox.confine import exception_kinds
 from sketchc.runtime.sandbox.worker import run_inside
 from sketchc.runtime.toolchains.tracer import (
     MissingEntryError,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.process.environment import compiler_environment
+from sketchc.runtime.process.peer import compiler_environment
 from sketchc.runtime.toolchains.triton_ascend.environment import Tools, cache_folder
 
 _DECLARATION = re.compile(r"func\.func private @(\w+)\((.*)\)(?: -> ([^{]*?))?(?: attributes .*)?$")

@@ -19,8 +19,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
-from sketchc.runtime.sandbox.persistent_worker import KeptWorker
-from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult, run_worker
+from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker, WorkerResult, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,

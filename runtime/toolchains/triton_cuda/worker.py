@@ -22,8 +22,8 @@ from sketchc.base.types import DType
 from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
 from sketchc.runtime.guards.placement import placement, torch_dtype
-from sketchc.runtime.process.array_types import Arrays
-from sketchc.runtime.sandbox.inside import import_file
+from sketchc.runtime.process.messages import Arrays
+from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.toolchains.tracer import Tracer, bound_call, names_of, require_entry, states_of
 
 #: What a launch may carry besides the kernel's arguments.

@@ -114,7 +114,7 @@ def _proofs(console: Console, sketch: str) -> None:
 def _verify(candidate: Candidate, task: Path) -> Verdict:
     import tempfile
 
-    from sketchc.runtime.tasks.torch_task import TorchTask
+    from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.verify.verify import verify
 
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
@@ -130,7 +130,7 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     from sketchc.runtime.bench import text as bench_report
     from sketchc.runtime.bench.bench import Settings, bench
     from sketchc.runtime.bench.machine import this_machine
-    from sketchc.runtime.tasks.torch_task import TorchTask
+    from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.verify import text
 
     console.rule(f"the same sketch for this CPU: {sketch} --target cpp")

@@ -173,7 +173,7 @@ def _at_once(
     from sketchc.cli.verify_pool import verify_all
     from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import load_target
-    from sketchc.runtime.process.local import LocalEngine, devices_of
+    from sketchc.runtime.process.pool import LocalEngine, devices_of
     from sketchc.runtime.toolchains.base import toolchain
 
     first = requests[0]

@@ -1,4 +1,6 @@
-"""Other answers that a PyTorch task's own arithmetic allows, found by moving what it rounds.
+"""What the operations of a PyTorch task's run tell: which other answers its arithmetic allows
+(`Borders`), which numbers its results may bend at (`Thresholds`), whether it draws random numbers
+(`Draws`) and whether it looks at elements (`Reads`).
 
 A kernel's value before a rounding (`round`, `floor`, a cast to an integer, `bucketize`, a
 comparison) is off by rounding errors, as the task's own is; near a border it may fall on the other
@@ -9,18 +11,29 @@ the first or the last. Without a move it notes the values before roundings, and 
 places are named. What follows from inputs by selecting, copying and changing signs alone is exact,
 and never moved.
 
+`lt` in place of `le` shows only where an element equals the bound. `Thresholds` notes the numbers
+that operations take beside values that follow from the inputs, those of comparisons first: scalars,
+their defaults, small tensors that follow from no input (the borders of `bucketize`), and the places
+at which an operation bends by itself (0 of relu, 3 of hardswish). It also tells whether a task does
+nothing but select, compare and copy: then no value of the inputs can overflow.
+
+A task that draws random numbers in `forward` has no reference: every kernel would differ from it,
+and the blame would fall on the sketch or the code.
+
 For the task's own process only: it imports torch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from sketchc.runtime.tasks.worker.rng_audit import Event, first_that_differs
 
 _ROUNDINGS = frozenset({"round", "floor", "ceil", "trunc", "sign"})
 BUCKETS = frozenset({"bucketize", "searchsorted"})
@@ -63,29 +76,53 @@ _INTEGERS = frozenset(
 _NOTED = 1 << 22
 #: Half a unit in the last place of f32 at 1, for a constant that f32 cannot hold.
 _HALF_UNIT = 2.0**-24
+#: Elements up to which a tensor that follows from no input counts as constants.
+_FEW = 64
+#: What a tensor of places is no constant of.
+_BY_PLACE = frozenset({"index", "index_select", "gather", "scatter", "index_put", "take",
+                       "embedding", "index_copy", "index_add", "scatter_add"})  # fmt: skip
+#: Where an operation bends by itself.
+_BENDS: dict[str, tuple[float, ...]] = {
+    "hardswish": (-3.0, 3.0),
+    "hardsigmoid": (-3.0, 3.0),
+    "leaky_relu": (0.0,),
+    "prelu": (0.0,),
+    "_prelu_kernel": (0.0,),
+    "smooth_l1_loss": (-1.0, 1.0),
+    "round": (-1.5, -0.5, 0.5, 1.5, 2.5),
+    "floor": (-1.0, 1.0),
+    "ceil": (-1.0, 1.0),
+    "trunc": (-1.0, 1.0),
+}
+#: What bends at a number has its own arguments first in line.
+_FIRST = COMPARISONS | BUCKETS | frozenset({"eq", "ne", "clamp", "clamp_min", "clamp_max", "histc",
+                                            "hardtanh", "threshold", "where", "hardshrink",
+                                            "softshrink", "maximum", "minimum"})  # fmt: skip
+#: Types of arguments, as a schema spells them, that are numbers beside a tensor.
+_NUMBERS = ("number", "float", "Optional[number]", "Optional[float]")
+_SELECTS = EXACT | _FIRST | frozenset(
+    {"relu", "hardtanh", "logical_and", "logical_or", "logical_not", "bitwise_and", "bitwise_or",
+     "bitwise_not", "isnan", "isinf", "nonzero", "max_pool2d_with_indices", "bincount", "any",
+     "all", "empty", "empty_like", "new_empty", "new_full", "scalar_tensor", "view_as", "narrow",
+     "broadcast_to", "movedim", "swapaxes", "argsort", "_local_scalar_dense", "resolve_conj"}
+)  # fmt: skip
+#: Operations that draw random numbers whatever their arguments are. Not every operation that torch
+#: marks as random is: rrelu and attention are marked without training and dropout, too.
+_RANDOM = frozenset(
+    {
+        *("rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm"),
+        *("bernoulli", "bernoulli_", "normal", "normal_", "uniform", "uniform_", "random_"),
+        *("random", "exponential", "exponential_", "multinomial", "poisson", "native_dropout"),
+        *("cauchy_", "log_normal_", "geometric_"),
+    }
+)
 
 
-@attrs.frozen
-class Place:
-    """What an operation named places of, and whether that is exact."""
+class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees every operation of a run."""
 
-    values: torch.Tensor
-    exact: bool
-
-
-class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Moves what is rounded by `move` (-1, 0 or 1) times its tolerance; `rtol` of an element's
-    magnitude and of the root mean square."""
-
-    def __init__(self, exact: Sequence[torch.Tensor], move: int, rtol: float) -> None:
+    def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.move, self.rtol = move, rtol
-        #: Where exact elements are kept.
-        self.kept = {storage_of(tensor) for tensor in exact}
-        self.rounded: list[torch.Tensor] = []
-        self.places: list[Place] = []
-        #: Whether anything that is not exact was rounded.
-        self.open = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -99,7 +136,36 @@ class Borders(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = dict(kwargs or {})
+        return self.seen(func, args, dict(kwargs or {}))
+
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """What one operation gives for its arguments."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class Place:
+    """What an operation named places of, and whether that is exact."""
+
+    values: torch.Tensor
+    exact: bool
+
+
+class Borders(Operations):  # type: ignore[no-untyped-call]
+    """Moves what is rounded by `move` (-1, 0 or 1) times its tolerance; `rtol` of an element's
+    magnitude and of the root mean square."""
+
+    def __init__(self, exact: Sequence[torch.Tensor], move: int, rtol: float) -> None:
+        super().__init__()
+        self.move, self.rtol = move, rtol
+        #: Where exact elements are kept.
+        self.kept = {storage_of(tensor) for tensor in exact}
+        self.rounded: list[torch.Tensor] = []
+        self.places: list[Place] = []
+        #: Whether anything that is not exact was rounded.
+        self.open = False
+
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         name = func._schema.name.split("::")[-1]
         plain = name.rstrip("_")
         exact = self._follows(plain, [*args, *given.values()])
@@ -311,3 +377,120 @@ def explored(
     noted = made[-1]
     outputs = [run(around(move)) for move in (-1, 1)] if noted.open else []
     return outputs, noted.rounded, noted.places
+
+
+class Thresholds(Operations):  # type: ignore[no-untyped-call]
+    """Notes numbers beside what follows from `given`."""
+
+    def __init__(self, given: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        #: Where values are kept that follow from what was given.
+        self.kept = {storage_of(tensor) for tensor in given}
+        self.first: dict[float | int, None] = {}
+        self.others: dict[float | int, None] = {}
+        self.selecting = True
+
+    @property
+    def values(self) -> list[float | int]:
+        return list({**self.first, **self.others})
+
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        name = func._schema.name.split("::")[-1].rstrip("_")
+        tensors = [v for v in flat_values([*args, *given.values()]) if _is_tensor(v)]
+        follows = any(storage_of(tensor) in self.kept for tensor in tensors)
+        if follows:
+            self.selecting &= name in _SELECTS
+            noted = self.first if name in _FIRST or name in _BENDS else self.others
+            noted |= dict.fromkeys(self._beside(func, name, args, given, tensors))
+        found = func(*args, **given)
+        change = self.kept.add if follows else self.kept.discard
+        for value in flat_values([found]):
+            if _is_tensor(value):
+                change(storage_of(value))
+        return found
+
+    def _beside(
+        self,
+        func: Any,
+        name: str,
+        args: Sequence[Any],
+        given: Mapping[str, Any],
+        tensors: Sequence[torch.Tensor],
+    ) -> Iterator[float | int]:
+        """The numbers that an operation takes beside its tensors."""
+        for place, argument in enumerate(func._schema.arguments):
+            if str(argument.type) in _NUMBERS:
+                default = args[place] if place < len(args) else argument.default_value
+                value = given.get(argument.name, default)
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    yield value
+        yield from _BENDS.get(name, ())
+        if name in _BY_PLACE:
+            return
+        for tensor in tensors:
+            small = 0 < tensor.numel() <= _FEW and tensor.dtype is not torch.bool
+            if small and storage_of(tensor) not in self.kept and not tensor.is_complex():
+                yield from tensor.detach().reshape(-1).tolist()
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+class Draws(Operations):  # type: ignore[no-untyped-call]
+    """Notes every operation that draws random numbers, with the state of its generator: `events`.
+
+    On meta tensors nothing is drawn, and the operation's name decides; elsewhere an operation that
+    torch marks as random counts where its generator went on, too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Event] = []
+
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        name = func._schema.name.split("::")[-1]
+        named = name in _RANDOM
+        if not named and torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **given)
+        generator = given.get("generator")
+        before = shared_state(generator)
+        found = func(*args, **given)
+        if named or shared_state(generator) != before:
+            self.events.append((name, hash(before)))
+        return found
+
+
+class Reads(Operations):  # type: ignore[no-untyped-call]
+    """Notes the operations that look at elements to know a shape, or to give a number to Python:
+    `names`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+        if tags & set(func.tags):
+            self.names.append(func._schema.name)
+        return func(*args, **given)
+
+
+def shared_state(generator: torch.Generator | None = None) -> bytes:
+    """The state of a generator; by default of the one that operations share."""
+    state = torch.get_rng_state() if generator is None else generator.get_state()
+    return state.cpu().numpy().tobytes()
+
+
+def random_operation(run: Callable[[], object]) -> str:
+    """The first operation in `run` that draws random numbers; "" for none, and where the task
+    seeds them itself. `run` is called twice where it draws."""
+    found: list[list[Event]] = []
+    for seed in (0x5EED, 0xBEE5):
+        torch.manual_seed(seed)
+        with Draws() as draws:
+            run()
+        found.append(draws.events)
+        if not draws.events:
+            return ""
+    return first_that_differs(*found)
