@@ -19,7 +19,7 @@ from sketchc.interpreter.api import interpret
 from sketchc.interpreter.inputs import into_range
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
-from sketchc.launch.index_inputs import index_ranges
+from sketchc.launch.inputs import index_ranges
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan

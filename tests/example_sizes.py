@@ -16,7 +16,7 @@ from sketchc.base.types import DType
 from sketchc.interpreter.inputs import into_range
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
-from sketchc.launch.index_inputs import index_ranges
+from sketchc.launch.inputs import index_ranges
 from sketchc.runtime.cases.sizes import example_params, nearest, tensor_shapes
 
 Array = np.ndarray[Any, Any]

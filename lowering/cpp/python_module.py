@@ -29,7 +29,7 @@ from sketchc.launch.conditions import (
     refusal_text,
     solved_sizes,
 )
-from sketchc.launch.symbol_sources import SymbolSource, sources_of
+from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import params_to_round, passed
 from sketchc.lowering.cpp.abi import actual_extents
 from sketchc.lowering.cpp.expressions import Expressions, broken, identifier, literal

@@ -24,7 +24,7 @@ from sketchc.launch.conditions import (
     may_repeat,
     solved_sizes,
 )
-from sketchc.launch.symbol_sources import SymbolSource, sources_of
+from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code

@@ -21,7 +21,7 @@ from sketchc.base.types import DType, numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.launch.conditions import broken
-from sketchc.launch.symbol_sources import absent_symbols, solve_symbols
+from sketchc.launch.inputs import absent_symbols, solve_symbols
 from sketchc.runtime.cases.numbers import Number, bind_params, numbers_of, suits
 from sketchc.runtime.cases.sizes import tensor_shapes
 from sketchc.runtime.process.arrays import Array

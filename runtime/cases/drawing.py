@@ -31,7 +31,7 @@ import numpy as np
 
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.inputs import into_range
-from sketchc.launch.index_inputs import index_ranges
+from sketchc.launch.inputs import index_ranges
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.free import receiving
 from sketchc.runtime.cases.shapes import ShapeCase

@@ -25,7 +25,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.ir.walk import children, references
-from sketchc.launch.index_inputs import MOST_TRIPS
+from sketchc.launch.inputs import MOST_TRIPS
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 from sketchc.ops.table import OPS, Category, Fact
 from sketchc.runtime.cases.binding import Binding

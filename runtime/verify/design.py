@@ -15,7 +15,7 @@ import numpy as np
 from sketchc.base.diagnostics import UsageError
 from sketchc.interpreter.inputs import into_range
 from sketchc.ir import nodes as ir
-from sketchc.launch.index_inputs import UNBOUNDED, index_ranges
+from sketchc.launch.inputs import UNBOUNDED, index_ranges
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes

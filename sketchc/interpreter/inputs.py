@@ -19,8 +19,7 @@ from sketchc.interpreter.tiles import Array, to_tensor
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value
-from sketchc.launch.index_inputs import Promise, index_ranges, promises
-from sketchc.launch.symbol_sources import solve_symbols
+from sketchc.launch.inputs import Promise, index_ranges, promises, solve_symbols
 
 
 @records.frozen

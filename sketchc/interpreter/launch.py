@@ -19,7 +19,7 @@ from sketchc.ir.evaluate import evaluate, host_values, param_value
 from sketchc.ir.show import show
 from sketchc.ir.walk import references
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat
-from sketchc.launch.symbol_sources import absent_symbols, solve_symbols
+from sketchc.launch.inputs import absent_symbols, solve_symbols
 
 Scalar = int | float | bool
 

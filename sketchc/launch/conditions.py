@@ -27,7 +27,7 @@ from sketchc.ir.show import show
 from sketchc.ir.symbolic import conjunction, conjuncts
 from sketchc.ir.walk import children, names, references, substitute
 from sketchc.launch.index_width import existing, exists, fetched_widths, index_width, per_sketch
-from sketchc.launch.symbol_sources import sources_of
+from sketchc.launch.inputs import sources_of
 
 _ZERO = ir.Literal(0)
 

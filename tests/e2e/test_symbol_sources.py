@@ -19,7 +19,7 @@ from triton_cases import lower
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.checker.api import check
 from sketchc.interpreter.api import interpret
-from sketchc.launch.symbol_sources import solve_symbols
+from sketchc.launch.inputs import solve_symbols
 from sketchc.runtime.cases.binding import bind_symbols
 from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 

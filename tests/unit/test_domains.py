@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchc.base.diagnostics import Diagnostic, Source, has_errors
-from sketchc.checker.domains.inference import describe, infer_domains
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.domains.messages import describe
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.interpreter.api import Options, interpret
 from sketchc.ir import nodes as ir

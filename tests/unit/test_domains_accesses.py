@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from index_values import lanes_of, selected
 
 from sketchc.base.diagnostics import Diagnostic, Source, has_errors
-from sketchc.checker.domains.inference import describe, infer_domains
+from sketchc.checker.domains.inference import infer_domains
+from sketchc.checker.domains.messages import describe
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from test_domains_accesses import accepted, codes, inferred, statements, the_load, the_store
 
-from sketchc.checker.domains.inference import describe
+from sketchc.checker.domains.messages import describe
 from sketchc.ir import nodes as ir
 
 

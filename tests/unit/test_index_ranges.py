@@ -12,7 +12,7 @@ from sketchc.base.diagnostics import Source
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.interpreter.inputs import into_range, random_inputs
 from sketchc.ir import nodes as ir
-from sketchc.launch.index_inputs import MOST_TRIPS, index_ranges
+from sketchc.launch.inputs import MOST_TRIPS, index_ranges
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.sizes import nearest, refusal, tensor_shapes
 

@@ -9,7 +9,7 @@ import pytest
 
 from sketchc.base.diagnostics import Severity, Source
 from sketchc.checker.api import check
-from sketchc.checker.domains.inference import describe
+from sketchc.checker.domains.messages import describe
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.passes.pipeline import build_plan

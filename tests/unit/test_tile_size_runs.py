@@ -20,7 +20,7 @@ from sketchc.checker.testing.settings import Settings
 from sketchc.cli.main import run
 from sketchc.interpreter.inputs import DRAWINGS, random_inputs
 from sketchc.ir import nodes as ir
-from sketchc.launch.index_inputs import promises
+from sketchc.launch.inputs import promises
 from sketchc.parsing.parser import parse
 
 

@@ -26,7 +26,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
-from sketchc.launch.symbol_sources import absent_symbols
+from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import compiler_environment, kill_group

@@ -251,13 +251,17 @@ class Call:
                 fixes=self.axis_fixes(shapes),
             )
         if not fits(self.context, joined, self.destination.extents):
-            raise self.context.error(
-                self.node.span,
-                "SK0305",
-                f"a result of shape {shown(joined)} does not fit the destination",
-                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
-                labels=self.tile_label(),
-            )
+            message = f"a result of shape {shown(joined)} does not fit the destination"
+            raise self.misfit(message, "SK0305")
+
+    def misfit(
+        self, message: str, code: str, tile: TileState | None = None, span: Span | None = None
+    ) -> InvalidError:
+        """Report that a destination has another shape than it needs."""
+        tile = tile or self.destination
+        label = f"`{tile.source_name}` is {shown(tile.extents)}"
+        labels = self.tile_label(tile)
+        return self.context.error(span or self.node.span, code, message, label, labels=labels)
 
     def axis_fixes(self, shapes: list[tuple[ir.Expr, ...]]) -> tuple[Fix, ...]:
         """Take a tile along the leading axes, `t[:, None]`, where that makes the shapes fit."""
@@ -278,12 +282,8 @@ class Call:
         """The shape of an operand that must have lanes."""
         shape = self.extents(operand)
         if not shape:
-            raise self.context.error(
-                operand.span,
-                "SK0206",
-                f"`{self.row.name}` needs a tile here",
-                "a scalar",
-            )
+            message = f"`{self.row.name}` needs a tile here"
+            raise self.context.error(operand.span, "SK0206", message, "a scalar")
         return shape
 
     def transpose(self) -> None:
@@ -298,13 +298,8 @@ class Call:
     def check_shape(self, result: tuple[ir.Expr, ...], destination: TileState) -> None:
         """The destination has exactly this shape."""
         if not same(self.context, result, destination.extents):
-            raise self.context.error(
-                self.node.span,
-                "SK0305",
-                f"a result of shape {shown(result)} does not fit the destination",
-                f"`{destination.source_name}` is {shown(destination.extents)}",
-                labels=self.tile_label(destination),
-            )
+            message = f"a result of shape {shown(result)} does not fit the destination"
+            raise self.misfit(message, "SK0305", destination)
 
     def reduce(self, arguments: Arguments) -> tuple[int, ...]:
         """Check the axes and the destination of a reduction; gives the axes, sorted."""
@@ -316,13 +311,8 @@ class Call:
         wanted = kept if len(target) == len(shape) else dropped
         if not wanted or not same(self.context, wanted, target):
             choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
-            raise self.context.error(
-                self.node.span,
-                "SK0311",
-                f"the destination of this reduction needs the shape {choices}",
-                f"`{self.destination.source_name}` is {shown(target)}",
-                labels=self.tile_label(),
-            )
+            message = f"the destination of this reduction needs the shape {choices}"
+            raise self.misfit(message, "SK0311")
         self.warn_overwrite()
         return tuple(sorted(axes))
 
@@ -382,13 +372,8 @@ class Call:
                 fixes=self.transpose_fixes(left, right),
             )
         if not same(self.context, (left[0], right[1]), self.destination.extents):
-            raise self.context.error(
-                self.node.span,
-                "SK0309",
-                f"the product has the shape {shown((left[0], right[1]))}",
-                f"`{self.destination.source_name}` is {shown(self.destination.extents)}",
-                labels=self.tile_label(),
-            )
+            message = f"the product has the shape {shown((left[0], right[1]))}"
+            raise self.misfit(message, "SK0309")
 
     def transpose_fixes(
         self, left: tuple[ir.Expr, ...], right: tuple[ir.Expr, ...]

@@ -88,12 +88,8 @@ def order_dtype(call: Call) -> DType:
     """The type of the values, after checking that both results can be written."""
     values, indices = map(call.dtype, call.operands)
     if not indices.is_integer:
-        raise call.context.error(
-            call.operands[1].span,
-            "SK0312",
-            f"indices are integers, not {indices.value}",
-            f"{indices.value}",
-        )
+        message = f"indices are integers, not {indices.value}"
+        raise call.context.error(call.operands[1].span, "SK0312", message, indices.value)
     for source, tile in ((values, call.destination), (indices, call.others[0])):
         if not writes_implicitly(source, tile.dtype):
             label = f"`{tile.source_name}` is {tile.dtype.value}"
@@ -149,13 +145,8 @@ def concat(call: Call, axis: int) -> tuple[int, ...]:
     total = symbolic.simplify(ir.Binary("+", left[place], right[place]))
     result = (*left[:place], total, *left[place + 1 :])
     if not same(call.context, result, call.destination.extents):
-        raise call.context.error(
-            call.node.span,
-            "SK0327",
-            f"joined along axis {place}, the tiles have the shape {shown(result)}",
-            f"`{call.destination.source_name}` is {shown(call.destination.extents)}",
-            labels=call.tile_label(),
-        )
+        message = f"joined along axis {place}, the tiles have the shape {shown(result)}"
+        raise call.misfit(message, "SK0327")
     return axes
 
 
@@ -178,13 +169,8 @@ def random(call: Call) -> DType:
         )
     target = call.destination
     if not fits(call.context, call.extents(offset), target.extents):
-        raise call.context.error(
-            offset.span,
-            "SK0305",
-            f"offsets of shape {shown(call.extents(offset))} do not fit the destination",
-            f"`{target.source_name}` is {shown(target.extents)}",
-            labels=call.tile_label(),
-        )
+        message = f"offsets of shape {shown(call.extents(offset))} do not fit the destination"
+        raise call.misfit(message, "SK0305", span=offset.span)
     if not target.dtype.is_float:
         raise call.needs_cast(DType.F32)
     return DType.F32

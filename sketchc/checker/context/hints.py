@@ -6,86 +6,32 @@ wrong with a hint is therefore only ever a warning.
 
 from __future__ import annotations
 
-from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, Span
-from sketchc.checker.context.context import Context, closest
+from sketchc.base.diagnostics import Edit, Fix
+from sketchc.checker.context.context import Context, at_end, at_start, closest
 from sketchc.parsing import syntax
 
-LOOP_HINTS = frozenset(
-    [
-        "parallel",
-        "grididx",
-        "grididx.x",
-        "grididx.y",
-        "grididx.z",
-        "threadidx",
-        "threadidx.x",
-        "threadidx.y",
-        "threadidx.z",
-        "coreidx",
-        "warp",
-        "simd",
-        "pipeline",
-        "vectorize",
-        "unroll",
-        "async",
-        "tensor_core",
-    ]
-)
-TILE_HINTS = frozenset(
-    [
-        "fastest",
-        "fast",
-        "medium",
-        "slow",
-        "accumulator",
-        "input_cache",
-        "output_buffer",
-        "temp_workspace",
-        "shared_between_threads",
-        "init_zero",
-        "no_init",
-        "async",
-        "tensor_core",
-    ]
-)
+_LOOP = """parallel grididx grididx.x grididx.y grididx.z threadidx threadidx.x threadidx.y
+threadidx.z coreidx warp simd pipeline vectorize unroll async tensor_core"""
+_TILE = """fastest fast medium slow accumulator input_cache output_buffer temp_workspace
+shared_between_threads init_zero no_init async tensor_core"""
+LOOP_HINTS = frozenset(_LOOP.split())
+TILE_HINTS = frozenset(_TILE.split())
 
-#: Words that name a memory of one chip, with the portable word that says what was meant.
-HARDWARE_HINTS = {
-    "l1_buffer": "fast",
-    "l1": "fast",
-    "l2": "medium",
-    "l2_cache": "medium",
-    "l0a": "fastest",
-    "l0b": "fastest",
-    "l0c": "fastest",
-    "l0a_buffer": "fastest",
-    "l0b_buffer": "fastest",
-    "l0c_buffer": "fastest",
-    "ub": "fast",
-    "unified_buffer": "fast",
-    "shared_memory": "fast",
-    "shared": "fast",
-    "smem": "fast",
-    "sram": "fast",
-    "tmem": "fast",
-    "register": "fastest",
-    "registers": "fastest",
-    "register_file": "fastest",
-    "gm": "slow",
-    "global_memory": "slow",
-    "hbm": "slow",
-    "dram": "slow",
-    "ddr": "slow",
-    "threadblock": "grididx",
-    "blockidx": "grididx",
-    "blockidx.x": "grididx.x",
-    "blockidx.y": "grididx.y",
-    "blockidx.z": "grididx.z",
-    "aicore": "coreidx",
-    "vector_core": "coreidx",
-    "openmp": "parallel",
+#: Words that name a memory or the cores of one chip, by the portable word that says what was meant.
+_HARDWARE = {
+    "fastest": "l0a l0b l0c l0a_buffer l0b_buffer l0c_buffer register registers register_file",
+    "fast": "l1_buffer l1 ub unified_buffer shared_memory shared smem sram tmem",
+    "medium": "l2 l2_cache",
+    "slow": "gm global_memory hbm dram ddr",
+    "grididx": "threadblock blockidx",
+    "grididx.x": "blockidx.x",
+    "grididx.y": "blockidx.y",
+    "grididx.z": "blockidx.z",
+    "coreidx": "aicore vector_core",
+    "parallel": "openmp",
 }
+#: ... and the portable word of each.
+HARDWARE_HINTS = {word: portable for portable, words in _HARDWARE.items() for word in words.split()}
 _GRID = ("grididx", "coreidx")
 
 #: Words of which one list has one at most: a tile lies in one memory.
@@ -115,19 +61,11 @@ def loop_hints(context: Context, node: syntax.For) -> tuple[tuple[str, ...], int
                 ):
                     stages = count
                 case syntax.Keyword(name="stages"):
-                    context.warn(
-                        keyword.span,
-                        "SK0606",
-                        "`stages` is an integer of at least 1",
-                        "ignored",
-                    )
+                    message = "`stages` is an integer of at least 1"
+                    context.warn(keyword.span, "SK0606", message, "ignored")
                 case _:
-                    context.warn(
-                        keyword.span,
-                        "SK0606",
-                        f"unknown loop hint `{keyword.name}=`",
-                        "ignored",
-                    )
+                    message = f"unknown loop hint `{keyword.name}=`"
+                    context.warn(keyword.span, "SK0606", message, "ignored")
     on_grid = next((word for word in words if word.value.split(".")[0] in _GRID), None)
     if on_grid is not None and "parallel" not in known:
         context.warn(
@@ -135,12 +73,7 @@ def loop_hints(context: Context, node: syntax.For) -> tuple[tuple[str, ...], int
             "SK0609",
             f'a loop hinted "{on_grid.value}" without "parallel" is sequential',
             "says where, not that",
-            fixes=(
-                Fix(
-                    'add "parallel"',
-                    (Edit(on_grid.span, f'"parallel", "{on_grid.value}"'),),
-                ),
-            ),
+            fixes=(Fix('add "parallel"', (Edit(on_grid.span, f'"parallel", "{on_grid.value}"'),)),),
         )
     return known, stages
 
@@ -162,21 +95,15 @@ def _known(
         )
         return False
     meant = closest(word.value, known)
-    context.warn(
-        word.span,
-        "SK0606",
-        f'unknown hint "{word.value}"',
-        "ignored" if meant is None else f'did you mean "{meant}"?',
-        fixes=() if meant is None else (_meant(word, meant),),
-    )
-    return False
-
-
-def _meant(word: syntax.String, meant: str) -> Fix:
-    """The hint that a misspelt one most likely is. Two are more than advice: `"parallel"` is
-    checked to hold, and `"init_zero"` gives a value."""
+    message = f'unknown hint "{word.value}"'
+    if meant is None:
+        context.warn(word.span, "SK0606", message, "ignored")
+        return False
+    # Two are more than advice: `"parallel"` is checked to hold, and `"init_zero"` gives a value.
     advice = meant not in ("parallel", "init_zero")
-    return Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),), safe=advice)
+    fix = Fix(f'say "{meant}"', (Edit(word.span, f'"{meant}"'),), safe=advice)
+    context.warn(word.span, "SK0606", message, f'did you mean "{meant}"?', fixes=(fix,))
+    return False
 
 
 def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portable: str) -> Fix:
@@ -186,20 +113,9 @@ def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portabl
     said |= {HARDWARE_HINTS.get(other.value.lower(), "") for other in words[:place]}
     if not said & ({portable} | (_LEVELS if portable in _LEVELS else set())):
         return Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),), safe=True)
-    if place:
-        return Fix("leave it out", (Edit(_after(words[place - 1].span, word.span), ""),), safe=True)
-    return Fix("leave it out", (Edit(_before(word.span, words[1].span), ""),), safe=True)
-
-
-def _after(first: Span, last: Span) -> Span:
-    """From the end of one to the end of the other."""
-    return records.evolve(
-        first.to(last), start=first.end, line=first.end_line, column=first.end_column
-    )
-
-
-def _before(first: Span, last: Span) -> Span:
-    """From the start of one to the start of the other."""
-    return records.evolve(
-        first.to(last), end=last.start, end_line=last.line, end_column=last.column
-    )
+    if place:  # from the end of the word before, or up to the start of the next one
+        before = words[place - 1].span
+        gap = at_end(before).to(word.span)
+    else:
+        gap = word.span.to(at_start(words[1].span))
+    return Fix("leave it out", (Edit(gap, ""),), safe=True)

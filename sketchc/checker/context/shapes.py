@@ -1,13 +1,16 @@
 """Shapes: broadcasting, and the intervals that bound extents.
 
 Broadcasting is right-aligned; two extents agree when they are symbolically equal or one of them is
-literally 1 (R2).
+literally 1 (R2). Intervals follow from declarations, from bounds of loops, and from preconditions
+that bound single names, as `require: S >= 1` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
+from sketchc.base import records
 from sketchc.checker.context.context import Context, Interval
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
@@ -85,15 +88,11 @@ def bounds(context: Context, value: ir.Expr) -> Interval:
             return context.intervals.get(name, _UNKNOWN)
         case ir.Unary("-", operand):
             low, high = bounds(context, operand)
-            return (None if high is None else -high, None if low is None else -low)
+            return _negative(high), _negative(low)
         case ir.Binary(operator, left, right):
             return _combined(operator, bounds(context, left), bounds(context, right))
         case ir.Choice(_, then, otherwise):
-            (a, b), (c, d) = bounds(context, then), bounds(context, otherwise)
-            return (
-                None if a is None or c is None else min(a, c),
-                None if b is None or d is None else max(b, d),
-            )
+            return _join(bounds(context, then), bounds(context, otherwise))
         case _:
             return _UNKNOWN
 
@@ -102,9 +101,9 @@ def _combined(operator: str, left: Interval, right: Interval) -> Interval:
     (a, b), (c, d) = left, right
     match operator:
         case "+":
-            return (_sum(a, c), _sum(b, d))
+            return _each(sum, a, c), _each(sum, b, d)
         case "-":
-            return (_sum(a, _negative(d)), _sum(b, _negative(c)))
+            return _each(sum, a, _negative(d)), _each(sum, b, _negative(c))
         case "*" if a is not None and c is not None and a >= 0 and c >= 0:
             return (a * c, None if b is None or d is None else b * d)
         case "//" if a is not None and a >= 0 and c is not None and c >= 0:
@@ -115,18 +114,115 @@ def _combined(operator: str, left: Interval, right: Interval) -> Interval:
         case "%" if c is not None and c >= 0:
             return (0, None if d is None else max(d - 1, 0))
         case "min":
-            highs = [high for high in (b, d) if high is not None]
-            return (None if a is None or c is None else min(a, c), min(highs, default=None))
+            return _each(min, a, c), _known(min, b, d)
         case "max":
-            lows = [low for low in (a, c) if low is not None]
-            return (max(lows, default=None), None if b is None or d is None else max(b, d))
+            return _known(max, a, c), _each(max, b, d)
         case _:
             return _UNKNOWN
 
 
-def _sum(left: int | None, right: int | None) -> int | None:
-    return None if left is None or right is None else left + right
+def _join(left: Interval, right: Interval) -> Interval:
+    """The least interval around both."""
+    return _each(min, left[0], right[0]), _each(max, left[1], right[1])
+
+
+def _meet(left: Interval, right: Interval) -> Interval:
+    """What lies in both."""
+    return _known(max, left[0], right[0]), _known(min, left[1], right[1])
+
+
+def _each(choose: Callable[[list[int]], int], *ends: int | None) -> int | None:
+    """The choice of ends of intervals; None where one of them is open."""
+    known = [end for end in ends if end is not None]
+    return choose(known) if len(known) == len(ends) else None
+
+
+def _known(choose: Callable[[list[int]], int], *ends: int | None) -> int | None:
+    """The choice of those ends of intervals that are not open; None where all are."""
+    known = [end for end in ends if end is not None]
+    return choose(known) if known else None
 
 
 def _negative(value: int | None) -> int | None:
     return None if value is None else -value
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+
+
+def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
+    """Narrow the known intervals of the names that the conditions bound by numbers, then those of
+    the host values made from them. What bounds a symbol at every tuning point is a bound of it as
+    if it were declared (`symbols: D <= 128`); what bounds a `let` sizes tiles as wide as it."""
+    fixed = tuple(c for c in conditions if context.tunable_in(c) is None)
+    lets = tuple(let for let in context.lets if let.dtype.is_integer)
+    context.ask(lambda values: _narrow(values, lets, fixed))
+    for index, symbol in enumerate(context.symbols):
+        high = context.ask(partial(_most, symbol.name))
+        if high is not None and high >= 0:
+            context.symbols[index] = records.evolve(symbol, upper_bound=high)
+    for index, let in enumerate(context.lets):
+        if let.dtype.is_integer and let.name not in context.tunable:
+            high = context.ask(partial(_most, let.name))
+            if high is not None:
+                context.lets[index] = records.evolve(let, upper_bound=max(high, 0))
+    context.ask(lambda values: _narrow(values, lets, conditions))
+
+
+def _most(name: str, context: Context) -> int | None:
+    return context.intervals.get(name, (0, None))[1]
+
+
+def _narrow(context: Context, lets: tuple[ir.Let, ...], conditions: tuple[ir.Expr, ...]) -> None:
+    _apply(context, conditions)
+    for let in lets:
+        known = bounds(context, let.value)
+        context.intervals[let.name] = _meet(context.intervals.get(let.name, _UNKNOWN), known)
+    _apply(context, conditions)
+
+
+def _apply(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
+    for condition in conditions:
+        for name, limits in _limits(context, condition):
+            context.intervals[name] = _meet(context.intervals.get(name, _UNKNOWN), limits)
+
+
+def _limits(context: Context, condition: ir.Expr) -> Iterator[tuple[str, Interval]]:
+    match condition:
+        case ir.Binary("and", left, right):
+            yield from _limits(context, left)
+            yield from _limits(context, right)
+        case ir.Binary("or", left, right):  # what both say, joined
+            others = _by_name(context, right)
+            for name, limits in _by_name(context, left).items():
+                if name in others:
+                    yield name, _join(limits, others[name])
+        case ir.Binary(operator, ir.Ref(name=name), right) if operator in _TURNED:
+            yield name, _limit(operator, bounds(context, right))
+        case ir.Binary(operator, left, ir.Ref(name=name)) if operator in _TURNED:
+            yield name, _limit(_TURNED[operator], bounds(context, left))
+        case _:
+            return
+
+
+def _by_name(context: Context, condition: ir.Expr) -> dict[str, Interval]:
+    found: dict[str, Interval] = {}
+    for name, limits in _limits(context, condition):
+        found[name] = _meet(found.get(name, _UNKNOWN), limits)
+    return found
+
+
+def _limit(operator: str, other: Interval) -> Interval:
+    """What `name operator other` says about the name."""
+    low, high = other
+    match operator:
+        case "<":
+            return (None, None if high is None else high - 1)
+        case "<=":
+            return (None, high)
+        case ">":
+            return (None if low is None else low + 1, None)
+        case ">=":
+            return (low, None)
+        case _:
+            return other

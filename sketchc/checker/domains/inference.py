@@ -24,7 +24,6 @@ from sketchc.base.diagnostics import Diagnostic, InternalError, Span, has_errors
 from sketchc.checker.domains import bounds, versions
 from sketchc.checker.domains import messages as reports
 from sketchc.checker.domains.bounds import Reach, reach
-from sketchc.checker.domains.messages import describe
 from sketchc.checker.domains.versions import (
     Axes,
     Padding,
@@ -131,17 +130,16 @@ def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tup
             return ()
 
 
-__all__ = ["describe", "infer_domains"]
-
-
 def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
     """The sketch with all domains filled in, and SK042x errors where the rules have no solution."""
     initial = {tile.name: _full(tile) for tile in sketch.tiles if tile.initial is not None}
     scope = root_scope(sketch)
+    by_name = {tile.name: tile for tile in sketch.tiles}
     inner: dict[object, Scope] = {}
     reached: dict[object, Reach] = {}
     for _ in range(2 * len(initial) + 4):
-        walk = _Walk(sketch, initial, scope, inner, reached)
+        writes: dict[str, list[Write]] = {name: [] for name in initial}
+        walk = _Walk(sketch, by_name, initial, scope, inner, reached, writes)
         phases = tuple(walk.phase(index) for index in range(len(sketch.phases)))
         solved, found = versions.solve(sketch, initial, walk.writes)
         if solved == initial:
@@ -167,30 +165,23 @@ def _full(tile: ir.Tile) -> ir.Domain:
     return tuple(ir.FULL for _ in tile.extents)
 
 
+@records.define(eq=False)
 class _Walk:
     """One pass over the statements with given domains for the `init=` tiles. `inner` keeps the
     scopes of loops, branches and bindings from pass to pass, and with them what was proved;
     `reached` what accesses reach."""
 
-    def __init__(
-        self,
-        sketch: ir.Sketch,
-        initial: Mapping[str, ir.Domain],
-        scope: Scope,
-        inner: dict[object, Scope],
-        reached: dict[object, Reach],
-    ) -> None:
-        self.sketch = sketch
-        self.initial = initial
-        self.root = scope
-        self.inner = inner
-        self.reached = reached
-        self.tiles = {tile.name: tile for tile in sketch.tiles}
-        self.versions: dict[str, Version] = {}
-        self.snapshots: dict[str, dict[str, Version]] = {}  # by binding, what its tiles held
-        self.born: dict[str, Scope] = {}
-        self.writes: dict[str, list[Write]] = {name: [] for name in initial}
-        self.diagnostics: list[Diagnostic] = []
+    sketch: ir.Sketch
+    tiles: Mapping[str, ir.Tile]
+    initial: Mapping[str, ir.Domain]
+    root: Scope
+    inner: dict[object, Scope]
+    reached: dict[object, Reach]
+    writes: dict[str, list[Write]]
+    versions: dict[str, Version] = records.field(factory=dict)
+    snapshots: dict[str, dict[str, Version]] = records.field(factory=dict)  # by binding
+    born: dict[str, Scope] = records.field(factory=dict)
+    diagnostics: list[Diagnostic] = records.field(factory=list)
 
     def phase(self, index: int) -> ir.Phase:
         phase = self.sketch.phases[index]
@@ -254,16 +245,14 @@ class _Walk:
                 if before is None or after is None:
                     continue
                 if before.domain != after.domain:
-                    self._drift(name, before.domain, after.domain)
+                    found = reports.drift(self.tiles[name], before.domain, after.domain)
+                    self.diagnostics.append(found)
                 padded = either(before.padded, after.padded)
                 grown = grown or padded != before.padded
                 self.versions[name] = records.evolve(after, padded=padded)
             if not grown:
                 break
         return records.evolve(loop, body=body)
-
-    def _drift(self, name: str, before: ir.Domain, after: ir.Domain) -> None:
-        self.diagnostics.append(reports.drift(self.tiles[name], before, after))
 
     def _branches(self, branch: ir.If, scope: Scope) -> ir.If:
         before = dict(self.versions)

@@ -36,8 +36,7 @@ from sketchc.checker.context.context import (
 )
 from sketchc.checker.context.hints import tile_hints
 from sketchc.checker.context.lets import add_let, check_not_tunable, guarded, needed_with
-from sketchc.checker.context.require_ranges import learn
-from sketchc.checker.context.shapes import interval, signs
+from sketchc.checker.context.shapes import interval, learn, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
@@ -104,17 +103,11 @@ def warn_tuple(
     context: Context, constants: tuple[syntax.ConstexprDeclaration, ...], span: Span
 ) -> None:
     """The tuple form `m0, k0 = 128, 256` is accepted with a warning and a fix-it."""
-    if all(item.value is not None for item in constants):
-        text = ", ".join(
-            f"{item.name} = {expression_text(item.value)}"
-            for item in constants
-            if item.value is not None
-        )
-        fixes: tuple[Fix, ...] = (
-            Fix("one value for each name", (Edit(span, f"constexpr: {text}"),), safe=True),
-        )
-    else:
-        fixes = ()
+    texts = [f"{c.name} = {expression_text(c.value)}" for c in constants if c.value is not None]
+    fixes: tuple[Fix, ...] = ()
+    if len(texts) == len(constants):
+        edit = Edit(span, f"constexpr: {', '.join(texts)}")
+        fixes = (Fix("one value for each name", (edit,), safe=True),)
     context.warn(
         span,
         "SK0604",

@@ -222,20 +222,13 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
         f"{name.id} = {expression_text(value)}"
         for name, value in zip(node.names, node.values, strict=True)
     ]
-    indent = " " * (node.span.column - 1)
     fixes: tuple[Fix, ...] = ()
-    if constants:
-        if context.tree.body[0] is node:  # a section may stand here
-            fixes = (
-                Fix(
-                    "declare constants",
-                    (Edit(node.span, f"constexpr: {', '.join(lines)};"),),
-                    safe=True,
-                ),
-            )
-    else:
-        edit = Edit(node.span, f"\n{indent}".join(lines))
+    if not constants:
+        edit = Edit(node.span, f"\n{' ' * (node.span.column - 1)}".join(lines))
         fixes = (Fix("one binding a line", (edit,), safe=True),)
+    elif context.tree.body[0] is node:  # a section may stand here
+        edit = Edit(node.span, f"constexpr: {', '.join(lines)};")
+        fixes = (Fix("declare constants", (edit,), safe=True),)
     context.warn(
         node.span,
         "SK0604",

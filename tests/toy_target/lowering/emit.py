@@ -8,7 +8,7 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.launch.conditions import launch_steps
-from sketchc.launch.symbol_sources import sources_of
+from sketchc.launch.inputs import sources_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, source_loops, subject
 from sketchc.lowering.python_host import abi
