@@ -28,12 +28,10 @@ from sketchc.runtime.report.content import (
     Step,
     Trace,
 )
-from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import facts_of, read_json, versions_of
 from sketchc.runtime.report.listings import LINKED, code_of, links_of, quotations
-from sketchc.runtime.report.measurements import measured_of
-from sketchc.runtime.report.text import clean, clean_line
-from sketchc.runtime.report.verdicts import Reproduce, verified_of
+from sketchc.runtime.report.results import Reproduce, measured_of, verified_of
+from sketchc.runtime.report.text import Fields, clean, clean_line
 from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
 #: Characters of one prompt or reply, and of all of them, that a page holds.

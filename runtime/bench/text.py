@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -36,22 +37,18 @@ def seconds_text(seconds: float) -> str:
 
 def show(measured: Measurement, console: Console) -> None:
     """Print the table and the conclusion."""
-    sizes = sizes_text(measured.symbols)
-    console.print(
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    own_list = f" ({escape(measured.own_list)})" if measured.own_list else ""
+    say(
         f"[bold]{escape(measured.sketch)}[/bold] for {measured.target} ({measured.hardware}) at "
-        f"{sizes or 'fixed sizes'}{_list(measured)}, {measured.precision.name}, on "
+        f"{sizes_text(measured.symbols) or 'fixed sizes'}{own_list}, {measured.precision.name}, on "
         f"{escape(measured.machine.name)}, {measured.settings.threads} threads, "
-        f"{'cold' if measured.settings.schedule.cold else 'warm'} caches",
-        highlight=False,
-        soft_wrap=True,
+        f"{'cold' if measured.settings.schedule.cold else 'warm'} caches"
     )
     for note in measured.notes:
-        console.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
+        say(f"note: {escape(note)}")
     if measured.too_few:
-        console.print(
-            f"note: too few samples ({measured.kernel.samples} of at least {ENOUGH_SAMPLES})",
-            highlight=False,
-        )
+        say(f"note: too few samples ({measured.kernel.samples} of at least {ENOUGH_SAMPLES})")
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("")
     for name in ("median", "95 % interval", "samples", "GB/s", "roofline", "GFLOP/s"):
@@ -60,12 +57,7 @@ def show(measured: Measurement, console: Console) -> None:
         _row(table, f"PyTorch {name}", baseline.times, measured, baseline.roofline)
     _row(table, f"sketchc {measured.target}", measured.kernel, measured, measured.roofline)
     console.print(table)
-    console.print(summary(measured), highlight=False, soft_wrap=True)
-
-
-def _list(measured: Measurement) -> str:
-    """Which list of the task's inputs it is, where that does not go without saying."""
-    return f" ({escape(measured.own_list)})" if measured.own_list else ""
+    say(summary(measured))
 
 
 def _row(table: Table, name: str, times: Summary, measured: Measurement, roofline: float) -> None:
@@ -185,7 +177,8 @@ def _baseline(
     given = given if isinstance(given, Mapping) else {}
     keys = [f"{name}_speedup", *(["speedup"] if name == "eager" else [])]
     said = [data[key] for key in keys if key in data]
-    known = [one for one in said if isinstance(one, Mapping) and "of_medians" in one]
+    maps = [one for one in said if isinstance(one, Mapping)]
+    known = [one for one in maps if number(one.get("of_medians")) is not None]
     own = attrs.asdict(speedup(samples, kernel)) if kernel else None
     return {
         "name": name,

@@ -17,10 +17,8 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.measurement import Measurement
 from sketchc.runtime.bench.text import is_measurement
 from sketchc.runtime.report.content import OPEN, Code, Measured, Page, Verified
-from sketchc.runtime.report.fields import Fields
-from sketchc.runtime.report.measurements import machine, measured_of
-from sketchc.runtime.report.text import clean_line, times
-from sketchc.runtime.report.verdicts import Reproduce, pairs, verified_of
+from sketchc.runtime.report.results import Reproduce, machine, measured_of, pairs, verified_of
+from sketchc.runtime.report.text import Fields, clean_line, times
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED, sizes_text
 

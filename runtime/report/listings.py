@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sketchc.runtime.report.content import Code, Line, Listing
-from sketchc.runtime.report.fields import Fields
-from sketchc.runtime.report.text import clean
+from sketchc.runtime.report.text import Fields, clean
 
 #: How a reader finds lines that belong together.
 LINKED = (

@@ -19,8 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sketchc import __version__
-from sketchc.runtime.report import measurements as results
-from sketchc.runtime.report import plots, text, verdicts
+from sketchc.runtime.report import plots, results, text
 from sketchc.runtime.report.content import OPEN, Measured, Page, Step
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
@@ -28,6 +27,14 @@ from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 _TEMPLATES = Path(__file__).parent / "templates"
 #: The width of the axis of time in the trace.
 _AXIS = 1000.0
+#: Functions that templates use as filters.
+_FILTERS = (
+    (text, "short seconds rate share times"),
+    (
+        results,
+        "pairs sizes measured_at machine paper relaxed place element difference allowed",
+    ),
+)
 
 
 @attrs.frozen
@@ -73,25 +80,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "short": text.short,
-        "seconds": text.seconds,
-        "rate": text.rate,
-        "share": text.share,
-        "times": text.times,
-        "exact": repr,
-        "pairs": verdicts.pairs,
-        "sizes": verdicts.sizes,
-        "measured_at": results.sizes,
-        "machine": results.machine,
-        "paper": verdicts.paper,
-        "relaxed": verdicts.relaxed,
-        "place": verdicts.place,
-        "element": verdicts.element,
-        "difference": verdicts.difference,
-        "allowed": verdicts.allowed,
-        "bar": _bar,
-    }
+    for module, names in _FILTERS:
+        environment.filters |= {name: getattr(module, name) for name in names.split()}
+    environment.filters |= {"exact": repr, "bar": _bar}
     return environment
 
 

@@ -13,8 +13,8 @@ import attrs
 
 from sketchc.runtime.bench.measurement import Speedup
 from sketchc.runtime.report.content import Contender, Measured
+from sketchc.runtime.report.results import sizes
 from sketchc.runtime.report.text import power, rate, seconds, short, times
-from sketchc.runtime.report.verdicts import sizes
 from sketchc.runtime.verify.verdict import Verdict
 
 #: Of the drawing's own coordinates; the page scales it.

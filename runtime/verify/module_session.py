@@ -33,7 +33,7 @@ from sketchc.runtime.toolchains.torch_module.toolchain import (
     TorchModules,
 )
 from sketchc.runtime.verify.references import References
-from sketchc.runtime.verify.session import Finding, Session
+from sketchc.runtime.verify.session import Finding, Session, Trial
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -224,21 +224,13 @@ class ModuleSession(Session):
         self.modules.rehearse(rehearsal, self.timeout)
         self.rehearsed.add(like)
 
-    def _decide(
-        self,
-        case: ShapeCase,
-        inputs: Inputs,
-        references: References,
-        lengths: Mapping[str, int],
-        runs: int,
-    ) -> Finding:
+    def _decide(self, trial: Trial) -> Finding:
         """As for other kernels; wrong numbers are asked for again at fresh addresses."""
-        decide = super()._decide
-        found = decide(case, inputs, references, lengths, runs)
+        found = super()._decide(trial)
         if found.failure != "numerical" or self.strided or not self.modules.alive:
             return found
-        outputs, _ = self._launch(case, inputs, number=1)
-        if all(comparison.passed for comparison in self._compare(outputs, references, lengths)):
+        outputs, _ = self._launch(trial.case, trial.inputs, number=1)
+        if all(one.passed for one in self._compare(outputs, trial.references, trial.lengths)):
             reason = (
                 f"{found.reason}; at fresh addresses it is right, so that it keeps what it has "
                 "computed from other contents of the same tensors"

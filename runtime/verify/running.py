@@ -92,9 +92,7 @@ class Runner:
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int = 1) -> CaseResult:
         """One case, kept and told."""
         result = self.session.run(case, kind, seed, runs)
-        self.results.append(result)
-        if self.progress is not None:
-            self.progress(result)
+        self._tell(result)
         return result
 
     # ------------------------------------------------------------ what the task refuses
@@ -113,9 +111,7 @@ class Runner:
             other = attrs.evolve(plain, name=f"{case.name}, others", symbols=symbols)
             result = self.session.run(other, kind, seed, 1)
             if not _refused(result):
-                self.results.append(result)
-                if self.progress is not None:
-                    self.progress(result)
+                self._tell(result)
                 return
             self.refused.add(tuple(symbols.values()))
         self.dropped.append(kind)

@@ -217,6 +217,18 @@ class Finding:
     killed: bool = False
 
 
+@attrs.frozen
+class Trial:
+    """What one case asks: its inputs, what the task makes of them, how many terms may be added up
+    behind one element of each output, and how often the kernel is run."""
+
+    case: ShapeCase
+    inputs: Inputs
+    references: References
+    lengths: Mapping[str, int]
+    runs: int
+
+
 @attrs.define
 class Session:
     """One candidate bound to one task; runs cases."""
@@ -343,13 +355,14 @@ class Session:
                 raise
             found = Finding("skipped", f"the task refuses these sizes: {error}")
         else:
-            found = self._tried(case, inputs, references, lengths, runs)
+            trial = Trial(case, inputs, references, lengths, runs)
+            found = self._tried(trial)
             if found.killed:
                 reason = found.reason
                 with machine.alone():
-                    found = self._tried(case, inputs, references, lengths, runs)
+                    found = self._tried(trial)
                 self.notes.append(machine.told_twice(case, kind, reason, not found.failure))
-            found = self._blame(case, inputs.values, references, lengths, found)
+            found = self._blame(trial, found)
         return CaseResult(
             case,
             kind,
@@ -368,17 +381,10 @@ class Session:
             "" if drawn == kind else drawn,
         )
 
-    def _tried(
-        self,
-        case: ShapeCase,
-        inputs: Inputs,
-        references: References,
-        lengths: Mapping[str, int],
-        runs: int,
-    ) -> Finding:
+    def _tried(self, trial: Trial) -> Finding:
         """What one case shows, also where it cannot be run."""
         try:
-            return self._decide(case, inputs, references, lengths, runs)
+            return self._decide(trial)
         except ToolchainError as error:
             return self._failed(error)
         except OSError as error:
@@ -442,12 +448,7 @@ class Session:
 
     # ------------------------------------------------------------ inputs and references
 
-    def _references(
-        self,
-        case: ShapeCase,
-        kind: str,
-        inputs: Inputs,
-    ) -> References:
+    def _references(self, case: ShapeCase, kind: str, inputs: Inputs) -> References:
         """The task's outputs in float64, and the way to ask it in its own precision."""
         arguments, state, substitutes = inputs.arguments, inputs.state, self._substitutes(case)
         references = self.task.reference(arguments, state, substitutes)
@@ -483,26 +484,19 @@ class Session:
 
     # ------------------------------------------------------------ the decision
 
-    def _decide(
-        self,
-        case: ShapeCase,
-        inputs: Inputs,
-        references: References,
-        lengths: Mapping[str, int],
-        runs: int,
-    ) -> Finding:
+    def _decide(self, trial: Trial) -> Finding:
         """What one case shows, before anybody is blamed."""
-        if misfit := self._misfit(case, references.arrays):
+        if misfit := self._misfit(trial.case, trial.references.arrays):
             return Finding("design", misfit, sketch_right=False)
         first: Mapping[str, Array] | None = None
-        for number in range(runs):
-            outputs, stray = self._launch(case, inputs, number)
+        for number in range(trial.runs):
+            outputs, stray = self._launch(trial.case, trial.inputs, number)
             if stray:
                 return Finding("illegal_access", stray)
             missing = [t.name for t in self.binding.outputs if t.name not in outputs]
             if missing:
                 return Finding("wrong_shape", f"no output came back for {', '.join(missing)}")
-            comparisons = self._compare(outputs, references, lengths)
+            comparisons = self._compare(outputs, trial.references, trial.lengths)
             wrong = next((c for c in comparisons if not c.passed), None)
             if wrong is not None:
                 reason = f"{wrong.name}: {wrong.reason}"
@@ -570,14 +564,7 @@ class Session:
             for position, tensor in enumerate(self.binding.outputs)
         )
 
-    def _blame(
-        self,
-        case: ShapeCase,
-        values: Mapping[str, Array],
-        references: References,
-        lengths: Mapping[str, int],
-        found: Finding,
-    ) -> Finding:
+    def _blame(self, trial: Trial, found: Finding) -> Finding:
         """Whether the code or the sketch is wrong: the interpreter decides, once per verdict for
         failures that show no wrong numbers."""
         if self.candidate.toolchain.target == "interpreter" and found.failure in _BLAMED:
@@ -591,12 +578,13 @@ class Session:
             return found
         if found.outputs is None and self.blamed:
             return found
+        values, lengths = trial.inputs.values, trial.lengths
         if sum(array.size for array in values.values()) > _INTERPRETABLE:
             return _undecided(found, "the case is too large to interpret the sketch")
         self.blamed = True
         sketch, params = self.candidate.plan.sketch, self.binding.params
         try:
-            meant = interpret_apart(sketch, values, case.symbols, params, _BLAME_TIMEOUT)
+            meant = interpret_apart(sketch, values, trial.case.symbols, params, _BLAME_TIMEOUT)
         except ToolchainError as error:
             if error.stage != "design":
                 return _undecided(found, str(error))
@@ -605,7 +593,7 @@ class Session:
         if found.outputs is not None:
             alike = self._compare(found.outputs, References(self._exact(meant)), lengths)
             found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
-        for comparison in self._compare(meant, references, lengths):
+        for comparison in self._compare(meant, trial.references, lengths):
             if not comparison.passed:
                 # The element that is wrong in the sketch is the one to show.
                 return attrs.evolve(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sketchc.runtime.verify.compare import Comparison, Waiver
+from sketchc.runtime.verify.compare import Comparison, Waiver, WrongElement
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
 #: Relaxations that are printed one by one.
@@ -20,25 +21,23 @@ _MOST_TRIED = 16
 
 def show(verdict: Verdict, console: Console) -> None:
     """Print the table of cases, the evidence of the first failure, and the verdict in one line."""
-    console.print(
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    say(
         f"[bold]{escape(_subject(verdict))}[/bold] for {verdict.target} ({verdict.hardware}) "
-        f"against {escape(verdict.task)}; runs: {escape(verdict.how_it_runs)}",
-        highlight=False,
-        soft_wrap=True,
+        f"against {escape(verdict.task)}; runs: {escape(verdict.how_it_runs)}"
     )
     for note in verdict.notes:
-        console.print(f"note: {escape(note)}", highlight=False, soft_wrap=True)
+        say(f"note: {escape(note)}")
     console.print(_table(verdict))
     if verdict.failures:
-        _show_evidence(verdict.failures[0], console)
-    for line in relaxed(verdict):
-        console.print(escape(line), highlight=False, soft_wrap=True)
-    for line in tried(verdict):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+        for line in _evidence(verdict.failures[0]):
+            say(line)
+    for line in (*relaxed(verdict), *tried(verdict)):
+        say(escape(line))
     skipped = [case for case in verdict.cases if case.failure == "skipped"]
     for case in skipped[:3]:
         console.print(f"skipped {case.shape.text}: {escape(case.reason)}", highlight=False)
-    console.print(summary(verdict), highlight=False, soft_wrap=True)
+    say(summary(verdict))
 
 
 def _subject(verdict: Verdict) -> str:
@@ -161,24 +160,20 @@ def _paper(case: CaseResult) -> str:
     return "pass" if worst.passed else f"fail ({worst.fraction:.2g} > {worst.tau:g})"
 
 
-def _show_evidence(case: CaseResult, console: Console) -> None:
+def _evidence(case: CaseResult) -> Iterator[str]:
     kind = case.drawn_as or case.kind
-    console.print(
+    yield (
         f"first failure at {case.shape.text} ({kind} inputs, seed {case.seed}): "
-        f"{escape(case.reason)}",
-        highlight=False,
-        soft_wrap=True,
+        f"{escape(case.reason)}"
     )
     for comparison in case.comparisons:
         if comparison.first is not None:
-            console.print("  " + escape(_element(comparison)), highlight=False, soft_wrap=True)
+            yield "  " + escape(_element(comparison, comparison.first))
     for line in case.log.strip().split("\n")[-12:] if case.log.strip() else []:
-        console.print("  | " + escape(line), highlight=False, soft_wrap=True)
+        yield "  | " + escape(line)
 
 
-def _element(comparison: Comparison) -> str:
-    first = comparison.first
-    assert first is not None
+def _element(comparison: Comparison, first: WrongElement) -> str:
     index = ", ".join(str(i) for i in first.index)
     return (
         f"{comparison.name}[{index}] is {first.actual!r} and should be {first.expected!r} "

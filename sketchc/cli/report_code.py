@@ -13,7 +13,7 @@ from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.cli import options
 from sketchc.lowering.registry import TARGETS, load_language, load_target
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
-from sketchc.runtime.report.verdicts import pairs
+from sketchc.runtime.report.results import pairs
 
 if TYPE_CHECKING:
     from sketchc.base.diagnostics import Source

@@ -13,10 +13,9 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.cli.report_code import Texts, code_of_texts
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.report.content import Page, Trace
-from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import MOST, Result, page_of
-from sketchc.runtime.report.text import clean_line
-from sketchc.runtime.report.verdicts import Reproduce
+from sketchc.runtime.report.results import Reproduce
+from sketchc.runtime.report.text import Fields, clean_line
 
 _CLAIMS = ("verdict", "measurement")
 

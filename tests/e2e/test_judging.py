@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from sketchc.cli import main
-from sketchc.runtime.report.verdicts import relaxed
+from sketchc.runtime.report.results import relaxed
 from sketchc.runtime.verify import session
 from sketchc.runtime.verify.verdict import from_json
 

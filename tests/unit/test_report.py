@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sketchc.base.json_form import number
 from sketchc.cli.main import run
 from sketchc.runtime.report.listings import lines_of
-from sketchc.runtime.report.measurements import measured_of
 from sketchc.runtime.report.plots import linear_scale, log_scale, times_plot
+from sketchc.runtime.report.results import measured_of
 from sketchc.runtime.report.text import clean, clean_line
 
 ROOT = Path(__file__).parents[2]

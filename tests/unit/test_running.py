@@ -22,8 +22,8 @@ from sketchc.runtime.bench.text import Entry, against, total_text
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.free import Freedom
 from sketchc.runtime.cases.shapes import NATIVE, ShapeCase
-from sketchc.runtime.report.fields import Fields
 from sketchc.runtime.report.files import Result, page_of
+from sketchc.runtime.report.text import Fields
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.running import KINDS, Runner, smallest_tiles

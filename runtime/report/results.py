@@ -1,5 +1,5 @@
-"""A verdict on a page: what is read of its JSON (`sketchc verify --json`, `verdict.json` of a run),
-and the words for it."""
+"""Verdicts and measurements on a page: what is read of their JSON (`sketchc verify --json`,
+`sketchc bench --json`, `verdict.json` of a run), and the words for it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 import attrs
 
 from sketchc.base.json_form import number
-from sketchc.runtime.report.content import OPEN, Failure, Verified
+from sketchc.runtime.bench import text as measurements
+from sketchc.runtime.bench.measurement import Baseline, Measurement
+from sketchc.runtime.report.content import OPEN, Contender, Failure, Measured, Verified
 from sketchc.runtime.report.text import clean, clean_line
 from sketchc.runtime.verify.compare import Comparison, PaperRule, Waiver, WrongElement
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
-from sketchc.runtime.verify.words import sizes_text
+from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
 #: Cases that a page shows, and failures with all their evidence.
 MOST_CASES = 400
@@ -226,3 +228,77 @@ def _blame(failure: str, sketch_right: bool | None, code_as_sketch: bool | None)
     if code_as_sketch is False:
         return "the code", "it differs from the sketch's own interpretation"
     return "", "nobody asked the interpreter on this case"
+
+
+#: Names of contenders; any other is shown by its own name.
+_NAMES = {"eager": "PyTorch eager", "compile": "torch.compile", "kernel": "sketchc kernel"}
+#: What of a measurement is shown beside its params.
+_FACTS = ("input_sets", "cold", "device")
+
+
+def measured_of(data: Mapping[str, Any]) -> Measured:
+    """The measurement that a JSON object holds."""
+    read = measurements.from_json
+    whole, found = read(data), read(data, clean_line)
+    few = ["too few samples for a firm median"] if data.get("too_few") is True else []
+    shown = {name: data[name] for name in _FACTS if data.get(name) is not None}
+    bandwidth = _positive(found.machine.bandwidth)
+    contenders = [_contender(found, baseline, bandwidth) for baseline in found.baselines.values()]
+    if "kernel" in found.samples:
+        contenders.append(_contender(found, None, bandwidth))
+    return Measured(
+        measurement=attrs.evolve(found, sketch_text=whole.sketch_text, source=whole.source),
+        state=FAILED if data.get("passed") is False else PASSED,
+        contenders=tuple(contenders),
+        bandwidth=bandwidth,
+        peak=_positive(found.machine.peak(found.precision.name)),
+        notes=(*found.notes, *few),
+        facts=(
+            *pairs(found.params),
+            *((name.replace("_", " "), value) for name, value in pairs(shown)),
+        ),
+    )
+
+
+def _positive(value: float | None) -> float | None:
+    return value if value is not None and 0 < value < math.inf else None
+
+
+def _contender(found: Measurement, baseline: Baseline | None, memory: float | None) -> Contender:
+    """One side that was timed; `baseline` None is the kernel."""
+    key = "kernel" if baseline is None else baseline.name
+    side = found if baseline is None else baseline
+    times = found.kernel if baseline is None else baseline.times
+    there = times.median > 0
+    bandwidth = found.bytes / times.median if found.bytes and there else None
+    share = None if math.isnan(side.roofline) else side.roofline
+    if share is None and bandwidth and memory:
+        share = bandwidth / memory
+    contender = Contender(
+        key=key,
+        name=_NAMES.get(key, key.replace("_", " ")),
+        samples=found.samples[key],
+        times=times,
+        bandwidth=bandwidth,
+        rate=found.flops / times.median if found.flops and there else None,
+        share=share,
+        precision=found.precision.name if baseline is None else baseline.precision,
+    )
+    if baseline is None or "kernel" not in found.samples:
+        return contender
+    why = f": it computes in {baseline.precision}" if baseline.precision else ""
+    why = ": it only makes a view, and computes nothing" if baseline.idle else why
+    withheld = f"No speedup over {contender.name} is quoted{why}"
+    gain = baseline.speedup
+    return attrs.evolve(contender, gain=gain, withheld="" if gain else withheld)
+
+
+def measured_at(measured: Measured) -> str:
+    """The sizes that were measured; "fixed" without symbols."""
+    return sizes_text(measured.measurement.symbols) or "fixed"
+
+
+def machine(measured: Measured) -> str:
+    """The machine, with its threads."""
+    found = measured.measurement.machine
+    return found.name + (f", {found.threads} threads" if found.threads else "")
