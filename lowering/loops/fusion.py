@@ -137,12 +137,12 @@ def build_tree(
                 ):
                     arm.children = build_tree(inner, maker, (*block, arm))
                 nodes.append(branch)
-            case ir.Fetch(name, _, dtype, text):
+            case ir.Fetch(name, _, dtype, text=text):
                 # Stores before it are visible to it.
                 close()
                 fetched = maker.fetched(statement)
                 nodes.append(FetchNode(name, fetched, dtype, text, statement.span))
-            case ir.Bind(name, value, text):
+            case ir.Bind(name, value, text=text):
                 run.extend(maker.nests(statement))
                 if index_rank(value, maker.bindings):
                     nodes.append(NoteNode(text, statement.span))

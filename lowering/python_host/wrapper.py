@@ -313,7 +313,7 @@ class Wrapper(ABC):
                     self.launch(phase)
                 case ir.HostFor():
                     self._loop(step)
-                case ir.HostIf(condition, body, orelse, text):
+                case ir.HostIf(condition, body, orelse, text=text):
                     self._comment(text)
                     self.line(f"if {self.code(condition)}:")
                     self._block(body)
@@ -322,7 +322,7 @@ class Wrapper(ABC):
                         self._block(orelse)
                 case ir.Fetch():
                     self._fetch(step)
-                case ir.Bind(name, value, text):
+                case ir.Bind(name, value, text=text):
                     self._comment(text)
                     self.line(f"{self.names[name]} = {self.code(value)}")
                 case _:

@@ -60,6 +60,13 @@ class Span:
 NOWHERE = Span("<none>", 0, 0, 1, 1, 1, 1)
 
 
+@records.frozen
+class Placed:
+    """A node that was read at a place; the place does not take part in equality."""
+
+    span: Span = records.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
+
+
 class Severity(Enum):
     ERROR = "error"
     WARNING = "warning"

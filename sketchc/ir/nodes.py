@@ -15,12 +15,15 @@ from enum import Enum
 from typing import TypeAlias
 
 from sketchc.base import records
-from sketchc.base.diagnostics import NOWHERE, Span
+from sketchc.base.diagnostics import Placed
 from sketchc.base.types import DType
 
 
-def _span() -> Span:
-    return records.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
+@records.frozen
+class Stated(Placed):
+    """A statement; `text` is what the source says."""
+
+    text: str = records.field(default="", eq=False, kw_only=True)
 
 
 # ---------------------------------------------------------------- expressions
@@ -38,15 +41,14 @@ class NameKind(Enum):
 
 
 @records.frozen
-class Literal:
+class Literal(Placed):
     """An i64, f64 (inf, nan allowed) or bool constant."""
 
     value: int | float | bool
-    span: Span = _span()
 
 
 @records.frozen
-class Ref:
+class Ref(Placed):
     """A name. `dtype` is i64, bool, or a float type. `layout` gives the shape of an index tile
     after `[:, None]`: one entry per axis, True where the tile's own axis stands, False for a new
     axis of extent 1; None for scalars and for index tiles used as they are."""
@@ -55,38 +57,34 @@ class Ref:
     kind: NameKind
     dtype: DType = DType.I64
     layout: tuple[bool, ...] | None = None
-    span: Span = _span()
 
 
 @records.frozen
-class Unary:
+class Unary(Placed):
     """`-` or `not`."""
 
     operator: str
     operand: Expr
-    span: Span = _span()
 
 
 @records.frozen
-class Binary:
+class Binary(Placed):
     """`+ - * // %` on integers (floor semantics), `/` on host floats, `min max cdiv`, comparisons
     `< <= > >= == !=`, and `and or`."""
 
     operator: str
     left: Expr
     right: Expr
-    span: Span = _span()
 
 
 @records.frozen
-class Choice:
+class Choice(Placed):
     """`then if condition else otherwise`, of integers: scalars, or index tiles that broadcast. A
     lane is void where one of the three is."""
 
     condition: Expr
     then: Expr
     otherwise: Expr
-    span: Span = _span()
 
     @property
     def parts(self) -> tuple[Expr, Expr, Expr]:
@@ -94,16 +92,15 @@ class Choice:
 
 
 @records.frozen
-class Function:
+class Function(Placed):
     """A host float function in `let` and scalar operands: sqrt, exp, log, pow, abs, float, int."""
 
     name: str
     arguments: tuple[Expr, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class Iota:
+class Iota(Placed):
     """Lanes `lower + (0 .. extent-1)`, void from `upper` on (None: no bound). `layout` as in Ref;
     a plain iota has layout (True,)."""
 
@@ -111,11 +108,10 @@ class Iota:
     lower: Expr
     upper: Expr | None
     layout: tuple[bool, ...] = (True,)
-    span: Span = _span()
 
 
 @records.frozen
-class TileLanes:
+class TileLanes(Placed):
     """The lanes of an integer or bool tile as an index tile: `idx` in `X[idx]` or `2*idx + 1`.
 
     It stands for the tile's values where it is evaluated: a binding of it is a snapshot. `extents`
@@ -127,7 +123,6 @@ class TileLanes:
     extents: tuple[Expr, ...]
     layout: tuple[bool, ...]
     domain: Domain = ()
-    span: Span = _span()
 
 
 Expr: TypeAlias = Literal | Ref | Unary | Binary | Choice | Function | Iota | TileLanes
@@ -204,7 +199,7 @@ Subscript: TypeAlias = ScalarSubscript | SliceSubscript | IndexSubscript
 
 
 @records.frozen
-class Access:
+class Access(Placed):
     """`tensor[subscripts]`; `tensor` names a tensor or a view.
 
     Three forms: only scalars (the tile's extents are all 1) or scalars and slices, which map to the
@@ -215,7 +210,6 @@ class Access:
 
     tensor: str
     subscripts: tuple[Subscript, ...]
-    span: Span = _span()
 
     @property
     def lane_form(self) -> bool:
@@ -225,7 +219,7 @@ class Access:
 
 
 @records.frozen
-class TileOperand:
+class TileOperand(Placed):
     """A tile read by an operation, with the domain of the version read. `layout` as in `Ref`, for
     `t[:, None]`: the same tile with axes of extent 1 added, of which `domain` speaks, too. Only
     element-wise operations, `broadcast` and random numbers read a tile so."""
@@ -233,41 +227,37 @@ class TileOperand:
     tile: str
     domain: Domain = ()
     layout: tuple[bool, ...] | None = None
-    span: Span = _span()
 
 
 @records.frozen
-class ScalarOperand:
+class ScalarOperand(Placed):
     """A scalar expression (no Iota): literals, symbols, params, lets, loop variables. Integer
     scalars next to float tiles take the tile's type."""
 
     value: Expr
     dtype: DType
-    span: Span = _span()
 
 
 @records.frozen
-class IndexOperand:
+class IndexOperand(Placed):
     """An index tile or predicate over Iota: i64 or bool lanes, `extents` its broadcast shape."""
 
     value: Expr
     dtype: DType
     extents: tuple[Expr, ...]
     domain: Domain = ()
-    span: Span = _span()
 
 
 Operand: TypeAlias = TileOperand | ScalarOperand | IndexOperand
 
 
 @records.frozen
-class Alloc:
+class Alloc(Placed):
     tile: str
-    span: Span = _span()
 
 
 @records.frozen
-class Load:
+class Load(Stated):
     """The tile's version afterwards is valid on `domain`.
 
     A lane of `domain` holds the element where it also lies in `read` and all `guards` hold, and
@@ -285,12 +275,10 @@ class Load:
     where: Expr | None = None
     read: Domain = ()
     guards: tuple[Expr, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class Store:
+class Store(Stated):
     """Lanes in `domain` (valid and in bounds) for which all `guards` hold are written. `unique`:
     the promise that no two lanes or iterations hit one element; `covers`: that every element is
     written. `guards` as in Load."""
@@ -302,12 +290,10 @@ class Store:
     unique: bool = False
     covers: bool = False
     guards: tuple[Expr, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class Atomic:
+class Atomic(Stated):
     """`atomic_add | atomic_max | atomic_min (tile -> tensor[...])`: each written lane is combined
     with the element, indivisibly; lanes that hit one element all count. `operation` is "add",
     "max" or "min"."""
@@ -318,12 +304,10 @@ class Atomic:
     domain: Domain = ()
     where: Expr | None = None
     guards: tuple[Expr, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class Fetch:
+class Fetch(Stated):
     """`name = fetch(tensor[scalars])`: a scalar (i64 for integers, bool, else f32 or f64), known
     by `name` (BINDING) in the statements that follow. In a phase it is a scalar load; among
     the host steps a read by the host, and the name is HOST in the phases."""
@@ -331,12 +315,10 @@ class Fetch:
     name: str
     access: Access
     dtype: DType
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class Compute:
+class Compute(Stated):
     """`operation(operands) -> destination`.
 
     `attributes` holds every attribute of the op's row, defaults filled in (`axis` as a sorted tuple
@@ -357,8 +339,6 @@ class Compute:
     masked: bool = False
     written: Domain = ()
     others: tuple[str, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
     @property
     def destinations(self) -> tuple[str, ...]:
@@ -367,17 +347,15 @@ class Compute:
 
 
 @records.frozen
-class Bind:
+class Bind(Stated):
     """`name = value`, an immutable integer or index tile."""
 
     name: str
     value: Expr
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class For:
+class For(Stated):
     """`for variable in range(start, stop, step)`; step is a positive or negative non-zero integer
     expression. `carried` names the tiles that are live-in at the header
     and written in the body, in order of first write (LOWERING 6)."""
@@ -391,12 +369,10 @@ class For:
     hints: tuple[str, ...] = ()
     stages: int | None = None
     carried: tuple[str, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class If:
+class If(Stated):
     """`condition` is uniform: a scalar, the same for all lanes. A condition that is known at
     compile time leaves no If, only the branch taken. `carried` names the tiles that a
     branch writes and that are read afterwards, in order of first write."""
@@ -405,8 +381,6 @@ class If:
     body: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
     carried: tuple[str, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 Statement: TypeAlias = Alloc | Load | Store | Atomic | Fetch | Compute | Bind | For | If
@@ -440,7 +414,7 @@ class CounterExample:
 
 
 @records.frozen
-class Proof:
+class Proof(Placed):
     """One verdict. `claim` is one of "in-bounds", "covered", "independent", "initialised",
     "slice-fits", "scratch", and "tile-size" (R6b: results do not depend on tile sizes)."""
 
@@ -449,7 +423,6 @@ class Proof:
     tier: Tier
     detail: str = ""
     counter_example: CounterExample | None = None
-    span: Span = _span()
 
 
 # ---------------------------------------------------------------- declarations
@@ -463,14 +436,13 @@ class Role(Enum):
 
 
 @records.frozen
-class Symbol:
+class Symbol(Placed):
     name: str
     upper_bound: int | None = None  # inclusive
-    span: Span = _span()
 
 
 @records.frozen
-class Param:
+class Param(Placed):
     """A run-time scalar. `from_constexpr`: written as a valueless constexpr that only feeds data.
     A param without default must be given at launch."""
 
@@ -478,11 +450,10 @@ class Param:
     dtype: DType
     default: int | float | bool | None = None
     from_constexpr: bool = False
-    span: Span = _span()
 
 
 @records.frozen
-class Constant:
+class Constant(Placed):
     """A compile-time constant with its value at this tuning point.
 
     `tunable`: it shapes tiles or loops (R6b), so its value never changes results. `chosen_by` says
@@ -495,22 +466,20 @@ class Constant:
     choices: tuple[int | float | bool, ...] = ()
     tunable: bool = True
     chosen_by: str = "sketch"
-    span: Span = _span()
 
 
 @records.frozen
-class Let:
+class Let(Placed):
     """A host value. `upper_bound`: what an integer is at most at every launch, where known."""
 
     name: str
     dtype: DType  # I64, F64 or BOOL
     value: Expr
     upper_bound: int | None = None
-    span: Span = _span()
 
 
 @records.frozen
-class Tensor:
+class Tensor(Placed):
     """A tensor parameter or workspace, dense and row-major; `extents` is () for one element.
     `broadcast[a]`: extent may be 1 (`M|1`, load-only). `initial`: value written before the first
     launch, or None. `optional` (`in f32?`): may be absent at launch; it is accessed only under
@@ -523,31 +492,28 @@ class Tensor:
     initial: int | float | bool | None = None
     broadcast: tuple[bool, ...] = ()
     optional: bool = False
-    span: Span = _span()
 
 
 @records.frozen
-class View:
+class View(Placed):
     """A dense reinterpretation of a tensor's elements with other extents."""
 
     name: str
     extents: tuple[Expr, ...]
     base: str
-    span: Span = _span()
 
 
 @records.frozen
-class Require:
+class Require(Placed):
     """A host check at launch: `condition` must hold. `generated` ones come from proofs (R13)."""
 
     condition: Expr
     text: str
     generated: bool = False
-    span: Span = _span()
 
 
 @records.frozen
-class Tile:
+class Tile(Placed):
     """One alloc. `name` is unique in the sketch (`x_row`, then `x_row_2`); `source_name` is as
     written. `extents` are logical. `initial` is not None for `init=` tiles (R4), whose `domain` is
     fixed for life. `depth` counts the loops around the alloc."""
@@ -560,7 +526,6 @@ class Tile:
     hints: tuple[str, ...] = ()
     domain: Domain | None = None
     depth: int = 0
-    span: Span = _span()
 
 
 # ---------------------------------------------------------------- phases
@@ -589,7 +554,7 @@ class Launch:
 
 
 @records.frozen
-class HostFor:
+class HostFor(Stated):
     """A sequential loop around launches; its bounds are host-computable."""
 
     variable: str
@@ -597,19 +562,15 @@ class HostFor:
     stop: Expr
     step: Expr
     body: tuple[HostStep, ...]
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class HostIf:
+class HostIf(Stated):
     """A branch around launches, on a host-computable condition."""
 
     condition: Expr
     body: tuple[HostStep, ...]
     orelse: tuple[HostStep, ...] = ()
-    text: str = records.field(default="", eq=False)
-    span: Span = _span()
 
 
 #: In a host step, names bound by an outer step are HOST references, as they are in the phases.
@@ -617,7 +578,7 @@ HostStep: TypeAlias = Launch | HostFor | HostIf | Fetch | Bind
 
 
 @records.frozen
-class Sketch:
+class Sketch(Placed):
     """One entry point, elaborated for given constants. Loop variables, bindings and tiles have
     unique names throughout the sketch (a second `f` becomes `f_2`); all are valid identifiers in
     Python and C++ and none collides with a declared name."""
@@ -633,7 +594,6 @@ class Sketch:
     tiles: tuple[Tile, ...]
     phases: tuple[Phase, ...]
     schedule: tuple[HostStep, ...] = ()  # () for: launch each phase once, in order
-    span: Span = _span()
 
     @property
     def steps(self) -> tuple[HostStep, ...]:

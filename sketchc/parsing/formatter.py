@@ -74,7 +74,7 @@ class _Planner:
         keyword, texts, separator = unparse.section(node)
         line = f"{keyword}: {f'{separator} '.join(texts)};"
         span = node.span
-        spans = unparse.items(node)
+        spans = [item.span for item in syntax.items(node)]
         last = spans[-1].line if spans else span.line
         commented = any(span.line <= number < last for number in self.comment_lines)
         if len(line) + len(_INDENT) <= WIDTH and not commented:

@@ -8,12 +8,11 @@ Comments are kept beside the tree, for the formatter alone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from sketchc.base import records
-from sketchc.base.diagnostics import NOWHERE, Span
+from sketchc.base.diagnostics import NOWHERE, Placed, Span
 from sketchc.base.types import DType
-from sketchc.parsing import syntax
 
 
 def _span() -> Span:
@@ -24,109 +23,95 @@ def _span() -> Span:
 
 
 @records.frozen
-class Name:
+class Name(Placed):
     id: str
-    span: Span = _span()
 
 
 @records.frozen
-class Number:
+class Number(Placed):
     """A literal; `text` keeps the spelling ("1e-5"), `value` is int or float (inf, nan too)."""
 
     value: int | float = records.field(eq=False)  # `text` says it; nan differs from itself
     text: str
-    span: Span = _span()
 
 
 @records.frozen
-class Boolean:
+class Boolean(Placed):
     value: bool
-    span: Span = _span()
 
 
 @records.frozen
-class String:
+class String(Placed):
     value: str
-    span: Span = _span()
 
 
 @records.frozen
-class Unary:
+class Unary(Placed):
     operator: str  # "-", "+", "not"
     operand: Expression
-    span: Span = _span()
 
 
 @records.frozen
-class Binary:
+class Binary(Placed):
     """Arithmetic `+ - * / // %`, comparison `< <= > >= == !=`, or `and` / `or`."""
 
     operator: str
     left: Expression
     right: Expression
-    span: Span = _span()
 
 
 @records.frozen
-class Choice:
+class Choice(Placed):
     """`then if condition else otherwise`."""
 
     condition: Expression
     then: Expression
     otherwise: Expression
-    span: Span = _span()
 
 
 @records.frozen
-class Keyword:
+class Keyword(Placed):
     """`name=value` in a call."""
 
     name: str
     value: Expression
-    span: Span = _span()
 
 
 @records.frozen
-class Call:
+class Call(Placed):
     """A call in an expression: `ceil(M, T)`, `cdiv`, `min`, `sqrt(D)`, `iota(T)`, `present(X)`."""
 
     function: str
     arguments: tuple[Expression, ...]
     keywords: tuple[Keyword, ...] = ()
     function_span: Span = _span()
-    span: Span = _span()
 
 
 @records.frozen
-class Slice:
+class Slice(Placed):
     """`lower:upper:step` in a subscript; a missing part is None."""
 
     lower: Expression | None
     upper: Expression | None
     step: Expression | None
-    span: Span = _span()
 
 
 @records.frozen
-class NewAxis:
+class NewAxis(Placed):
     """`None` in a subscript: `m[:, None]`."""
 
-    span: Span = _span()
-
 
 @records.frozen
-class Subscript:
+class Subscript(Placed):
     """`X[...]`: an access in load / store / atomics, or an index tile with new axes."""
 
     base: Expression
     subscripts: tuple[Expression | Slice | NewAxis, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class List:
+class List(Placed):
     items: tuple[Expression, ...]
-    span: Span = _span()
 
 
 Expression: TypeAlias = (
@@ -137,56 +122,49 @@ Expression: TypeAlias = (
 
 
 @records.frozen
-class SymbolDeclaration:
+class SymbolDeclaration(Placed):
     name: str
     upper_bound: Expression | None
-    span: Span = _span()
 
 
 @records.frozen
-class SymbolsSection:
+class SymbolsSection(Placed):
     symbols: tuple[SymbolDeclaration, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class ParamDeclaration:
+class ParamDeclaration(Placed):
     name: str
     dtype: DType | None
     default: Expression | None
-    span: Span = _span()
 
 
 @records.frozen
-class ParamsSection:
+class ParamsSection(Placed):
     params: tuple[ParamDeclaration, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class LetDeclaration:
+class LetDeclaration(Placed):
     name: str
     value: Expression
-    span: Span = _span()
 
 
 @records.frozen
-class LetSection:
+class LetSection(Placed):
     lets: tuple[LetDeclaration, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class Extent:
+class Extent(Placed):
     """One extent of a tensor; `broadcastable` for `M|1`."""
 
     value: Expression
     broadcastable: bool = False
-    span: Span = _span()
 
 
 @records.frozen
-class TensorDeclaration:
+class TensorDeclaration(Placed):
     """`X[M, N]: in f32 = 0`; `role` is "in", "out", "inout" or None, `optional` for `in f32?`."""
 
     name: str
@@ -195,61 +173,53 @@ class TensorDeclaration:
     dtype: DType
     initial: Expression | None
     optional: bool = False
-    span: Span = _span()
     dtype_span: Span = _span()
 
 
 @records.frozen
-class TensorsSection:
+class TensorsSection(Placed):
     tensors: tuple[TensorDeclaration, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class WorkspaceSection:
+class WorkspaceSection(Placed):
     tensors: tuple[TensorDeclaration, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class ViewDeclaration:
+class ViewDeclaration(Placed):
     name: str
     extents: tuple[Extent, ...]
     base: str
-    span: Span = _span()
     base_span: Span = _span()
 
 
 @records.frozen
-class ViewsSection:
+class ViewsSection(Placed):
     views: tuple[ViewDeclaration, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class ConstexprDeclaration:
+class ConstexprDeclaration(Placed):
     """`T: i64 = 128 in [64, 128]`; any part may be missing."""
 
     name: str
     dtype: DType | None
     value: Expression | None
     choices: tuple[Expression, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class ConstexprSection:
+class ConstexprSection(Placed):
     """`from_tuple` when written `m0, k0 = 128, 256` (accepted, with a warning)."""
 
     constants: tuple[ConstexprDeclaration, ...]
     from_tuple: bool = records.field(default=False, eq=False)
-    span: Span = _span()
 
 
 @records.frozen
-class RequireSection:
+class RequireSection(Placed):
     conditions: tuple[Expression, ...]
-    span: Span = _span()
 
 
 Section: TypeAlias = (
@@ -267,7 +237,7 @@ Section: TypeAlias = (
 
 
 @records.frozen
-class Alloc:
+class Alloc(Placed):
     """`name = alloc([extents], dtype, init=..., llm_hint=...)`."""
 
     name: str
@@ -275,52 +245,47 @@ class Alloc:
     dtype: DType | None
     init: Expression | None
     hints: tuple[String, ...]
-    span: Span = _span()
     name_span: Span = _span()
 
 
 @records.frozen
-class Load:
+class Load(Placed):
     """`load(T[...] -> tile, pad=, where=)`."""
 
     access: Subscript
     tile: Name
     keywords: tuple[Keyword, ...] = ()
-    span: Span = _span()
 
 
 @records.frozen
-class Store:
+class Store(Placed):
     """`store(tile -> T[...], where=, unique=, covers=)`."""
 
     tile: Expression  # the name of a tile, or what a tile of its own is made for
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
-    span: Span = _span()
 
 
 @records.frozen
-class Atomic:
+class Atomic(Placed):
     """`atomic_add | atomic_max | atomic_min (tile -> T[...])`; `tile` as in Store."""
 
     operation: str
     tile: Expression  # the name of a tile, or what a tile of its own is made for
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
-    span: Span = _span()
 
 
 @records.frozen
-class Fetch:
+class Fetch(Placed):
     """`name = fetch(T[i])`."""
 
     name: str
     access: Subscript
-    span: Span = _span()
 
 
 @records.frozen
-class Compute:
+class Compute(Placed):
     """`op(operand, ..., destination, key=value)`: every other call statement.
 
     `late_positional` says that a positional argument followed a keyword, as in the public listings
@@ -331,51 +296,47 @@ class Compute:
     arguments: tuple[Expression, ...]
     keywords: tuple[Keyword, ...] = ()
     late_positional: bool = records.field(default=False, eq=False)
-    span: Span = _span()
     operation_span: Span = _span()
 
 
 @records.frozen
-class Binding:
+class Binding(Placed):
     """`a = e`, or `a, b = e1, e2` (accepted, with a warning)."""
 
     names: tuple[Name, ...]
     values: tuple[Expression, ...]
-    span: Span = _span()
 
 
 @records.frozen
-class Hint:
+class Hint(Placed):
     """One `@llm_hint("parallel", "grididx", stages=3)` line."""
 
     words: tuple[String, ...]
     keywords: tuple[Keyword, ...] = ()
-    span: Span = _span()
 
 
 @records.frozen
-class For:
-    """`for variable in range(start, stop, step):` with its hints and body."""
+class For(Placed):
+    """`for variable in range(start, stop, step):` with its hints and body; its span is that of the
+    header line alone."""
 
     variable: Name
     arguments: tuple[Expression, ...]  # one to three, as in Python's range
     hints: tuple[Hint, ...]
     body: tuple[Statement, ...]
-    span: Span = _span()  # the header line only
     range_span: Span = _span()  # `range(...)`
 
 
 @records.frozen
-class If:
+class If(Placed):
     condition: Expression
     body: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
-    span: Span = _span()
 
 
 @records.frozen
-class Pass:
-    span: Span = _span()
+class Pass(Placed):
+    """A statement that does nothing."""
 
 
 Statement: TypeAlias = Alloc | Load | Store | Atomic | Fetch | Compute | Binding | For | If | Pass
@@ -384,39 +345,35 @@ Statement: TypeAlias = Alloc | Load | Store | Atomic | Fetch | Compute | Binding
 
 
 @records.frozen
-class TilingPoint:
+class TilingPoint(Placed):
     """One point of an `available_tiling:` block: names and values."""
 
     values: tuple[tuple[str, Expression], ...]
-    span: Span = _span()
 
 
 @records.frozen
-class Sketch:
+class Sketch(Placed):
     name: str
     sections: tuple[Section, ...]
     body: tuple[Statement, ...]
     tilings: tuple[TilingPoint, ...] = ()
     misspelt_tiling: bool = records.field(default=False, eq=False)
-    span: Span = _span()
     name_span: Span = _span()
     tiling_span: Span = _span()  # the whole block, from its keyword on
 
 
 @records.frozen
-class Comment:
+class Comment(Placed):
     """`# text`; `own_line` when nothing but blanks precedes it."""
 
     text: str
     own_line: bool
-    span: Span = _span()
 
 
 @records.frozen
-class File:
+class File(Placed):
     sketches: tuple[Sketch, ...]
     comments: tuple[Comment, ...] = records.field(default=(), eq=False)
-    span: Span = _span()
 
 
 #: The sections of a sketch.
@@ -437,19 +394,25 @@ def parts(node: object) -> Iterator[object]:
             yield from parts(getattr(node, field.name))
 
 
+def items(section: Section) -> tuple[Any, ...]:
+    """The items of a section: its first field of its own."""
+    found: tuple[Any, ...] = getattr(section, type(section).__match_args__[0])
+    return found
+
+
 def names(node: object) -> Iterator[str]:
     """Every name that an expression (or slice, or None) uses."""
-    return (part.id for part in parts(node) if isinstance(part, syntax.Name))
+    return (part.id for part in parts(node) if isinstance(part, Name))
 
 
-def statements(body: Iterable[syntax.Statement]) -> Iterator[syntax.Statement]:
+def statements(body: Iterable[Statement]) -> Iterator[Statement]:
     """All statements, in the order of the text."""
     for statement in body:
         yield statement
         match statement:
-            case syntax.For(body=inner):
+            case For(body=inner):
                 yield from statements(inner)
-            case syntax.If(body=inner, orelse=other):
+            case If(body=inner, orelse=other):
                 yield from statements((*inner, *other))
             case _:
                 pass

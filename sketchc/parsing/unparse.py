@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, Span
+from sketchc.base.diagnostics import Edit, Fix
 from sketchc.base.precedence import (
     ATOM,
     CHOICE,
@@ -131,12 +131,6 @@ def section(node: syntax.Section) -> tuple[str, list[str], str]:
             return "require", [expression_text(item) for item in node.conditions], ";"
         case _:
             assert_never(node)
-
-
-def items(node: syntax.Section) -> tuple[Span, ...]:
-    """Where the items of a section, its first field, stand."""
-    first, *_ = records.fields(type(node))
-    return tuple(item.span for item in getattr(node, first.name))
 
 
 def _symbol(node: syntax.SymbolDeclaration) -> str:

@@ -67,7 +67,7 @@ def declare(context: Context) -> None:
     for kind, function in _ORDER:
         for section in sections:
             if isinstance(section, kind):
-                for node in getattr(section, records.fields(kind)[0].name):
+                for node in syntax.items(section):
                     _attempt(context, node, function)
     learn(context, tuple(require.condition for require in context.requires))
 

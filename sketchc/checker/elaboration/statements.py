@@ -264,7 +264,7 @@ def _bind(
         context.scopes.add(
             name.id, IndexName(spelt, typed.dtype, typed.extents, context.phase, name.span)
         )
-        return [ir.Bind(spelt, value, text, span=whole.span)], False
+        return [ir.Bind(spelt, value, text=text, span=whole.span)], False
     if host:
         return [], _host_binding(context, name, spelt, value, typed.dtype)
     kind = ir.NameKind.HOST if outside else ir.NameKind.BINDING
@@ -274,7 +274,7 @@ def _bind(
         context.note_interval(spelt, lambda values: bounds(values, value))
     if context.tunable_in(value):
         context.tunable.add(spelt)
-    bound = ir.Bind(spelt, value, text, span=whole.span)
+    bound = ir.Bind(spelt, value, text=text, span=whole.span)
     if outside:  # depends on a host loop or on what the host fetched
         context.host_steps.append(bound)
         return [], False
