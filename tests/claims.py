@@ -17,7 +17,7 @@ import numpy as np
 from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.checker.api import CheckedSketch, judge_sketch
 from sketchc.checker.selfcheck import tile_size_verdict
-from sketchc.checker.testing.workload import workload
+from sketchc.checker.testing.settings import workload
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import indices_exist, random_inputs
 from sketchc.interpreter.launch import bind_values, tensor_shapes

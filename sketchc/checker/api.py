@@ -230,11 +230,13 @@ def _check_all(
     if checked is None or has_errors(found):
         return checked, found, ()
     known = tested_claims(checked.proofs)
+    what = "other tuning points"
+    given_up: tuple[Diagnostic, ...] = (_given_up(tree, what, unproved_severity(allow_unproved)),)
     further = budget.attempt(
-        "other tuning points",
+        what,
         budget.CHECK,
+        given_up,
         lambda: once(_check_points(tree, constants, allow_unproved, known), found),
-        lambda: (_given_up(tree, "other tuning points", unproved_severity(allow_unproved)),),
     )
     return checked, found, further
 

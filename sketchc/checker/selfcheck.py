@@ -41,8 +41,7 @@ from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.facts.answers import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
-from sketchc.checker.testing.settings import Setting, Settings, sample_params
-from sketchc.checker.testing.workload import workload
+from sketchc.checker.testing.settings import Setting, Settings, sample_params, workload
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import (
     DRAWINGS,
@@ -209,11 +208,6 @@ class Execution:
             else:
                 plan.refused.append(candidate)
         return ()
-
-    @property
-    def crossed(self) -> str:
-        """The tile sizes at which comparisons were looked at."""
-        return self.telling.title
 
     def uncrossed(self, ends: bool) -> tuple[str, ...]:
         """How comparisons come out in no run, though in some launch; `ends`: how tiles end."""
@@ -658,7 +652,7 @@ def _left_out(execution: Execution) -> str:
     alone = [goal for goal in planner.wanted if goal not in never]
     text = f"; not reached: {told(never)}" if never else ""
     if sides := ", ".join(f"`{side}`" for side in execution.uncrossed(ends=False)):
-        text += f"; not reached with {execution.crossed}: {sides}"
+        text += f"; not reached with {execution.telling.title}: {sides}"
     return text + (f"; only where a loop around it ran once: {told(alone)}" if alone else "")
 
 

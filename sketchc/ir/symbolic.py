@@ -12,9 +12,9 @@ Takes and returns `ir.Expr`; nothing raises, and unknown operations are atoms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import TypeAlias, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
@@ -49,6 +49,8 @@ class Atom:
         return self.key < other.key
 
 
+Key = TypeVar("Key")
+
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted; an atom stands as often as its power
 Polynomial: TypeAlias = dict[Monomial, int]  # no zero coefficients
 Definitions: TypeAlias = Mapping[str, Polynomial]
@@ -57,28 +59,36 @@ _NONE: dict[str, Polynomial] = {}
 # ---------------------------------------------------------------- polynomials
 
 
-def _add(left: Polynomial, right: Polynomial, factor: int = 1) -> Polynomial:
+def add(left: Mapping[Key, int], right: Mapping[Key, int], factor: int = 1) -> dict[Key, int]:
+    """left + factor * right, of sums that map what they are over to its coefficient."""
     total = dict(left)
-    for monomial, coefficient in right.items():
-        value = total.get(monomial, 0) + factor * coefficient
+    for key, coefficient in right.items():
+        value = total.get(key, 0) + factor * coefficient
         if value:
-            total[monomial] = value
+            total[key] = value
         else:
-            total.pop(monomial, None)
+            total.pop(key, None)
+    return total
+
+
+def multiplied(
+    left: Mapping[Key, int], right: Mapping[Key, int], product: Callable[[Key, Key], Key]
+) -> dict[Key, int]:
+    """The product of two sums, term by term; `product` is that of what they are over."""
+    total: dict[Key, int] = {}
+    for first, one in left.items():
+        for second, other in right.items():
+            key = product(first, second)
+            value = total.get(key, 0) + one * other
+            if value:
+                total[key] = value
+            else:
+                total.pop(key, None)
     return total
 
 
 def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
-    product: Polynomial = {}
-    for first, a in left.items():
-        for second, b in right.items():
-            monomial = tuple(sorted(first + second))
-            value = product.get(monomial, 0) + a * b
-            if value:
-                product[monomial] = value
-            else:
-                product.pop(monomial, None)
-    return product
+    return multiplied(left, right, lambda first, second: tuple(sorted(first + second)))
 
 
 def _constant(value: int) -> Polynomial:
@@ -165,9 +175,9 @@ def _quotient(dividend: Polynomial, divisor: Polynomial) -> Polynomial:
         return quotient
     numerator, denominator = _literal(rest), _literal(divisor)
     if numerator is not None and denominator is not None:
-        return _add(quotient, _constant(numerator // denominator))
+        return add(quotient, _constant(numerator // denominator))
     expression = ir.Binary("//", rebuild(rest), rebuild(divisor))
-    return _add(quotient, _opaque(expression, f"({_key(rest)})//({_key(divisor)})"))
+    return add(quotient, _opaque(expression, f"({_key(rest)})//({_key(divisor)})"))
 
 
 # ---------------------------------------------------------------- from expressions
@@ -186,7 +196,7 @@ def normalize(expression: ir.Expr, definitions: Definitions = _NONE) -> Polynomi
             return _opaque(expression, name if layout is None else show(expression))
         case ir.Unary(operator, operand):
             if operator == "-":
-                return _add({}, normalize(operand, definitions), -1)
+                return add({}, normalize(operand, definitions), -1)
             return _opaque(expression)
         case ir.Binary():
             return _normalize_binary(expression, definitions)
@@ -226,9 +236,9 @@ def _normalize_binary(expression: ir.Binary, definitions: Definitions) -> Polyno
     right = normalize(expression.right, definitions)
     match operator:
         case "+":
-            return _add(left, right)
+            return add(left, right)
         case "-":
-            return _add(left, right, -1)
+            return add(left, right, -1)
         case "*" if (
             len(left) * len(right) > _LARGEST_PRODUCT
             or _degree(left) + _degree(right) > _HIGHEST_DEGREE
@@ -244,16 +254,16 @@ def _normalize_binary(expression: ir.Binary, definitions: Definitions) -> Polyno
         case "//":
             return _quotient(left, right)
         case "%":
-            return _add(left, _multiply(right, _quotient(left, right)), -1)
+            return add(left, _multiply(right, _quotient(left, right)), -1)
         case _:
             if _known_positive(right):
-                less_one = _add(left, _constant(1), -1)
-                return _add(_constant(1), _quotient(less_one, right))
-            return _add({}, _quotient(_add({}, left, -1), right), -1)
+                less_one = add(left, _constant(1), -1)
+                return add(_constant(1), _quotient(less_one, right))
+            return add({}, _quotient(add({}, left, -1), right), -1)
 
 
 def _extremum(operator: str, left: Polynomial, right: Polynomial) -> Polynomial:
-    difference = _literal(_add(left, right, -1))
+    difference = _literal(add(left, right, -1))
     if difference is not None:
         return left if (difference <= 0) == (operator == "min") else right
     first, second = sorted((left, right), key=_key)
@@ -357,7 +367,7 @@ def equal(left: ir.Expr, right: ir.Expr, definitions: Definitions = _NONE) -> bo
     """Whether both have one normal form, hence one value wherever both are defined."""
     if left == right:
         return True
-    return not _add(normalize(left, definitions), normalize(right, definitions), -1)
+    return not add(normalize(left, definitions), normalize(right, definitions), -1)
 
 
 def constant_value(expression: ir.Expr, definitions: Definitions = _NONE) -> int | None:

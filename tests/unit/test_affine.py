@@ -5,9 +5,10 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear, add, constant, scale
+from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear, add, constant, relation, scale
 from sketchc.checker.facts.prover import Space
 from sketchc.checker.facts.systems import refuted
+from sketchc.ir.evaluate import BINARY
 
 COEFFICIENTS = st.integers(-4, 4)
 NAMES = ("a", "b", "c")
@@ -165,3 +166,32 @@ def test_the_plain_questions_are_decided_without_isl() -> None:
     assert not refuted(atoms, tuple(loop), (ragged,))
     divisible = Fact(add(m, atoms.floor(m, 64), -64), equality=True)
     assert refuted(atoms, (*loop, divisible), (ragged,))
+
+
+@given(st.sampled_from(("==", "<", "<=", ">", ">=")), st.integers(-9, 9), st.integers(-9, 9))
+def test_relations_hold_where_the_comparison_does(operator: str, left: int, right: int) -> None:
+    gap = {ONE: right - left} if right != left else {}
+    fact = relation(operator, gap)
+    value = fact.form.get(ONE, 0)
+    assert (value == 0 if fact.equality else value >= 0) == BINARY[operator](left, right)
+
+
+@given(
+    *(st.dictionaries(st.integers(0, 3), st.integers(-4, 4).filter(bool)) for _ in range(2)),
+    st.tuples(*(st.integers(-5, 5) for _ in NAMES)),
+)
+def test_products_and_sums_have_the_values_of_their_parts(
+    left: dict[int, int], right: dict[int, int], point: tuple[int, ...]
+) -> None:
+    atoms = Atoms()
+    for name in NAMES:
+        atoms.variable(name)
+    values = (1, *point)
+
+    def value(form: Linear) -> int:
+        return sum(c * prod(values[f] for f in atoms.factors(atom)) for atom, c in form.items())
+
+    product, total = atoms.multiply(left, right), add(left, right, -2)
+    assert value(product) == value(left) * value(right)
+    assert value(total) == value(left) - 2 * value(right)
+    assert 0 not in (*product.values(), *total.values())

@@ -15,29 +15,11 @@ from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.checker.claims.races import from_memory
 from sketchc.checker.claims.witnesses import has_witness
 from sketchc.checker.context.fixits import tile_index_fixes
-from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.facts.answers import (
-    OPEN,
-    RECHECKED,
-    Finding,
-    assignments,
-    contested,
-    element_text,
-    for_sizes,
-    proved,
-    severity,
-    undecided,
-)
-from sketchc.checker.facts.enumeration import (
-    ParamValues,
-    named_params,
-    shared_loops,
-    unwritten_element,
-)
+from sketchc.checker.facts.answers import Finding, contested, proved
 from sketchc.checker.facts.prover import (
     PROVED,
-    UNKNOWN,
     Outcome,
     Prover,
     Verdict,
@@ -108,7 +90,7 @@ def _output(
     prover: Prover, tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool
 ) -> Finding:
     names = list(dict.fromkeys(store.access.tensor for store in stores)) or [tensor.name]
-    outcome = UNKNOWN
+    outcome = Outcome(Verdict.UNKNOWN)
     name = names[0]
     for candidate in names:
         group = [store for store in stores if store.access.tensor == candidate]
@@ -170,7 +152,7 @@ def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) 
     store = next(store for store in stores if from_memory(store))
     diagnostic = Diagnostic(
         "SK0513",
-        severity(allow_unproved),
+        answers.severity(allow_unproved),
         f"a store through loaded indices does not cover `{tensor.name}`",
         store.access.span,
         "which elements it writes depends on data",
@@ -210,13 +192,13 @@ def _uncovered(
         element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
         for params, host in prover.hosts(outcome.point):
             written = budget.attempt(
-                RECHECKED, budget.RECHECK, partial(_is_written, stores, host, element), lambda: True
+                answers.RECHECKED, budget.RECHECK, True, _is_written, stores, host, element
             )
             if concrete.admissible(prover.sketch, host) and not written:
                 symbols = prover.sizes(outcome.point)
                 return _missing(prover, tensor, name, stores, element, symbols, params)
         return None
-    found = unwritten_element(prover.sketch, stores, prover.sketch.extents(name))
+    found = concrete.unwritten_element(prover.sketch, stores, prover.sketch.extents(name))
     if found is None:
         return None
     return _missing(prover, tensor, name, stores, found[1], found[0], {})
@@ -229,13 +211,13 @@ def _missing(
     stores: Sequence[Site],
     element: tuple[int, ...],
     symbols: dict[str, int],
-    params: ParamValues,
+    params: concrete.ParamValues,
 ) -> Finding:
     """An element that no iteration writes at these numbers."""
-    params = named_params(prover.sketch, stores, params)
+    params = concrete.named_params(prover.sketch, stores, params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
-    sizes = for_sizes({**symbols, **params})
-    text = f"{sizes}no iteration writes {element_text(name, element)}"
+    sizes = answers.for_sizes({**symbols, **params})
+    text = f"{sizes}no iteration writes {answers.element_text(name, element)}"
     place = concrete.base_element(prover.sketch, name, element, host)
     example = ir.CounterExample(symbols, (), place, text, params)
     promise = next((store for store in stores if _covers(store)), None)
@@ -290,12 +272,8 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
     if promise is not None:
         return _promised("initialised", tensor, promise)
     if outcome.verdict is Verdict.REFUTED:
-        finding = budget.attempt(
-            RECHECKED,
-            budget.RECHECK,
-            partial(_read_too_early, prover, load, stores, elements, outcome),
-            lambda: None,
-        )
+        given = (prover, load, stores, elements, outcome)
+        finding = budget.attempt(answers.RECHECKED, budget.RECHECK, None, _read_too_early, *given)
         if finding is not None:
             return finding
     return _not_shown_written(load, stores, allow_unproved)
@@ -374,7 +352,7 @@ def _earlier_writes(
 
 def shared_hosts(one: Site, two: Site) -> tuple[ir.HostFor, ...]:
     """The loops of the host around both launches."""
-    return tuple(loop for loop in shared_loops(one, two) if isinstance(loop, ir.HostFor))
+    return tuple(loop for loop in concrete.shared_loops(one, two) if isinstance(loop, ir.HostFor))
 
 
 def _orders(store: Site, load: Site, renamed: Scope, host: Scope) -> list[tuple[Fact, ...]]:
@@ -400,7 +378,7 @@ def _read_too_early(
     element = tuple(outcome.point[atom] for atom in elements.variables)
     sketch, name = prover.sketch, load.access.tensor
 
-    def failure(params: ParamValues, host: concrete.Values) -> Finding | None:
+    def failure(params: concrete.ParamValues, host: concrete.Values) -> Finding | None:
         where = iteration(load.path, touched(load, prover.root).scope, outcome.point, host)
         values = concrete.runs(load, host, where)
         if values is None or element not in concrete.box(load, values):
@@ -426,15 +404,15 @@ def _too_early(
     symbols: dict[str, int],
     where: dict[str, int],
     element: tuple[int, ...],
-    params: ParamValues,
+    params: concrete.ParamValues,
     host: concrete.Values,
 ) -> Finding:
     """A load that finds nothing written at these numbers."""
     name, tensor = load.access.tensor, load.tensor
-    at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
-    what = f"{element_text(name, element)}, which no earlier phase has written"
-    params = named_params(prover.sketch, (load, *stores), params)
-    text = f"{for_sizes({**symbols, **params})}{at} {what}"
+    at = f"iteration {answers.assignments(where)} reads" if where else "the sketch reads"
+    what = f"{answers.element_text(name, element)}, which no earlier phase has written"
+    params = concrete.named_params(prover.sketch, (load, *stores), params)
+    text = f"{answers.for_sizes({**symbols, **params})}{at} {what}"
     place = concrete.base_element(prover.sketch, name, element, host)
     example = ir.CounterExample(symbols, (where,) if where else (), place, text, params)
     diagnostic = Diagnostic(
@@ -521,11 +499,11 @@ def _unproved(
 ) -> Finding:
     diagnostic = Diagnostic(
         code,
-        severity(allow_unproved),
+        answers.severity(allow_unproved),
         message,
         tensor.span if site is None else site.access.span,
-        OPEN,
-        notes=undecided(),
+        answers.OPEN,
+        notes=answers.undecided(),
         help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
     )
     return contested(claim, tensor.name, diagnostic)

@@ -18,7 +18,6 @@ where it does not succeed does each point need a proof of its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from sketchc.base import records
@@ -27,12 +26,11 @@ from sketchc.checker.claims import coverage, initialisation, races, subscripts
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.answers import OPEN, UNDECIDED, Finding, contested, severity
-from sketchc.checker.facts.enumeration import admissible_hosts
+from sketchc.checker.facts.concrete import admissible_hosts
 from sketchc.checker.facts.prover import Prover, Verdict
 from sketchc.checker.facts.sites import collect
-from sketchc.checker.testing.settings import Setting
+from sketchc.checker.testing.settings import Setting, executed
 from sketchc.checker.testing.testing import try_out
-from sketchc.checker.testing.workload import executed
 from sketchc.ir import nodes as ir
 from sketchc.ir.guards import alternatives
 from sketchc.ir.symbolic import conjuncts
@@ -65,7 +63,9 @@ def reproduced(
             continue
         numbers = (tuple(example.symbols.items()), tuple(example.params.items()))
         if numbers not in broken:
-            broken[numbers] = _broken(sketch, example, bases)
+            broken[numbers] = budget.attempt(
+                "a run of a counter-example", budget.CHECK, None, _broken, sketch, example, bases
+            )
         rules = broken[numbers]
         if rules is not None and (proof.claim, bases.get(proof.subject, proof.subject)) in rules:
             result.append(finding)
@@ -80,17 +80,6 @@ def _broken(
 ) -> frozenset[tuple[str, str]] | None:
     """The rules that a run at these numbers breaks, by claim and tensor; None where there is no
     run."""
-    return budget.attempt(
-        "a run of a counter-example",
-        budget.CHECK,
-        lambda: _run(sketch, example, bases),
-        lambda: None,
-    )
-
-
-def _run(
-    sketch: ir.Sketch, example: ir.CounterExample, bases: Mapping[str, str]
-) -> frozenset[tuple[str, str]] | None:
     import numpy as np
 
     params = {**{p.name: 1 for p in sketch.params if p.default is None}, **example.params}
@@ -124,16 +113,11 @@ def _opened(finding: Finding, why: str, allow_unproved: bool) -> Finding:
 def without_contradictions(findings: Sequence[Finding]) -> list[Finding]:
     """The findings without those that say of some accesses of a tensor what others of them refute:
     a claim on one subject has one verdict."""
-    refuted = {
-        (finding.proof.claim, finding.proof.subject)
-        for finding in findings
-        if finding.proof.tier is ir.Tier.REFUTED
-    }
+    refuted = {finding.about for finding in findings if finding.proof.tier is ir.Tier.REFUTED}
     return [
         finding
         for finding in findings
-        if finding.proof.tier in (ir.Tier.REFUTED, ir.Tier.UNPROVED)
-        or (finding.proof.claim, finding.proof.subject) not in refuted
+        if finding.proof.tier in (ir.Tier.REFUTED, ir.Tier.UNPROVED) or finding.about not in refuted
     ]
 
 
@@ -145,9 +129,8 @@ def refuses_all(sketch: ir.Sketch) -> bool:
     tried first: nearly always some are accepted."""
     if not sketch.requires:
         return False
-    return budget.attempt(
-        "whether a launch is accepted", budget.EXACT, lambda: _refuses_all(sketch), lambda: False
-    )
+    what = "whether a launch is accepted"
+    return budget.attempt(what, budget.EXACT, False, _refuses_all, sketch)
 
 
 def _refuses_all(sketch: ir.Sketch) -> bool:
@@ -175,7 +158,7 @@ def vacuous(findings: Sequence[Finding]) -> list[Finding]:
     """The findings, each proof saying what it is worth."""
     return [
         records.evolve(finding, proof=records.evolve(finding.proof, detail=_VACUOUS))
-        if finding.proof.tier is ir.Tier.PROVED
+        if finding.proved
         else finding
         for finding in findings
     ]
@@ -200,21 +183,13 @@ def prove(
     claim and subject). `shapes`: sizes for which a proof is enough, since the host will check
     them."""
     result, found = _judged(sketch, allow_unproved)
-    found = budget.attempt(
-        "the cases of its conditions",
-        budget.CLAIM,
-        partial(_by_cases, result, found),
-        lambda: found,
-    )
+    what = "the cases of its conditions"
+    found = budget.attempt(what, budget.CLAIM, found, _by_cases, result, found)
     known = {require.condition for require in result.requires}
     if test:
-        judged = found = reproduced(result, found, allow_unproved)
-        found = budget.attempt(
-            "runs at small sizes",
-            budget.CHECK,
-            lambda: try_out(result, judged, tried, shapes),
-            lambda: judged,
-        )
+        found = reproduced(result, found, allow_unproved)
+        what = "runs at small sizes"
+        found = budget.attempt(what, budget.CHECK, found, try_out, result, found, tried, shapes)
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
         result = records.evolve(result, requires=(*result.requires, *sizes))
     refused = test and refuses_all(result)
@@ -239,13 +214,11 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
             *subscripts.extent_findings(prover),
             *subscripts.findings(prover, sites, allow_unproved),
         ]
-        before = set(map(_subject, settled))
+        before = {one.about for one in settled}
         settled += [
-            one
-            for one in found
-            if one.requires or (_is_proved(one) and _subject(one) not in before)
+            one for one in found if one.requires or (one.proved and one.about not in before)
         ]
-        rest = [one for one in found if not one.requires and not _is_proved(one)]
+        rest = [one for one in found if not one.requires and not one.proved]
         known = {require.condition for require in sketch.requires}
         new = {r.condition: r for one in found for r in one.requires if r.condition not in known}
         if not new:
@@ -264,14 +237,6 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
     ]
 
 
-def _subject(finding: Finding) -> tuple[str, str]:
-    return finding.proof.claim, finding.proof.subject
-
-
-def _is_proved(finding: Finding) -> bool:
-    return finding.proof.tier is ir.Tier.PROVED
-
-
 # ---------------------------------------------------------------- one case at a time
 
 
@@ -280,7 +245,7 @@ def _by_cases(sketch: ir.Sketch, found: list[Finding]) -> list[Finding]:
     proved in all of them is proved."""
     for require in sketch.requires:
         for part in conjuncts(require.condition):
-            still = {_subject(one) for one in found if one.proof.tier is ir.Tier.UNPROVED}
+            still = {one.about for one in found if one.proof.tier is ir.Tier.UNPROVED}
             cases = alternatives(part)
             if not still:
                 return found
@@ -288,7 +253,7 @@ def _by_cases(sketch: ir.Sketch, found: list[Finding]) -> list[Finding]:
                 continue
             for case in cases:
                 still &= _proved_where(sketch, records.evolve(require, condition=case))
-            found = [_in_each_case(one) if _subject(one) in still else one for one in found]
+            found = [_in_each_case(one) if one.about in still else one for one in found]
     return found
 
 
@@ -299,7 +264,7 @@ def _proved_where(sketch: ir.Sketch, case: ir.Require) -> set[tuple[str, str]]:
     checked, found = _judged(narrowed, True)
     if checked.requires != narrowed.requires:
         return set()
-    return set(map(_subject, found)) - {_subject(one) for one in found if not _is_proved(one)}
+    return {one.about for one in found} - {one.about for one in found if not one.proved}
 
 
 def _in_each_case(finding: Finding) -> Finding:
@@ -319,12 +284,8 @@ def proved_for_all(sketch: ir.Sketch, known: Collection[tuple[str, str]] = ()) -
     inferred, found = infer_domains(with_symbols(sketch, names))
     if found:
         return False
-    proved = budget.attempt(
-        "a proof for all tile sizes",
-        budget.CLAIM,
-        lambda: prove(inferred, allow_unproved=True),
-        lambda: None,
-    )
+    what = "a proof for all tile sizes"
+    proved = budget.attempt(what, budget.CLAIM, None, prove, inferred, allow_unproved=True)
     if proved is None:
         return False
     _, proofs, found = proved
@@ -352,17 +313,12 @@ def with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
         ir.Require(ir.Binary(">=", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(1)), f"{name} >= 1")
         for name in sorted(names)
     )
+    kept = tuple(constant for constant in sketch.constants if constant.name not in names)
+    renamed: ir.Sketch = _rename(records.evolve(sketch, constants=kept), names)
     return records.evolve(
-        sketch,
+        renamed,
         symbols=(*sketch.symbols, *(ir.Symbol(name) for name in sorted(names))),
-        constants=tuple(c for c in sketch.constants if c.name not in names),
-        lets=_rename(sketch.lets, names),
-        tensors=_rename(sketch.tensors, names),
-        views=_rename(sketch.views, names),
-        requires=(*_rename(sketch.requires, names), *at_least_one),
-        tiles=_rename(sketch.tiles, names),
-        phases=_rename(sketch.phases, names),
-        schedule=_rename(sketch.schedule, names),
+        requires=(*renamed.requires, *at_least_one),
     )
 
 

@@ -9,35 +9,14 @@ meet anywhere. Nor may two lanes of one store write one element: which of them s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import combinations_with_replacement, product
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.checker.context.fixits import tile_index_fixes
-from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
-from sketchc.checker.facts.answers import (
-    OPEN,
-    RECHECKED,
-    Finding,
-    assignments,
-    contested,
-    element_text,
-    for_sizes,
-    proved,
-    severity,
-    undecided,
-)
-from sketchc.checker.facts.enumeration import (
-    ParamValues,
-    conflicting_iterations,
-    first_difference,
-    iteration_of,
-    named_params,
-    repeating_iteration,
-    shared_loops,
-)
+from sketchc.checker.facts.answers import Finding, contested, proved
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.facts.sites import Site, Touch, resolve, touched
 from sketchc.ir import nodes as ir
@@ -56,20 +35,17 @@ def _refuted_pair(
 ) -> Finding:
     """Two parallel iterations that meet; `example` lacks its text."""
     tensor = first.tensor.name
-    one, two = example.iterations
-    touch = element_text(name, element)
-    sizes = for_sizes({**example.symbols, **example.params})
+    one, two = map(answers.assignments, example.iterations)
+    touch = answers.element_text(name, element)
+    sizes = answers.for_sizes({**example.symbols, **example.params})
     atomic = isinstance(first.statement, ir.Atomic) or isinstance(second.statement, ir.Atomic)
     notes: tuple[str, ...] = (_IN_ANY_ORDER,)
     help_text = "let every iteration work on elements of its own, or make the loop sequential"
     if second.stores:
-        text = f"{sizes}iterations {assignments(one)} and {assignments(two)} both write {touch}"
+        text = f"{sizes}iterations {one} and {two} both write {touch}"
         code, message = "SK0520", f"stores into `{tensor}` overlap across parallel iterations"
     else:
-        text = (
-            f"{sizes}iteration {assignments(one)} writes {touch}, "
-            f"which iteration {assignments(two)} reads"
-        )
+        text = f"{sizes}iteration {one} writes {touch}, which iteration {two} reads"
         code = "SK0521"
         message = f"`{tensor}` is read while it is written across parallel iterations"
     if atomic:
@@ -101,13 +77,13 @@ def _repeated(
 ) -> Finding:
     """Two lanes of one store that write one element at these numbers."""
     element, lanes = _first_repeat(site, values)
-    where = iteration_of(site, values)
-    at = f"in iteration {assignments(where)} " if where else ""
+    where = concrete.iteration_of(site, values)
+    at = f"in iteration {answers.assignments(where)} " if where else ""
     lane = " and ".join(str(lane[0] if len(lane) == 1 else lane) for lane in lanes)
     name = site.access.tensor
-    params = named_params(sketch, (site,), {})
-    sizes = for_sizes({**symbols, **params})
-    text = f"{sizes}{at}lanes {lane} both write {element_text(name, element)}"
+    params = concrete.named_params(sketch, (site,), {})
+    sizes = answers.for_sizes({**symbols, **params})
+    text = f"{sizes}{at}lanes {lane} both write {answers.element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
     example = ir.CounterExample(symbols, (where, where) if where else (), place, text, params)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique
@@ -153,7 +129,7 @@ def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
     if first is second and from_memory(first):
         diagnostic = Diagnostic(
             "SK0523",
-            severity(allow_unproved),
+            answers.severity(allow_unproved),
             f"a store through loaded indices into `{name}` needs `unique=True`",
             first.access.span,
             "these indices come from memory",
@@ -163,15 +139,15 @@ def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
     else:
         diagnostic = Diagnostic(
             "SK0522",
-            severity(allow_unproved),
+            answers.severity(allow_unproved),
             f"cannot prove that parallel iterations are independent in `{name}`",
             first.access.span,
-            OPEN,
+            answers.OPEN,
             labels,
-            notes=undecided(),
+            notes=answers.undecided(),
             help="access the tensor through one view, with slices like `i*T:(i+1)*T`",
         )
-    finding = contested("independent", name, diagnostic, detail=OPEN)
+    finding = contested("independent", name, diagnostic, detail=answers.OPEN)
     return records.evolve(finding, testable=diagnostic.code != "SK0523")
 
 
@@ -200,7 +176,7 @@ class Pair:
     @property
     def shared(self) -> tuple[ir.For | ir.HostFor, ...]:
         """The loops around both, outermost first."""
-        return shared_loops(self.first, self.second)
+        return concrete.shared_loops(self.first, self.second)
 
     @property
     def variables(self) -> tuple[int, ...]:
@@ -295,7 +271,7 @@ def _conflicts(
             if outcome.verdict is Verdict.PROVED:
                 continue
             finding = budget.attempt(
-                RECHECKED, budget.RECHECK, partial(_refuted, prover, pair, outcome), lambda: None
+                answers.RECHECKED, budget.RECHECK, None, _refuted, prover, pair, outcome
             ) or _enumerated(prover, pair)
             if finding is None and first is second and _promised(first):
                 finding = _promise_taken(first)
@@ -353,7 +329,7 @@ def _position(prover: Prover, name: str, indices: Sequence[Linear]) -> Linear:
 def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
     """The failure with its counter-example, once the numbers have been tried."""
 
-    def failure(params: ParamValues, host: concrete.Values) -> Finding | None:
+    def failure(params: concrete.ParamValues, host: concrete.Values) -> Finding | None:
         one = iteration(pair.first.path, pair.one.scope, outcome.point, host)
         two = iteration(pair.second.path, pair.two.scope, outcome.point, host)
         return _failure(prover, pair, prover.sizes(outcome.point), one, two, params)
@@ -365,7 +341,7 @@ def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
     """The failure, where small sizes show one."""
     if pair.first.access.tensor != pair.second.access.tensor:
         return None
-    found = conflicting_iterations(prover.sketch, pair.first, pair.second)
+    found = concrete.conflicting_iterations(prover.sketch, pair.first, pair.second)
     return None if found is None else _failure(prover, pair, *found, {})
 
 
@@ -375,11 +351,11 @@ def _failure(
     symbols: dict[str, int],
     one: dict[str, int],
     two: dict[str, int],
-    params: ParamValues,
+    params: concrete.ParamValues,
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
     sketch = prover.sketch
-    params = named_params(sketch, (pair.first, pair.second), params)
+    params = concrete.named_params(sketch, (pair.first, pair.second), params)
     host = concrete.host_sample(sketch, {**symbols, **params})
     values = concrete.runs(pair.first, host, one)
     others = concrete.runs(pair.second, host, two)
@@ -396,7 +372,7 @@ def _failure(
             for site, box in ((pair.first, mine), (pair.second, theirs))
         )
         element = mine.common(theirs)
-    loop = first_difference(pair.shared, one, two)
+    loop = concrete.first_difference(pair.shared, one, two)
     if element is None or loop is None:
         return None
     place = concrete.base_element(sketch, name, element, host)
@@ -425,7 +401,7 @@ def _repeats(prover: Prover, site: Site, _: Site, allow_unproved: bool) -> Itera
         ]
         if all(outcome.verdict is Verdict.PROVED for outcome in outcomes):
             continue
-        found = repeating_iteration(prover.sketch, site)
+        found = concrete.repeating_iteration(prover.sketch, site)
         if found is not None:
             yield _repeated(prover.sketch, site, *found)
         elif _promised(site):

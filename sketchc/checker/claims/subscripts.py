@@ -17,25 +17,9 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Severity, Span
 from sketchc.checker.context.context import in_phase
 from sketchc.checker.domains.bounds import is_loaded
-from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import ONE, Fact, add, constant, constant_value, scale
-from sketchc.checker.facts.answers import (
-    OPEN,
-    Finding,
-    assignments,
-    contested,
-    element_text,
-    for_sizes,
-    proved,
-    severity,
-    undecided,
-)
-from sketchc.checker.facts.enumeration import (
-    ParamValues,
-    failing_iteration,
-    iteration_of,
-    named_params,
-)
+from sketchc.checker.facts.answers import Finding, contested, proved
 from sketchc.checker.facts.lane_forms import lane_name, pointwise, proves
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Scope, contains_iota, inlined, root_scope, slope
@@ -263,7 +247,7 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
     """The failure with its counter-example, once the numbers have been tried; none for loops whose
     bounds come from memory, which have no numbers to show."""
 
-    def failure(params: ParamValues, host: concrete.Values) -> Finding | None:
+    def failure(params: concrete.ParamValues, host: concrete.Values) -> Finding | None:
         if not concrete.admissible(prover.sketch, host):
             return None
         where = iteration(site.path, site.scope, outcome.point, host)
@@ -274,10 +258,12 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
 
 def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     """The failure, where small sizes show one."""
-    found = failing_iteration(prover.sketch, site, lambda values: _fails(site, goal, values))
+    found = concrete.failing_iteration(
+        prover.sketch, site, lambda values: _fails(site, goal, values)
+    )
     if found is None:
         return None
-    return _failure(prover, site, goal, found[0], iteration_of(site, found[1]), {})
+    return _failure(prover, site, goal, found[0], concrete.iteration_of(site, found[1]), {})
 
 
 def _failure(
@@ -286,10 +272,10 @@ def _failure(
     goal: Goal,
     symbols: dict[str, int],
     where: dict[str, int],
-    params: ParamValues,
+    params: concrete.ParamValues,
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
-    params = named_params(prover.sketch, (site,), params)
+    params = concrete.named_params(prover.sketch, (site,), params)
     numbers = {**symbols, **params}
     host = concrete.host_sample(prover.sketch, numbers)
     values = concrete.runs(site, host, where)
@@ -298,12 +284,12 @@ def _failure(
     name = site.access.tensor
     extent = evaluate(prover.sketch.extents(name)[goal.axis], values)
     verb = "writes" if site.stores else "reads"
-    at = f"iteration {assignments(where)} {verb}" if where else f"the sketch {verb}"
+    at = f"iteration {answers.assignments(where)} {verb}" if where else f"the sketch {verb}"
     element: tuple[int, ...] = ()
     if goal.claim == "in-bounds":
         element = _element(site, values)
         text = (
-            f"{for_sizes(numbers)}{at} {element_text(name, element)}, "
+            f"{answers.for_sizes(numbers)}{at} {answers.element_text(name, element)}, "
             f"but axis {goal.axis} of `{name}` has extent {extent}"
         )
         code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
@@ -316,7 +302,7 @@ def _failure(
             f"a slice of length {length} of `{name}` into an axis of extent {limit} "
             f"of `{site.tile.source_name}`"
         )
-        text = f"{for_sizes(numbers)}{at} {what}"
+        text = f"{answers.for_sizes(numbers)}{at} {what}"
         code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
         notes = ("a slice is at most as long as the tile's axis (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"
@@ -370,12 +356,12 @@ def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
     in_bounds = goal.claim == "in-bounds"
     diagnostic = Diagnostic(
         "SK0502" if in_bounds else "SK0504",
-        severity(allow_unproved),
+        answers.severity(allow_unproved),
         f"cannot prove that the {'subscript' if in_bounds else 'slice'} of `{name}` "
         f"{'stays inside' if in_bounds else 'fits its tile'}",
         goal.span,
-        f"`{claim}` {OPEN}",
-        notes=undecided(),
+        f"`{claim}` {answers.OPEN}",
+        notes=answers.undecided(),
         help="state what makes it true in a `require:`",
     )
     return contested(goal.claim, name, diagnostic)

@@ -15,9 +15,10 @@ from typing import assert_never
 from sketchc.base import records
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.affine import ONE, Atoms, Linear, add, constant, constant_value, scale
+from sketchc.checker.facts.lane_forms import lane_facts
 from sketchc.checker.facts.prover import counters
 from sketchc.checker.facts.scope import Branch, Scope
-from sketchc.checker.facts.sites import Site, Touch, cases, lane_facts, touched
+from sketchc.checker.facts.sites import Site, Touch, cases, touched
 from sketchc.ir import nodes as ir
 
 

@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.checker.facts import budget
+from sketchc.ir.symbolic import add as add
+from sketchc.ir.symbolic import multiplied
 
 Linear: TypeAlias = Mapping[int, int]
 ONE = 0
@@ -27,18 +29,6 @@ FACTOR_LIMIT = 5
 
 def constant(value: int) -> Linear:
     return {ONE: value}
-
-
-def add(left: Linear, right: Linear, factor: int = 1) -> dict[int, int]:
-    """left + factor * right."""
-    result = dict(left)
-    for atom, coefficient in right.items():
-        total = result.get(atom, 0) + factor * coefficient
-        if total:
-            result[atom] = total
-        else:
-            result.pop(atom, None)
-    return result
 
 
 def scale(linear: Linear, factor: int) -> dict[int, int]:
@@ -60,6 +50,15 @@ class Fact:
 
     form: Linear
     equality: bool = False
+
+
+def relation(operator: str, gap: Linear) -> Fact:
+    """`left operator right` for gap = right - left; any comparison but `!=`."""
+    if operator in (">", ">="):
+        gap = scale(gap, -1)
+    if operator in ("<", ">"):
+        gap = add(gap, constant(-1))
+    return Fact(gap, equality=operator == "==")
 
 
 @records.frozen
@@ -201,17 +200,8 @@ class Atoms:
         value = constant_value(right)
         if value is not None:
             return scale(left, value)
-        result: dict[int, int] = {}
-        for atom, coefficient in left.items():
-            budget.spend(3 * len(right))
-            for other, factor in right.items():
-                product = self._product(atom, other)
-                total = result.get(product, 0) + coefficient * factor
-                if total:
-                    result[product] = total
-                else:
-                    result.pop(product, None)
-        return result
+        budget.spend(3 * len(left) * len(right))
+        return multiplied(left, right, self._product)
 
     def _product(self, left: int, right: int) -> int:
         if ONE in (left, right):

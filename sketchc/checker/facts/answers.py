@@ -35,6 +35,16 @@ class Finding:
     requires: tuple[ir.Require, ...] = ()
     testable: bool = True
 
+    @property
+    def about(self) -> tuple[str, str]:
+        """The claim, and what it is about."""
+        return self.proof.claim, self.proof.subject
+
+    @property
+    def proved(self) -> bool:
+        """Whether the claim holds at every launch."""
+        return self.proof.tier is ir.Tier.PROVED
+
 
 def proved(claim: str, subject: str, words: str, span: Span) -> Finding:
     """A claim that holds at every launch."""

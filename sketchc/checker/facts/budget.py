@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeAlias, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from sketchc.base import records
 
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 #: All of one sketch, at all of its tuning points.
 CHECK = 3_000_000
@@ -83,11 +84,18 @@ def claim(limit: int, function: Callable[[], Result], otherwise: Callable[[], Re
 
 
 def attempt(
-    what: str, limit: int, function: Callable[[], Result], otherwise: Callable[[], Result]
+    what: str,
+    limit: int,
+    otherwise: Result,
+    function: Callable[Given, Result],
+    *args: Given.args,
+    **named: Given.kwargs,
 ) -> Result:
-    """The same, for one of the ways to decide a claim; that it ran out is noted as tried."""
+    """What `function` gives for these arguments, for one of the ways to decide a claim; `otherwise`
+    where it does more work than `limit`. That it ran out is noted as tried."""
     outer = _CURRENT.get()
-    return _granted(limit, [] if outer is None else outer.tried, function, otherwise, what)
+    tried = [] if outer is None else outer.tried
+    return _granted(limit, tried, lambda: function(*args, **named), lambda: otherwise, what)
 
 
 def _granted(

@@ -64,13 +64,12 @@ class Lanes:
         outer = len(scope.facts)
         forms = dict(scope.forms)
         atoms = []
-        facts = []
+        facts: list[Fact] = []
         for axis, extent in enumerate(extents):
             atom = scope.atoms.variable(f"{lane_name(axis)}{tag}", non_negative=True)
             atoms.append(atom)
             forms[lane_name(axis)] = {atom: 1}
-            facts.append(Fact({atom: 1}))
-            facts.append(Fact(add(add(scope.form(extent), {atom: 1}, -1), constant(-1))))
+            facts.extend(lane_facts(scope, {atom: 1}, extent))
         inner = records.evolve(scope, forms=forms, facts=(*scope.facts, *facts))
         for value in values:
             for name, lanes in loaded_names(value, extents, scope.bindings).items():
@@ -82,11 +81,9 @@ class Lanes:
 
     def within(self, domain: ir.Domain) -> Lanes:
         """With the lanes inside a domain."""
-        facts = []
+        facts: list[Fact] = []
         for atom, valid in zip(self.atoms, domain, strict=True):
-            for bound in valid.upper:
-                facts.append(Fact(add(add(self.scope.form(bound), {atom: 1}, -1), constant(-1))))
-            facts.extend(Fact(add({atom: 1}, self.scope.form(bound), -1)) for bound in valid.lower)
+            facts.extend(domain_facts(self.scope, {atom: 1}, valid))
         return self.assume(facts)
 
     def given(self, conditions: Iterable[ir.Expr]) -> Lanes:
@@ -113,6 +110,23 @@ class Lanes:
     def proves(self, form: Linear) -> bool:
         """True when `form >= 0` follows for all lanes; see `proves`."""
         return proves(self.scope, form)
+
+
+def lane_facts(
+    scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain = ir.FULL
+) -> Iterator[Fact]:
+    """0 <= lane < extent, and the axis domain's bounds."""
+    yield Fact(lane)
+    yield Fact(add(add(scope.form(extent), lane, -1), constant(-1)))
+    yield from domain_facts(scope, lane, valid)
+
+
+def domain_facts(scope: Scope, lane: Linear, valid: ir.AxisDomain) -> Iterator[Fact]:
+    """The bounds of an axis domain."""
+    for bound in valid.upper:
+        yield Fact(add(add(scope.form(bound), lane, -1), constant(-1)))
+    for bound in valid.lower:
+        yield Fact(add(lane, scope.form(bound), -1))
 
 
 def proves(scope: Scope, form: Linear, cases: int = _CASES) -> bool:
@@ -175,11 +189,11 @@ class _Pointwise:
                 if not contains_iota(value, self.bindings):
                     return value
                 outer, self.binding = self.binding, name
-                written = self.visit(self.bindings[name], _own(places, layout))
+                written = self.visit(self.bindings[name], own_axes(places, layout))
                 self.binding = outer
                 return written
             case ir.Iota(extent, lower, _, layout):
-                (place,) = _own(places, layout)
+                (place,) = own_axes(places, layout)
                 if extent == ir.Literal(1):
                     return lower
                 lane = ir.Ref(lane_name(place), ir.NameKind.LOOP)
@@ -190,7 +204,7 @@ class _Pointwise:
                 return walk.changed(value, lambda part: self.visit(part, places))
 
     def _loaded(self, value: ir.TileLanes, places: tuple[int, ...]) -> ir.Expr:
-        own = _own(places, value.layout)
+        own = own_axes(places, value.layout)
         varying = [
             str(place)
             for place, extent in zip(own, value.extents, strict=True)
@@ -204,7 +218,7 @@ class _Pointwise:
         return ir.Ref(name, ir.NameKind.BINDING, dtype)
 
 
-def _own(places: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
+def own_axes(places: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
     """Where the axes of an index tile stand that `layout` places among others."""
     if layout is None:
         return places
@@ -241,9 +255,9 @@ def parts(value: ir.Expr, rank: int, bindings: Mapping[str, ir.Expr]) -> Iterato
         match expression:
             case ir.Ref(name=name, layout=layout):
                 if name in bindings:
-                    yield from visit(bindings[name], _own(places, layout), name)
+                    yield from visit(bindings[name], own_axes(places, layout), name)
             case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
-                yield Part(expression, _own(places, layout), binding)
+                yield Part(expression, own_axes(places, layout), binding)
             case _:
                 for child in children(expression):
                     yield from visit(child, places, binding)

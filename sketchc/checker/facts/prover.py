@@ -28,7 +28,7 @@ from sketchc.checker.facts.affine import (
     Product,
     Quotient,
 )
-from sketchc.checker.facts.enumeration import Found, ParamValues, other_params, size_assignments
+from sketchc.checker.facts.concrete import Found, ParamValues, other_params, size_assignments
 from sketchc.checker.facts.scope import Scope, Step, contains_iota, root_scope, ties, with_ties
 from sketchc.checker.facts.sites import HOST_CONDITION
 from sketchc.checker.facts.systems import refuted
@@ -279,7 +279,7 @@ class Prover:
                 budget.note(GAVE_UP)
                 return UNKNOWN
 
-        return budget.attempt(GAVE_UP, budget.EXACT, search, lambda: UNKNOWN)
+        return budget.attempt(GAVE_UP, budget.EXACT, UNKNOWN, search)
 
     def _conditions(self) -> Iterator[Fact]:
         """Conditions that are not affine are 0 or 1."""

@@ -26,6 +26,7 @@ from sketchc.checker.facts.affine import (
     add,
     constant,
     constant_value,
+    relation,
     scale,
 )
 from sketchc.checker.facts.systems import refuted
@@ -136,9 +137,9 @@ class Scope:
         """The scope inside a loop or branch, or after a binding."""
         match step:
             case ir.For():
-                return self.enter(step)
+                return records.evolve(self._entered(step), loops=(*self.loops, step))
             case ir.HostFor():
-                return self.enter_host(step)
+                return records.evolve(self._entered(step), hosts=(*self.hosts, step))
             case ir.Bind(name, value):
                 return self.bind(name, value)
             case ir.Fetch(name, _, dtype):
@@ -147,14 +148,6 @@ class Scope:
                 return self.given(condition, holds)
             case _:
                 assert_never(step)
-
-    def enter(self, loop: ir.For) -> Scope:
-        """The scope inside the body of a loop: some iteration runs."""
-        return records.evolve(self._entered(loop), loops=(*self.loops, loop))
-
-    def enter_host(self, loop: ir.HostFor) -> Scope:
-        """The scope of launches inside a loop of the host."""
-        return records.evolve(self._entered(loop), hosts=(*self.hosts, loop))
 
     def _entered(self, loop: ir.For | ir.HostFor) -> Scope:
         """The loop's variable with its range. A loop of literal step other than 1 counts its trips
@@ -199,16 +192,12 @@ class Scope:
 
     def bind(self, name: str, value: ir.Expr) -> Scope:
         """The scope after `name = value`."""
+        forms = self.forms
+        if not contains_iota(value, self.bindings):
+            forms = {**forms, name: self.form(value)}
+        loaded = self.loaded | {name} if names(value) & self.loaded else self.loaded
         bindings = {**self.bindings, name: value}
-        if names(value) & self.loaded:
-            return records.evolve(self, loaded=self.loaded | {name})._bound(name, value, bindings)
-        return self._bound(name, value, bindings)
-
-    def _bound(self, name: str, value: ir.Expr, bindings: Mapping[str, ir.Expr]) -> Scope:
-        if contains_iota(value, self.bindings):
-            return records.evolve(self, bindings=bindings)
-        forms = {**self.forms, name: self.form(value)}
-        return records.evolve(self, forms=forms, bindings=bindings)
+        return records.evolve(self, forms=forms, bindings=bindings, loaded=loaded)
 
     def fetched(self, name: str, dtype: DType) -> Scope:
         """The scope after `name = fetch(...)`: any value of the type."""
@@ -385,19 +374,9 @@ class Scope:
 
     def _relation(self, operator: str, gap: Linear) -> tuple[Fact, ...]:
         """`left operator right` for gap = right - left."""
-        match operator:
-            case "==":
-                return (Fact(gap, equality=True),) if gap else ()
-            case "<=":
-                return (Fact(gap),)
-            case "<":
-                return (Fact(add(gap, constant(-1))),)
-            case ">=":
-                return (Fact(scale(gap, -1)),)
-            case ">":
-                return (Fact(add(scale(gap, -1), constant(-1))),)
-        # `!=`: on one side, where the other is excluded
-        for side in (gap, scale(gap, -1)):
+        if operator != "!=":
+            return (relation(operator, gap),) if gap or operator != "==" else ()
+        for side in (gap, scale(gap, -1)):  # on one side, where the other is excluded
             if self.proves(side):
                 return (Fact(add(side, constant(-1))),)
         return ()

@@ -20,11 +20,12 @@ from typing import TypeAlias, assert_never
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
-from sketchc.checker.facts.affine import ONE, Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.facts.lane_forms import loaded_names, pointwise
+from sketchc.checker.facts.affine import ONE, Fact, Linear, add, constant, constant_value, relation
+from sketchc.checker.facts.lane_forms import lane_facts, loaded_names, pointwise
 from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, is_float, phase_scope
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.evaluate import BINARY
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import OPPOSITE
 from sketchc.ir.walk import element_indices, names, references
@@ -161,15 +162,6 @@ def loops_of(site: Site) -> tuple[ir.For | ir.HostFor, ...]:
     return tuple(step for step in site.path if isinstance(step, ir.For | ir.HostFor))
 
 
-def lane_facts(scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain) -> Iterator[Fact]:
-    """0 <= lane < extent, and the axis domain's bounds."""
-    yield Fact(lane)
-    for bound in (extent, *valid.upper):
-        yield Fact(add(add(scope.form(bound), lane, -1), constant(-1)))
-    for bound in valid.lower:
-        yield Fact(add(lane, scope.form(bound), -1))
-
-
 #: Alternatives, each a conjunction; none: never; an empty one: always.
 Cases: TypeAlias = tuple[tuple[Fact, ...], ...]
 ALWAYS: Cases = ((),)
@@ -225,34 +217,9 @@ def _related(operator: str, gap: Linear) -> Cases:
     """`left operator right` for gap = right - left."""
     known = constant_value(gap)
     if known is not None:
-        zero, positive = known == 0, known > 0
-        holds = {
-            "==": zero,
-            "!=": not zero,
-            "<": positive,
-            "<=": positive or zero,
-            ">": not positive and not zero,
-            ">=": not positive,
-        }[operator]
-        return ALWAYS if holds else ()
-    back = scale(gap, -1)
-    match operator:
-        case "==":
-            return ((Fact(gap, equality=True),),)
-        case "!=":
-            return ((_positive(gap),), (_positive(back),))
-        case "<":
-            return ((_positive(gap),),)
-        case "<=":
-            return ((Fact(gap),),)
-        case ">":
-            return ((_positive(back),),)
-        case _:
-            return ((Fact(back),),)
-
-
-def _positive(form: Linear) -> Fact:
-    return Fact(add(form, constant(-1)))
+        return ALWAYS if BINARY[operator](0, known) else ()
+    operators = ("<", ">") if operator == "!=" else (operator,)
+    return tuple((relation(each, gap),) for each in operators)
 
 
 def _opaque(scope: Scope, condition: ir.Expr, holds: bool) -> Cases:

@@ -12,7 +12,7 @@ from math import prod
 
 from sketchc.base import records
 from sketchc.checker.facts import concrete
-from sketchc.checker.facts.enumeration import ParamValues, deciding_params, other_params
+from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
 from sketchc.checker.facts.scope import root_scope
 from sketchc.checker.facts.sites import collect, computations
 from sketchc.checker.testing.crossings import DRAWN, ENDS_BEFORE, SEEN, Crossings, Outcome

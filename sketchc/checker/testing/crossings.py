@@ -23,16 +23,17 @@ from typing import TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
-from sketchc.checker.facts import budget
-from sketchc.checker.facts.enumeration import accessed, computed_from
-from sketchc.checker.facts.scope import Branch, Step, root_scope
+from sketchc.checker.facts import budget, concrete
+from sketchc.checker.facts.concrete import accessed, computed_from
+from sketchc.checker.facts.lane_forms import own_axes
+from sketchc.checker.facts.scope import Branch, Step, contains_iota, root_scope
 from sketchc.checker.facts.sites import Computation, Site, collect, placed
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import OPPOSITE
-from sketchc.ir.walk import children, names
+from sketchc.ir.walk import names
 
 #: Which comparison, and how it came out.
 Outcome: TypeAlias = tuple[int, str]
@@ -79,10 +80,7 @@ class Crossings:
         ]
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         used = (names for _, names in (*self.sites, *self.computed))
-        self.names = frozenset().union(*used, *map(names, shapes))
-        for let in reversed(sketch.lets):
-            if let.name in self.names:
-                self.names |= names(let.value)
+        self.names = concrete.with_lets(sketch, frozenset().union(*used, *map(names, shapes)))
         #: What a claim may not rest on runs without.
         self.needed: dict[Outcome, str] = {}
         self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
@@ -183,7 +181,7 @@ class Draw:
             case ir.Bind(name, value):
                 self.values.pop(name, None)
                 self.lanes.pop(name, None)
-                if _has_lanes(value, self.lanes):
+                if contains_iota(value, self.lanes):
                     self.lanes[name] = value
                 elif (known := self.known(value, ())) is not None:
                     self.values[name] = known
@@ -271,7 +269,7 @@ class Draw:
                 return value
             case ir.Ref(name, layout=layout):
                 if name in self.lanes:
-                    return self.value(self.lanes[name], _own(lanes, layout))
+                    return self.value(self.lanes[name], own_axes(lanes, layout))
                 if name not in self.values:
                     raise Unknown
                 return self.values[name]
@@ -289,7 +287,7 @@ class Draw:
             case ir.Function(name, arguments):
                 return FUNCTION[name](*(self.value(a, lanes) for a in arguments))
             case ir.Iota(extent, lower, upper, layout):
-                return self.iota(extent, lower, upper, _own(lanes, layout))
+                return self.iota(extent, lower, upper, own_axes(lanes, layout))
             case ir.TileLanes():
                 raise Unknown
             case _:
@@ -359,26 +357,6 @@ class Draw:
             self.rest(node, left, right)
 
 
-def _own(lanes: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
-    """The lanes along the axes that an index tile has itself."""
-    if layout is None:
-        return lanes
-    last = lanes[len(lanes) - len(layout) :] if layout else ()
-    return tuple(lane for lane, own in zip(last, layout, strict=False) if own)
-
-
-def _has_lanes(value: ir.Expr, names: Mapping[str, ir.Expr]) -> bool:
-    pending: list[ir.Expr] = [value]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, ir.Iota | ir.TileLanes) or (
-            isinstance(part, ir.Ref) and part.name in names
-        ):
-            return True
-        pending.extend(children(part))
-    return False
-
-
 def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
     """The sites without those that access the same on the same way."""
     seen: dict[tuple[object, ...], Site] = {}
@@ -405,10 +383,7 @@ def _used(sketch: ir.Sketch, read: Iterable[ir.Expr], path: Sequence[Step]) -> f
     for step in reversed(path):
         if isinstance(step, ir.Bind) and step.name in used:
             used |= names(step.value)
-    for let in reversed(sketch.lets):
-        if let.name in used:
-            used |= names(let.value)
-    return frozenset(used)
+    return concrete.with_lets(sketch, used)
 
 
 #: Iterations looked at: the first of all loops, the last, and others (of a triangle).

@@ -20,8 +20,7 @@ from sketchc.base.diagnostics import InternalError, Span
 from sketchc.checker.facts.affine import add, constant_value, scale
 from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
 from sketchc.checker.facts.sites import ALWAYS, CASE_LIMIT, Cases, both, cases
-from sketchc.checker.testing.settings import Setting, Settings, volume
-from sketchc.checker.testing.workload import Workload, rehearse
+from sketchc.checker.testing.settings import Setting, Settings, Workload, rehearse, volume
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate

@@ -19,7 +19,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.answers import Finding, assignments, element_text, for_sizes
-from sketchc.checker.facts.enumeration import ParamValues, deciding_params, other_params
+from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
 from sketchc.checker.facts.lane_forms import loaded_names
 from sketchc.checker.facts.scope import Branch, Step, root_scope
 from sketchc.checker.facts.sites import Site, collect
@@ -37,13 +37,12 @@ from sketchc.checker.testing.goals import (
 from sketchc.checker.testing.settings import (
     Setting,
     Settings,
+    executed,
     literal_settings,
     sample_params,
     volume,
 )
-from sketchc.checker.testing.workload import executed
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import Value
 from sketchc.ir.walk import element_indices, references
 
 if TYPE_CHECKING:
@@ -122,7 +121,7 @@ def try_out(
     runs = _Runs(sketch)
     left = budget.left()
     limit = budget.CHECK if left is None else left - budget.JUDGED
-    ended = budget.attempt(_GIVEN_UP, limit, lambda: _try(runs, findings), lambda: False)
+    ended = budget.attempt(_GIVEN_UP, limit, False, _try, runs, findings)
     said = "" if ended else _GIVEN_UP
     found = [runs.judged(finding, said) if _open(finding) else finding for finding in findings]
     return _but_for_broken(found, runs.bases)
@@ -315,7 +314,10 @@ class _Runs:
         left, count = TOTAL_LIMIT, 0
         params = sample_params(self.sketch)
         for symbols in sizes:
-            if symbols in self.tried or not _admissible(self.sketch, {**params, **symbols}):
+            if (
+                symbols in self.tried
+                or concrete.accepted(self.sketch, {**params, **symbols}) is None
+            ):
                 continue
             cost = self._run(symbols, {}, min(left, NUMBER_LIMIT))
             if cost is None:
@@ -497,19 +499,22 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     for place in range(len(names)):
         for size in (2 * sizes[-1] + 1, sizes[-1]):
             chosen[tuple(size if p == place else REST for p in range(len(names)))] = None
-    host = [
+    fits = (
         key
         for key in chosen
         if all(limit is None or size <= limit for size, limit in zip(key, limits, strict=True))
-    ]
+    )
+    named = {key: dict(zip(names, key, strict=True)) for key in fits}
     params = sample_params(sketch)
     accepted = [
-        key for key in host if _admissible(sketch, {**params, **dict(zip(names, key, strict=True))})
+        key
+        for key, some in named.items()
+        if concrete.accepted(sketch, {**params, **some}) is not None
     ]
     own = Settings(sketch, params)
-    blank = {key for key in accepted if own.is_empty(Setting(dict(zip(names, key, strict=True))))}
+    blank = {key for key in accepted if own.is_empty(Setting(named[key]))}
     for key in _small_and_varied(accepted, blank, sizes[-1]):
-        yield dict(zip(names, key, strict=True))
+        yield named[key]
 
 
 def _small_and_varied(
@@ -544,10 +549,3 @@ def _sizes(sketch: ir.Sketch) -> tuple[int, ...]:
         for offset in (-1, 0, 1)
     }
     return tuple(sorted({*SIZES, *around}))
-
-
-def _admissible(sketch: ir.Sketch, numbers: Mapping[str, Value]) -> bool:
-    try:
-        return concrete.admissible(sketch, concrete.host_values(sketch, numbers))
-    except (ArithmeticError, ValueError):
-        return False
