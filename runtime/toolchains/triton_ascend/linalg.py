@@ -1,7 +1,9 @@
-"""Make the front end's Linalg digestible for upstream MLIR, and read its signature.
+"""From the front end's Linalg to a shared library that runs the kernel over a grid.
 
 The text uses dialects of the NPU's own compiler for hints (dropped), for a few library functions
-(given a body, in C or in MLIR) and for float remainders (rewritten).
+(given a body in MLIR) and for float remainders (rewritten). Then mlir-opt, mlir-translate, opt, llc
+and gcc work on it, one after another; builds are kept in the user's cache folder under a key of the
+text, the launcher and the tools' versions.
 """
 
 from __future__ import annotations

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import Any
+
+import ml_dtypes
+import numpy as np
 
 
 @functools.cache
@@ -81,7 +85,6 @@ def _reduce_whole_rows() -> None:
 def _scan_whole_rows() -> None:
     """Let Triton's interpreter scan with a combine function over whole slices, in the order in
     which it does so element by element."""
-    import numpy as np
     from triton.runtime import interpreter
 
     def generic_scan(self: Any, inputs: Any) -> Any:
@@ -106,7 +109,6 @@ def _scan_whole_rows() -> None:
 def _multiply_bfloat16() -> None:
     """Let Triton's interpreter multiply bf16 matrices: it keeps their bits in integers, and its
     `tl.dot` multiplies those."""
-    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -127,8 +129,6 @@ def _multiply_bfloat16() -> None:
 def _round_to_bfloat16() -> None:
     """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
     f32, and writes the whole part of anything else as if it were the bits."""
-    import ml_dtypes
-    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -148,7 +148,6 @@ def _take_bools() -> None:
     """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
     and then finds that they are no bools. Our own kernels pass integers; files of others pass what
     works on GPUs."""
-    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 
@@ -166,10 +165,6 @@ def _take_bools() -> None:
 def _update_bfloat16() -> None:
     """Let Triton's interpreter add bf16 in memory: it knows no such type there. Its programs and
     lanes run one after another, so that plain reads and writes are atomic."""
-    import ctypes
-
-    import ml_dtypes
-    import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
 

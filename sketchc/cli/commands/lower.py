@@ -111,7 +111,7 @@ def lower(
     try:
         source, tree = options.load_sketch(file, name)
         try:
-            text, planned = lower_text(tree, chosen, chip, constants, emit, allow_unproved)
+            text, planned, made = lower_text(tree, chosen, chip, constants, emit, allow_unproved)
         except DiagnosticError as error:
             raise options.SketchError(source, error) from error
     except options.SketchError as error:
@@ -130,11 +130,12 @@ def lower(
     options.write_output(text, output)
     if planned is None:
         return 0
-    write_map(planned, source.text, map_file, output)
+    if map_file is not None and made is not None:
+        write_map(made, source.text, map_file, output)
     if not quiet:
         options.show_diagnostics(source, planned.diagnostics)
         click.echo(summary(planned), err=True)
-    return 0 if module_folder is None else write_module(planned, Path(module_folder), kernel)
+    return 0 if module_folder is None else write_module(planned, made, Path(module_folder), kernel)
 
 
 def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:
@@ -152,24 +153,23 @@ def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str 
             raise UsageError(msg)
 
 
-def write_map(planned: PlannedSketch, text: str, file: str | None, output: str | None) -> None:
-    """Write the map from the code (in `output`) to the sketch's `text`, if it is asked for. Raises
-    `UsageError` when the file refuses."""
-    if file is None:
-        return
+def write_map(kernel: Kernel, text: str, file: str, output: str | None) -> None:
+    """Write the map from the code (in `output`) to the sketch's `text`. Raises `UsageError` when
+    the file refuses."""
     import json
 
-    from sketchc.lowering.registry import load_target
     from sketchc.lowering.source_map import source_map_json
 
-    kernel = load_target(planned.plan.target).emit(planned.plan)
     found = source_map_json(kernel, text, Path(output).name if output else "")
     options.write_output(json.dumps(found, indent=1) + "\n", file)
 
 
-def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = None) -> int:
-    """Put the importable drop-in into `folder`; returns the exit status. `written` is the model's
-    kernel: the glue around it is the built-in Coder's, which keeps the same contract.
+def write_module(
+    planned: PlannedSketch, made: Kernel | None, folder: Path, written: Kernel | None = None
+) -> int:
+    """Put the importable drop-in into `folder`; returns the exit status. `made` is the built-in
+    Coder's kernel, where there is one by now, `written` the model's: the glue around it is the
+    built-in Coder's, which keeps the same contract.
 
     Raises `UsageError` when the folder refuses.
     """
@@ -178,7 +178,7 @@ def write_module(planned: PlannedSketch, folder: Path, written: Kernel | None = 
     from sketchc.lowering.registry import load_target
     from sketchc.runtime.toolchains.base import ToolchainError, toolchain
 
-    kernel = load_target(planned.plan.target).emit(planned.plan)
+    kernel = made or load_target(planned.plan.target).emit(planned.plan)
     if written is not None:
         kernel = attrs.evolve(kernel, source=written.source)
     try:
@@ -200,14 +200,15 @@ def lower_text(
     constants: dict[str, Scalar],
     emit: str,
     allow_unproved: bool = False,
-) -> tuple[str, PlannedSketch | None]:
-    """The text that `--emit` asks for, and the plan it came from (None for the tree).
+) -> tuple[str, PlannedSketch | None, Kernel | None]:
+    """The text that `--emit` asks for, the plan it came from (None for the tree), and the kernel
+    whose code it is.
 
     Raises `DiagnosticError` for what the sketch or the target refuses, `UsageError` for a name in
     `constants` that the sketch does not declare.
     """
     if emit == "tree":
-        return show_tree(tree), None
+        return show_tree(tree), None, None
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.plan_text import print_plan, print_sketch
     from sketchc.lowering.registry import load_target
@@ -215,10 +216,11 @@ def lower_text(
     check_bindable(tree, constants)
     planned = build_plan(tree, target, hardware, constants, allow_unproved)
     if emit == "ir":
-        return print_sketch(planned.plan.sketch), planned
+        return print_sketch(planned.plan.sketch), planned, None
     if emit == "plan":
-        return print_plan(planned.plan), planned
-    return load_target(target).emit(planned.plan).source, planned
+        return print_plan(planned.plan), planned, None
+    kernel = load_target(target).emit(planned.plan)
+    return kernel.source, planned, kernel
 
 
 def show_tree(node: Any, depth: int = 0) -> str:
