@@ -5,6 +5,7 @@ and memory for outputs and workspaces.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import prod
 
 import numpy as np
 
@@ -257,13 +258,6 @@ def _sizes(tensor: ir.Tensor, values: Mapping[str, Scalar]) -> tuple[int, ...]:
     return shape if values.get(tensor.name, True) else tuple(max(0, size) for size in shape)
 
 
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
-
-
 def _refuse_shape(name: str, shape: tuple[int, ...]) -> None:
     """Raises `UsageError` for a shape that no array can have, even one without elements."""
     if not fits_an_array(shape, WIDEST_ELEMENT):
@@ -283,7 +277,7 @@ def tensor_shapes(
     for tensor in sketch.tensors:
         _refuse_shape(tensor.name, shapes[tensor.name])
         shadow = 0 if tensor.role is ir.Role.IN else 9
-        total += _size(shapes[tensor.name]) * (tensor.dtype.bytes + shadow)
+        total += prod(shapes[tensor.name]) * (tensor.dtype.bytes + shadow)
     if total > limit:
         msg = (
             f"the tensors of {sketch.name} would take {total / 2**30:.1f} GiB in the interpreter, "

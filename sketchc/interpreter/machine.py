@@ -8,6 +8,7 @@ give, which checks the checker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, assert_never
 
 import numpy as np
@@ -293,9 +294,7 @@ class Machine(Accesses):
         return alloc
 
     def _refuse_large(self, tile: ir.Tile, shape: Extents, itemsize: int) -> None:
-        size = itemsize
-        for extent in shape:
-            size *= extent
+        size = itemsize * prod(shape)
         if size > self.options.memory_limit or not fits_an_array(shape, itemsize):
             msg = (
                 f"tile {tile.source_name} of extents {list(shape)} would take "

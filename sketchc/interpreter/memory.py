@@ -201,8 +201,7 @@ class Shadow:
         """Check and note a read of `window[index]`."""
         memory = window.memory
         self._defined(window, index, site)
-        if memory.writer is not None:
-            self._check(window, memory.writer, index, site, ("writes", "reads"))
+        self._check(window, memory.writer, index, site, ("writes", "reads"))
         for updaters in memory.updaters.values():
             self._check(window, updaters, index, site, ("updates", "reads"))
         if memory.reader is not None:
@@ -217,8 +216,7 @@ class Shadow:
             return
         promise = ", against the promise unique=True" if unique else ""
         self._check(window, memory.writer, index, site, ("writes", "writes"), promise)
-        if memory.reader is not None:
-            self._check(window, memory.reader, index, site, ("reads", "writes"))
+        self._check(window, memory.reader, index, site, ("reads", "writes"))
         for updaters in memory.updaters.values():
             self._check(window, updaters, index, site, ("updates", "writes"))
         window.put(memory.writer, index, self.current)
@@ -227,10 +225,8 @@ class Shadow:
         """Check and note an atomic update: updates by the same operation do not conflict."""
         memory = window.memory
         self._defined(window, index, site)
-        if memory.writer is not None:
-            self._check(window, memory.writer, index, site, ("writes", "updates"))
-        if memory.reader is not None:
-            self._check(window, memory.reader, index, site, ("reads", "updates"))
+        self._check(window, memory.writer, index, site, ("writes", "updates"))
+        self._check(window, memory.reader, index, site, ("reads", "updates"))
         for other, updaters in memory.updaters.items():
             if other != operation:
                 self._check(window, updaters, index, site, (f"{other}s to", f"{operation}s to"))
@@ -285,13 +281,16 @@ class Shadow:
     def _check(
         self,
         window: Window,
-        shadow: Array,
+        shadow: Array | None,
         index: Index,
         site: Site,
         verbs: tuple[str, str],
         promise: str = "",
     ) -> None:
-        """Report an element that a parallel iteration accessed; `verbs` say how, there and here."""
+        """Report an element that a parallel iteration accessed; `verbs` say how, there and here.
+        Where there is no shadow, this phase has no such accesses."""
+        if shadow is None:
+            return
         others = window.part(shadow, index)
         conflict = self._parallel(others)
         if not conflict.any():
@@ -301,17 +300,11 @@ class Shadow:
         mine = self.paths[self.current]
         left, right = parallel_values(other), parallel_values(mine)
         there, here = verbs
+        what = show_element(window.name, element)
+        first, second = show_values(left), show_values(right)
+        text = f"parallel iteration ({first}) {there} {what}, which iteration ({second}) {here}"
         if there == here:
-            text = (
-                f"parallel iterations ({show_values(left)}) and ({show_values(right)}) "
-                f"both write {show_element(window.name, element)}{promise}"
-            )
-        else:
-            text = (
-                f"parallel iteration ({show_values(left)}) {there} "
-                f"{show_element(window.name, element)}, which iteration ({show_values(right)}) "
-                f"{here}"
-            )
+            text = f"parallel iterations ({first}) and ({second}) both write {what}{promise}"
         self.told(
             "independent",
             window.name,

@@ -78,6 +78,7 @@ class _Walker:
     _let_names: list[tuple[str, frozenset[str]]] = records.field(factory=list)
 
     def use(self, node: object, kind: Use) -> None:
+        """Note the names that a node, or each of a tuple of nodes, uses."""
         for name in names(node):
             self.uses.setdefault(name, set()).add(kind)
             self.read.add(name)
@@ -95,39 +96,29 @@ class _Walker:
                         self._let_names.append((let.name, frozenset(names(let.value))))
                         if _is_float(let.value, self.floats):
                             self.floats.add(let.name)
-                case syntax.TensorsSection(tensors=tensors):
-                    for tensor in tensors:
+                case syntax.TensorsSection(tensors=found) | syntax.WorkspaceSection(tensors=found):
+                    given = isinstance(section, syntax.TensorsSection)
+                    for tensor in found:
                         self.tensors[tensor.name] = tensor.dtype
-                        for extent in tensor.extents:
-                            self.use(extent.value, Use.PARAMETER)
-                case syntax.WorkspaceSection(tensors=tensors):
-                    for tensor in tensors:
-                        self.tensors[tensor.name] = tensor.dtype
-                        for extent in tensor.extents:
-                            self.use(extent.value, Use.SHAPE)
-                case syntax.ViewsSection(views=found):
-                    views.extend(found)
+                        self.use(tensor.extents, Use.PARAMETER if given else Use.SHAPE)
+                case syntax.ViewsSection():
+                    views.extend(section.views)
                 case syntax.ParamsSection(params=params):
                     for param in params:
-                        number = param.default
-                        if param.dtype is None and isinstance(number, syntax.Number):
-                            is_float = isinstance(number.value, float)
-                        else:
-                            is_float = param.dtype is not None and param.dtype.is_float
-                        if is_float:
+                        number = isinstance(param.default, syntax.Number)
+                        untyped = number and _is_float(param.default, self.floats)
+                        if untyped if param.dtype is None else param.dtype.is_float:
                             self.floats.add(param.name)
                 case syntax.ConstexprSection(constants=constants):
                     for constant in constants:
-                        if constant.value is not None and _is_float(constant.value, self.floats):
+                        if _is_float(constant.value, self.floats):
                             self.floats.add(constant.name)
                 case syntax.RequireSection(conditions=conditions):
-                    for condition in conditions:
-                        self.use(condition, Use.HOST)
+                    self.use(conditions, Use.HOST)
                 case syntax.SymbolsSection():
                     pass
         for view in views:
-            for extent in view.extents:
-                self.use(extent.value, Use.PARAMETER)
+            self.use(view.extents, Use.PARAMETER)
             if view.base in self.tensors:
                 self.tensors.setdefault(view.name, self.tensors[view.base])
 
@@ -154,8 +145,7 @@ class _Walker:
         for statement in body:
             match statement:
                 case syntax.For(arguments=arguments, body=inner):
-                    for argument in arguments:
-                        self.use(argument, Use.SHAPE)
+                    self.use(arguments, Use.SHAPE)
                     if self.inner(inner):
                         self.parallel.add(id(statement))
                         found = True
@@ -180,8 +170,7 @@ class _Walker:
     def simple(self, statement: syntax.Statement) -> None:
         match statement:
             case syntax.Alloc(name=name, extents=extents, dtype=dtype, init=init):
-                for extent in extents:
-                    self.use(extent, Use.SHAPE)
+                self.use(extents, Use.SHAPE)
                 self.use(init, Use.DATA)
                 tile = _Tile(dtype)
                 self.allocs[id(statement)] = self.scopes[-1][name] = tile
@@ -199,8 +188,7 @@ class _Walker:
             case syntax.Fetch(access=access):
                 self.access(access, ())
             case syntax.Binding(names=targets, values=values):
-                for value in values:
-                    self.use(value, Use.SHAPE)
+                self.use(values, Use.SHAPE)
                 for target, value in zip(targets, values, strict=False):
                     if self.is_index(value, inside=True):
                         self.scopes[-1][target.id] = _Tile(_index_dtype(value), index=True)
@@ -210,8 +198,7 @@ class _Walker:
                 return
 
     def access(self, access: syntax.Subscript, keywords: tuple[syntax.Keyword, ...]) -> None:
-        for subscript in access.subscripts:
-            self.use(subscript, Use.SHAPE)
+        self.use(access.subscripts, Use.SHAPE)
         for keyword in keywords:
             if keyword.name == "where":
                 self.value(keyword.value, Use.SHAPE)

@@ -74,15 +74,8 @@ def diagnostic_json(found: Diagnostic) -> dict[str, Any]:
 
 
 def _span(span: Span) -> dict[str, Any]:
-    return {
-        "file": span.source,
-        "start": span.start,
-        "end": span.end,
-        "line": span.line,
-        "column": span.column,
-        "end_line": span.end_line,
-        "end_column": span.end_column,
-    }
+    names = ("start", "end", "line", "column", "end_line", "end_column")
+    return {"file": span.source, **{name: getattr(span, name) for name in names}}
 
 
 def _sketch(report: SketchReport) -> dict[str, Any]:
