@@ -193,13 +193,8 @@ def _text(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode("utf-8", "replace")
 
 
-def _everything(name: str) -> bool:
-    del name
-    return True
-
-
 def refusal(
-    library: Library, *, extension: bool = False, exists: Callable[[str], bool] = _everything
+    library: Library, *, extension: bool = False, exists: Callable[[str], bool] = lambda _: True
 ) -> str:
     """Why a library is no kernel, as a sentence; "" when nothing speaks against it.
 

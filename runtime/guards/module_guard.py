@@ -530,13 +530,9 @@ class GuardedArray(np.ndarray[Any, Any]):
 
     def view(self, *arguments: Any, **keywords: Any) -> Any:
         """Of this class, whatever is asked for."""
-        kept = [value for value in arguments if not _is_array_type(value)]
+        kept = [v for v in arguments if not (isinstance(v, type) and issubclass(v, np.ndarray))]
         keywords.pop("type", None)
         return super().view(*kept, **keywords)
-
-
-def _is_array_type(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, np.ndarray)
 
 
 def _bare(value: Any) -> Any:

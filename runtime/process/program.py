@@ -1,4 +1,4 @@
-"""What runs in the processes that `peer` and `templates` start, by its path.
+"""What runs in the processes that `peer` starts, by its path.
 
 As `program.py --call FUNCTION FD` it calls a function ("package.module:name") with the socket FD,
 and ends with its parent. As `program.py --template FD WORD MODULES` it imports the modules once

@@ -433,6 +433,7 @@ def _understood(plain: WorkerResult, body: Mapping[str, Any]) -> WorkerResult:
                 traceback=_printable(str(error["traceback"])),
                 kinds=tuple(str(kind) for kind in error.get("kinds", ())),
             )
+        json.dumps(body["answer"])  # arrays have no place there: this raises for one
         arrays = {name: messages.array_of(raw) for name, raw in body["arrays"].items()}
         return attrs.evolve(plain, reply=dict(body["answer"]), arrays=arrays)
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -3,17 +3,26 @@
 The file is the user's code, so another process runs it (`worker.server`), which this module starts,
 asks and ends. What comes back is plain data: shapes, numbers, and reference outputs in float64.
 Whatever goes wrong in the task becomes one `TaskFailure` with the user's own line.
+
+Runs are repeated in other processes: what follows from a process's number, or from the order that
+Python's hashes give, is the same in every run of one. Such a process is started when the first run
+is there to be repeated, and works while the rest of a verification does; what it found is asked for
+in the end. Sets of text come in the same order in two processes often enough, so a file that says
+`set` is run in more of them.
 """
 
 from __future__ import annotations
 
+import ast
 import copy
 import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, ClassVar, Self
 
 import attrs
@@ -32,7 +41,6 @@ from sketchc.runtime.process.peer import (
     python_environment,
     signal_name,
 )
-from sketchc.runtime.tasks.cross_process import CrossProcess, Repetition, hash_seeds
 from sketchc.runtime.tasks.description import (
     Axis,
     InputSpec,
@@ -54,7 +62,11 @@ from sketchc.runtime.tasks.inputs import (
     own_sizes,
 )
 from sketchc.runtime.tasks.outline import Outline, read_outline
+from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, difference
 
+#: What depends on hashes or on addresses where a file says it.
+_NAMES = frozenset({"set", "frozenset", "hash", "id"})
+_MORE_PROCESSES = 3
 #: Seconds until a machine that is short of memory is asked for more all the same.
 _PATIENCE = 30.0
 
@@ -127,7 +139,7 @@ class WorkerTask:
         self._large = 0
         self.lead = 0
         self._written: Sequence[int] = ()
-        self._elsewhere: CrossProcess | None = None
+        self._elsewhere: _CrossProcess | None = None
         self._scales: dict[tuple[tuple[int, Scalar], ...], dict[str, float]] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
@@ -315,10 +327,10 @@ class WorkerTask:
     def _repeat_elsewhere(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
         """Have a run repeated in processes beside this one."""
         if self._elsewhere is None:
-            seeds = hash_seeds(self.path)
+            seeds = _hash_seeds(self.path)
             for hash_seed in seeds:
                 self.prepare_beside(hash_seed)
-            self._elsewhere = CrossProcess(
+            self._elsewhere = _CrossProcess(
                 self.path,
                 [
                     partial(
@@ -329,7 +341,7 @@ class WorkerTask:
                     for hash_seed in seeds
                 ],
             )
-        self._elsewhere.repeat(Repetition({**request, "written": self._written}, outputs))
+        self._elsewhere.repeat(_Repetition({**request, "written": self._written}, outputs))
 
     def repeat(self, request: Mapping[str, Any]) -> list[Array]:
         """The outputs of a run of the task that this one is beside."""
@@ -498,6 +510,88 @@ class WorkerTask:
         if "raised" in reply:
             raise TaskFailure(_raised(self.path, reply["raised"]))
         return reply
+
+
+# ---------------------------------------------------------------- other processes
+
+
+@attrs.frozen
+class _Repetition:
+    """One run: the request that repeats it, and the outputs it gave."""
+
+    request: Mapping[str, Any]
+    outputs: Sequence[Array]
+
+
+def _hash_seeds(path: Path) -> tuple[str, ...]:
+    """A value of PYTHONHASHSEED for each process that a task's file is to be repeated in."""
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        nodes = []
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    unordered = bool(named & _NAMES) or any(isinstance(n, ast.Set | ast.SetComp) for n in nodes)
+    return tuple(str(number) for number in range(1, 1 + (_MORE_PROCESSES if unordered else 1)))
+
+
+class _CrossProcess:
+    """The other processes of one task, each asked by a thread."""
+
+    def __init__(self, path: Path, starts: Sequence[Callable[[], WorkerTask]]) -> None:
+        self._path = path
+        self._failure: TaskFailure | None = None
+        self._closed = False
+        self._queues: list[SimpleQueue[_Repetition | None]] = [SimpleQueue() for _ in starts]
+        self._threads = [
+            threading.Thread(target=self._serve, args=(start, queue), daemon=True)
+            for start, queue in zip(starts, self._queues, strict=True)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def repeat(self, run: _Repetition) -> None:
+        """Have one run repeated, some time."""
+        for queue in self._queues:
+            queue.put(run)
+
+    def settle(self) -> None:
+        """Wait for the answers. Raises `TaskFailure` where one differs."""
+        for queue in self._queues:
+            queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._closed = True
+        for queue in self._queues:
+            queue.put(None)
+
+    def _serve(
+        self, start: Callable[[], WorkerTask], queue: SimpleQueue[_Repetition | None]
+    ) -> None:
+        task: WorkerTask | None = None
+        try:
+            while (run := queue.get()) is not None and not self._closed and not self._failure:
+                task = start() if task is None else task
+                if found := difference(run.outputs, task.repeat(run.request)):
+                    why = f"a run in another process differs ({found})"
+                    msg = f"{self._path}: {NOT_DETERMINISTIC.format(why=why)}"
+                    self._failure = TaskFailure(msg)
+        except TaskKilledError:
+            pass  # for want of memory: what it would have said nobody knows
+        except TaskFailure as error:
+            self._failure = self._failure or error
+        except (OSError, ValueError) as error:
+            self._failure = self._failure or TaskFailure(f"{self._path}: {error}")
+        finally:
+            if task is not None:
+                task.close()
+
+
+# ---------------------------------------------------------------- what is said
 
 
 def _sent(values: Sequence[Array | Scalar | None]) -> list[Raw | Scalar | None]:

@@ -196,7 +196,7 @@ class _Solver:
         if len(points) < _FEWEST:
             return None
         for kind in (_affine, _divided, _both):
-            found = [line for line in kind(points) if _agrees(line, points)]
+            found = [line for line in kind(points) if all(line.at(n) == points[n] for n in points)]
             found = self._told_apart(found, place, extent)
             if found:
                 return found[0]
@@ -378,10 +378,6 @@ def _quotients(lines: Mapping[int, Line], start: Sizes, first: int) -> Iterator[
 
 
 # ---------------------------------------------------------------- candidates for one symbol
-
-
-def _agrees(line: Line, points: Mapping[int, int]) -> bool:
-    return all(line.at(size) == value for size, value in points.items())
 
 
 def _affine(points: Mapping[int, int]) -> Iterator[Line]:

@@ -172,7 +172,7 @@ def _clipped(moved: Array, domain: Domain, dtype: DType) -> Array:
 
 def own_sizes(outline: Outline) -> dict[str, int]:
     """A size for every name in the declared shapes, within its hint."""
-    domains = {hint.name: hint.domain for hint in outline.hints if hint.domain is not None}
+    domains = outline.domains
     names = dict.fromkeys(
         extent
         for parameter in outline.parameters
@@ -197,7 +197,7 @@ def check_declared(outline: Outline) -> None:
     if not outline.parameters:
         msg = f"{outline.path}: {outline.subject} takes no arguments that could be seen"
         raise TaskFailure(msg)
-    domains = {hint.name: hint.domain for hint in outline.hints if hint.domain is not None}
+    domains = outline.domains
     for parameter in outline.parameters:
         if parameter.declared is None and not parameter.has_default:
             msg = (
@@ -219,7 +219,7 @@ def declared_inputs(outline: Outline, seed: int) -> list[Array | Scalar | None]:
     """The own inputs of a task without `get_inputs`: signed, of one scale, within the hints."""
     random = np.random.default_rng(seed)
     sizes = own_sizes(outline)
-    domains = {hint.name: hint.domain for hint in outline.hints if hint.domain is not None}
+    domains = outline.domains
     found: list[Array | Scalar | None] = []
     for parameter in outline.parameters:
         domain = domains.get(parameter.name)

@@ -289,6 +289,11 @@ class Outline:
     makes_inputs: bool
     hints: tuple[Hint, ...]
 
+    @property
+    def domains(self) -> dict[str, Domain]:
+        """What hints say of the values of sizes and arguments."""
+        return {hint.name: hint.domain for hint in self.hints if hint.domain is not None}
+
 
 def read_outline(path: Path, subject: str = "") -> Outline:
     """The outline of a file. Raises `TaskFailure` where nothing, or too much, could be meant."""

@@ -2,8 +2,13 @@
 
 `signature_of` names the tensors of `forward`, then the model's parameters and buffers, the numbers
 as params, and the outputs. An extent becomes a symbol where building and running the task at other
-sizes shows that it may vary (`varying`); what cannot be varied stays a literal. Extents of outputs
-are formulas that hold at every size that was asked for (`extents`).
+sizes shows that it may vary; what cannot be varied stays a literal. Extents of outputs are formulas
+that hold at every size that was asked for (`extents`).
+
+An axis that may vary belongs to a `Group`: one symbol of the signature. Extents of one size are one
+group as long as the task agrees, unless the file has a number of its own for each (`rows = 1024`,
+`columns = 1024`) or another of the task's lists of inputs tells them apart. What cannot be varied
+belongs to none.
 """
 
 from __future__ import annotations

@@ -54,6 +54,9 @@ def hungry(request, arrays):
 
 def garbled(request, arrays):
     return {"x": 1}, {"x": np.array([object()], dtype=object)}
+
+def misplaced(request, arrays):
+    return {"x": {"$array": request["place"], "dtype": "int8", "shape": request["shape"]}}, {}
 """
 
 
@@ -62,6 +65,15 @@ def handlers(tmp_path: Path) -> str:
     path = tmp_path / "handlers.py"
     path.write_text(HANDLERS)
     return str(path)
+
+
+@pytest.mark.parametrize("place", [0, -1, 1e400])
+@pytest.mark.parametrize("shape", [[0], [1], [1 << 62, 1 << 62], [-1], "x"], ids=str)
+def test_an_array_in_an_answer_is_refused(handlers: str, place: float, shape: object) -> None:
+    """Whoever reads the answer counts on plain JSON, and on no memory that was not asked for."""
+    result = run_worker(f"{handlers}:misplaced", {"place": place, "shape": shape})
+    assert not result.ok
+    assert "cannot be read" in result.error
 
 
 PRELOADED = pytest.mark.parametrize("preload", [(), ("numpy",)], ids=["fresh", "forked"])

@@ -195,9 +195,9 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         return all(self._is_exact(value) for value in flat_values(given))
 
     def _mark(self, found: Any, *, exact: bool) -> None:
-        for value in flat_values([found]):
-            if isinstance(value, torch.Tensor) and value.is_floating_point():
-                change = self.kept.add if exact else self.kept.discard
+        change = self.kept.add if exact else self.kept.discard
+        for value in _tensors_in([found]):
+            if value.is_floating_point():
                 change(storage_of(value))
 
     # ------------------------------------------------------------ what is moved
@@ -359,6 +359,10 @@ def flat_values(values: Sequence[Any]) -> list[Any]:
     return found
 
 
+def _tensors_in(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [value for value in flat_values(values) if isinstance(value, torch.Tensor)]
+
+
 def explored(
     run: Callable[[Callable[[Sequence[torch.Tensor]], Borders]], list[torch.Tensor]], rtol: float
 ) -> tuple[list[list[torch.Tensor]], list[torch.Tensor], list[Place]]:
@@ -396,7 +400,7 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
         name = func._schema.name.split("::")[-1].rstrip("_")
-        tensors = [v for v in flat_values([*args, *given.values()]) if _is_tensor(v)]
+        tensors = _tensors_in([*args, *given.values()])
         follows = any(storage_of(tensor) in self.kept for tensor in tensors)
         if follows:
             self.selecting &= name in _SELECTS
@@ -404,9 +408,8 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
             noted |= dict.fromkeys(self._beside(func, name, args, given, tensors))
         found = func(*args, **given)
         change = self.kept.add if follows else self.kept.discard
-        for value in flat_values([found]):
-            if _is_tensor(value):
-                change(storage_of(value))
+        for value in _tensors_in([found]):
+            change(storage_of(value))
         return found
 
     def _beside(
@@ -431,10 +434,6 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
             small = 0 < tensor.numel() <= _FEW and tensor.dtype is not torch.bool
             if small and storage_of(tensor) not in self.kept and not tensor.is_complex():
                 yield from tensor.detach().reshape(-1).tolist()
-
-
-def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
 
 
 class Draws(Operations):  # type: ignore[no-untyped-call]

@@ -357,7 +357,11 @@ class Task(TaskFile):
         """Shapes of outputs and parameters for inputs of other shapes."""
         assert self.layout is not None
         model = self.model(request["substitutes"])
-        outputs = self.forward(model, self.stand_ins(request))
+        inputs = [
+            self.ones(value["shape"], value["dtype"]) if "shape" in value else value["value"]
+            for value in request["inputs"]
+        ]
+        outputs = self.forward(model, inputs)
         return {
             "outputs": [{**self.specify(value), "value": None} for value in outputs],
             "state": {n: self.specify(v)["shape"] for n, v in self.state(model).items()},
@@ -367,13 +371,6 @@ class Task(TaskFile):
         super().follow(lead)
         self._own_values, self._first = None, ()
         self.unsure, self.refusal, self.ran, self.fixed_shapes = 0, "", False, False
-
-    def stand_ins(self, request: Request) -> list[Any]:
-        """Inputs of the shapes and types that a request asks for."""
-        return [
-            self.ones(value["shape"], value["dtype"]) if "shape" in value else value["value"]
-            for value in request["inputs"]
-        ]
 
     # ------------------------------------------------------------ twice the same
 
@@ -501,7 +498,8 @@ def answer(
         if command == "load":
             path, subject = Path(request["path"]), request.get("subject", "Model")
             if "beside" in request:
-                _be_another_process(request["beside"])
+                # A number that differs from that process's in the last digit, too.
+                os.getpid = lambda: request["beside"] + 1
             task = kind(path, subject, request.get("makes_inputs", True))
             task.follow(request.get("lead", 0))
             return task, {}
@@ -520,11 +518,6 @@ def answer(
         return task, {"refused": f"{type(error).__name__}: {str(error).split(chr(10))[0]}"}
     finally:
         linecache.clearcache()
-
-
-def _be_another_process(pid: int) -> None:
-    """Have another number than the process `pid` in the last digit, too."""
-    os.getpid = lambda: pid + 1
 
 
 def serve(kind: type[Task], channel: socket.socket) -> None:

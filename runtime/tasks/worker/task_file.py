@@ -238,7 +238,9 @@ class TaskFile:
         return [self.copied(value) if self.is_tensor(value) else None for value in inputs]
 
     def changed(self, value: Any, mark: Any) -> bool:
-        return not _same_bits(self.array(value), self.array(mark))
+        """Whether an input holds other bytes than it did: NaNs are equal to themselves."""
+        now, before = self.array(value), self.array(mark)
+        return now.shape != before.shape or now.tobytes() != before.tobytes()
 
     def aliases(self, output: Any, value: Any) -> bool:
         """Whether an output is an input, or a view of it."""
@@ -494,11 +496,6 @@ def _is_constant(value: object) -> bool:
     return isinstance(value, bool | int | float) or (
         isinstance(value, str) and len(value) <= _LONGEST
     )
-
-
-def _same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Whether two arrays hold the same bytes: NaNs are equal to themselves."""
-    return one.shape == other.shape and one.tobytes() == other.tobytes()
 
 
 def _container(result: object) -> str:
