@@ -6,7 +6,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.abi import passed, wrapped
-from sketchc.lowering.cpp.expressions import CPP_TYPES, entry_name, identifier
+from sketchc.lowering.cpp.expressions import entry_name, identifier
 
 ABSENT = "nullptr"
 #: Element types that C++ has no name for: their bits are passed.
@@ -44,7 +44,7 @@ def declaration(sketch: ir.Sketch, entry: str) -> str:
     parameters = []
     for tensor in passed(sketch):
         constant = "const " if tensor.role is ir.Role.IN else ""
-        kind = _BITS.get(tensor.dtype) or CPP_TYPES[tensor.dtype]
+        kind = _BITS.get(tensor.dtype) or tensor.dtype.cpp_name
         parameters.append(f"{constant}{kind} *{tensor.name}")
     parameters += [f"int64_t {identifier(symbol.name)}" for symbol in sketch.symbols]
     parameters += [

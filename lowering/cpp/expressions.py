@@ -56,21 +56,6 @@ def entry_name(sketch: str) -> str:
     return f"{sketch}_sketch" if sketch in _LIBRARY or sketch in RESERVED else sketch
 
 
-#: The C++ type of each element type; `half` and `bfloat16` are the library's.
-CPP_TYPES = {
-    DType.F64: "double",
-    DType.F32: "float",
-    DType.BF16: "sketch::bfloat16",
-    DType.F16: "sketch::half",
-    DType.I64: "int64_t",
-    DType.I32: "int32_t",
-    DType.I16: "int16_t",
-    DType.I8: "int8_t",
-    DType.U8: "uint8_t",
-    DType.U32: "uint32_t",
-    DType.BOOL: "bool",
-}
-
 #: What makes a number of a type of two bytes; a file that has the type carries it.
 _NARROW = {DType.F16: "to_half", DType.BF16: "to_bfloat16"}
 _HELPERS = {"//": "floor_div", "%": "floor_mod", "cdiv": "ceil_div"}
@@ -110,9 +95,16 @@ _ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
 
 @attrs.define
 class Expressions:
-    """The texts of expressions for one file; `used` has the pieces of the library in them."""
+    """The texts of expressions for one file; `used` has the pieces of the library in them, `names`
+    the names of the sketch and of the generated code."""
 
     used: set[str] = attrs.field(factory=set)
+    names: set[str] = attrs.field(factory=set)
+
+    def name(self, name: str) -> str:
+        """A name as the file spells it."""
+        self.names.add(name)
+        return identifier(name)
 
     def helper(self, name: str, *arguments: Code | str, types: str = "") -> Code:
         """A call of a function of the library, with these arguments of its template."""
@@ -128,7 +120,7 @@ class Expressions:
         """The C++ type of elements of a type."""
         if dtype in _NARROW:
             self.used.add(_NARROW[dtype])
-        return CPP_TYPES[dtype]
+        return dtype.cpp_name
 
     def listed(self, expressions: Iterable[ir.Expr]) -> str:
         """The texts of expressions, with commas between them."""
@@ -153,9 +145,9 @@ class Expressions:
             case ir.Literal(value):
                 return literal(value)
             case ir.Ref(name, ir.NameKind.PRESENT):
-                return CPP.binary("!=", Code(identifier(name)), Code("nullptr"))
+                return CPP.binary("!=", Code(self.name(name)), Code("nullptr"))
             case ir.Ref(name):
-                return Code(identifier(name))
+                return Code(self.name(name))
             case ir.Unary("not", operand):
                 return CPP.unary("!", self.scalar(operand))
             case ir.Unary(operator, operand):
@@ -246,11 +238,11 @@ class Expressions:
             case nodes.Number(number, dtype):
                 return self.number_literal(number, dtype)
             case nodes.Local(name):
-                return Code(identifier(name))
+                return Code(self.name(name))
             case nodes.Scalar(expression, _):
                 return self.scalar(expression)
             case nodes.Element(buffer, index):
-                return Code(f"{identifier(buffer)}[{self.scalar(index)}]")
+                return Code(f"{self.name(buffer)}[{self.scalar(index)}]")
             case nodes.Convert(inner, dtype, rounding, saturate):
                 return self._convert(inner, dtype, rounding, saturate)
             case nodes.Apply():
@@ -430,7 +422,7 @@ def wrapped(number: int, dtype: DType) -> int:
 
 
 def _float_literal(number: float, dtype: DType) -> Code:
-    kind = CPP_TYPES[dtype]
+    kind = dtype.cpp_name
     if math.isnan(number):
         return Code(f"std::numeric_limits<{kind}>::quiet_NaN()")
     if math.isinf(number):
@@ -447,10 +439,10 @@ def _float_literal(number: float, dtype: DType) -> Code:
 
 def _held(bound: int | float | bool, dtype: DType) -> int | float | bool:
     """A bound that an integer type cannot hold is none: the type's own limit."""
-    if not dtype.is_integer:
+    if not dtype.is_integer or dtype.limits is None:
         return bound
-    bits = 8 * dtype.bytes - dtype.is_signed
-    return min(max(int(bound), -(1 << bits) if dtype.is_signed else 0), (1 << bits) - 1)
+    least, greatest = dtype.limits
+    return min(max(int(bound), least), greatest)
 
 
 def _number(found: object) -> int | float | bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import assert_never
 
@@ -11,8 +11,9 @@ import attrs
 
 from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, identifier
+from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, broken
 from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.transformations import streamed_tensors
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import Marks
 
@@ -83,11 +84,6 @@ class Printer(Expressions):
         self.depth -= 1
         self.line("}")
 
-    def otherwise(self) -> None:
-        """Goes on with the other side of the branch that is open."""
-        self.depth -= 1
-        self.open("} else")
-
     def statements(self, body: tuple[nodes.Statement, ...]) -> None:
         """Prints statements in order."""
         for statement in body:
@@ -102,21 +98,22 @@ class Printer(Expressions):
         match statement:
             case nodes.Note(text):
                 self.comment(text)
-            case nodes.Define(name, dtype, initial, mutable):
+            case nodes.Define(name, dtype, initial, mutable, spare):
                 kind = self.kind(dtype) if mutable else f"const {self.kind(dtype)}"
-                self.line(f"{kind} {identifier(name)} = {self.value(initial)};")
+                told = "[[maybe_unused]] " if spare else ""
+                self.line(f"{told}{kind} {self.name(name)} = {self.value(initial)};")
             case nodes.Row(name, dtype=dtype, writable=writable):
                 constant = "" if writable else "const "
                 self.line(
-                    f"{constant}{self.kind(dtype)} *const {identifier(name)} ="
+                    f"{constant}{self.kind(dtype)} *const {self.name(name)} ="
                     f" {self._offset(statement.buffer, statement.base)};"
                 )
             case nodes.Assign(name, new):
-                self.line(f"{identifier(name)} = {self.value(new)};")
+                self.line(f"{self.name(name)} = {self.value(new)};")
             case nodes.Write(buffer, index, new):
-                self.line(f"{identifier(buffer)}[{self.scalar(index)}] = {self.value(new)};")
+                self.line(f"{self.name(buffer)}[{self.scalar(index)}] = {self.value(new)};")
             case nodes.AtomicUpdate(operation, buffer, index, new):
-                place = f"&{identifier(buffer)}[{self.scalar(index)}]"
+                place = f"&{self.name(buffer)}[{self.scalar(index)}]"
                 self.line(f"{self.helper(f'atomic_{operation}', place, self.value(new))};")
             case nodes.Accumulate():
                 self._accumulate(statement)
@@ -136,6 +133,12 @@ class Printer(Expressions):
                 self._serial(statement)
             case nodes.Branch():
                 self._branch(statement)
+            case nodes.Refusal(condition):
+                self.open(f"if ({broken(condition, self)})")
+                self.line(f"return {condition.number};")
+                self.close()
+            case nodes.Launch():
+                self._launch(statement)
             case _:
                 assert_never(statement)
 
@@ -147,7 +150,7 @@ class Printer(Expressions):
         body: tuple[nodes.Statement, ...],
         step: int = 1,
     ) -> None:
-        name = identifier(variable)
+        name = self.name(variable)
         turn = f"++{name}" if step == 1 else f"{name} += {step}"
         self.open(
             f"for (int64_t {name} = {self.scalar(lower)}; {name} < {self.scalar(upper)}; {turn})"
@@ -159,7 +162,7 @@ class Printer(Expressions):
         clauses: dict[str, list[str]] = {}
         for reduction in loop.reductions:
             clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
-            clauses.setdefault(clause, []).append(identifier(reduction.name))
+            clauses.setdefault(clause, []).append(self.name(reduction.name))
             if clause.startswith("propagating"):
                 self.used.add(clause)
         text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
@@ -168,7 +171,7 @@ class Printer(Expressions):
 
     def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
-        loop, name, end = streamed.loop, identifier(streamed.variable), streamed.end
+        loop, name, end = streamed.loop, self.name(streamed.variable), streamed.end
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
         last = ir.Binary("+", first, ir.Literal(streamed.size))
         self.open(
@@ -180,7 +183,7 @@ class Printer(Expressions):
             row, kind = each.row, self.kind(each.row.dtype)
             self.line(f"alignas(64) {kind} {each.block}[{streamed.size}];")
             self.line(
-                f"{kind} *const {identifier(row.name)} = {streams_name(row.buffer)} ?"
+                f"{kind} *const {self.name(row.name)} = {streams_name(row.buffer)} ?"
                 f" {each.block} : {self._offset(row.buffer, ir.Binary('+', row.base, first))};"
             )
         self._lanes(attrs.evolve(loop, lower=first, upper=ir.Ref(end, ir.NameKind.LOOP)))
@@ -194,21 +197,19 @@ class Printer(Expressions):
     def _serial(self, loop: nodes.SerialLoop) -> None:
         if loop.text:
             self.comment(loop.text)
-        self.open(self.serial_head(loop))
+        self.open(self._serial_head(loop))
         self.statements(loop.body)
         self.close()
 
     def _branch(self, branch: nodes.Branch) -> None:
         if branch.text:
             self.comment(branch.text)
-        body, orelse, condition = branch.body, branch.orelse, branch.condition
-        if not body:
-            body, orelse, condition = orelse, (), ir.Unary("not", condition)
-        self.open(f"if ({self.scalar(condition)})")
-        self.statements(body)
-        if orelse:
-            self.otherwise()
-            self.statements(orelse)
+        self.open(f"if ({self.scalar(branch.condition)})")
+        self.statements(branch.body)
+        if branch.orelse:
+            self.depth -= 1
+            self.open("} else")
+            self.statements(branch.orelse)
         self.close()
 
     def _accumulate(self, statement: nodes.Accumulate) -> None:
@@ -238,50 +239,110 @@ class Printer(Expressions):
             self._view(product.left, True),
             self._view(product.right, True),
             self._view(product.destination, False),
-            ", ".join(identifier(name) for name in product.packs),
+            ", ".join(self.name(name) for name in product.packs),
         ]
-        self.line(f"{self.library('multiply')}(")
-        self.depth += 1
-        for text in arguments[:-1]:
-            self.line(f"{text},")
-        self.line(f"{arguments[-1]});")
-        self.depth -= 1
+        self._arguments(self.library("multiply"), arguments)
 
     def _call(self, call: nodes.TileCall) -> None:
         parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
         arguments = [
             self._tile(view, number not in call.written) for number, view in enumerate(call.tiles)
         ]
-        self.line(f"{self.library(call.name)}{parameters}(")
+        self._arguments(f"{self.library(call.name)}{parameters}", arguments)
+
+    def _arguments(self, function: str, arguments: list[str]) -> None:
+        """A call with one argument a line."""
+        self.line(f"{function}(")
         self.depth += 1
         for text in arguments[:-1]:
             self.line(f"{text},")
         self.line(f"{arguments[-1]});")
         self.depth -= 1
 
-    def serial_head(self, loop: nodes.SerialLoop) -> str:
+    def _serial_head(self, loop: nodes.SerialLoop) -> str:
         """The head of a sequential loop."""
-        name, step, stop = identifier(loop.variable), self.scalar(loop.step), self.scalar(loop.stop)
+        name, step, stop = self.name(loop.variable), self.scalar(loop.step), self.scalar(loop.stop)
         turn = f"++{name}" if loop.step == ir.Literal(1) else f"{name} += {step}"
         upwards, downwards = f"{name} < {stop}", f"{name} > {stop}"
         more = {1: upwards, -1: downwards, 0: f"{step} > 0 ? {upwards} : {downwards}"}
         start = self.scalar(loop.start)
         return f"for (int64_t {name} = {start}; {more[loop.direction]}; {turn})"
 
+    # ------------------------------------------------------------ launches
+
+    def _launch(self, launch: nodes.Launch) -> None:
+        arenas = [s for s in launch.program.storages if s.memory == "arena"]
+        scoped = not launch.alone or bool(arenas) or not launch.grid
+        if scoped:
+            self.open("")
+        if arenas:
+            self.comment("Scratch memory of each thread.")
+            self.reserve("arena", arenas, "omp_get_max_threads()" if launch.grid else "1")
+        streams = bool(streamed_tensors(launch.program.body))
+        region = bool(launch.grid) and (bool(arenas) or streams)
+        if region:
+            self.pragma("parallel")
+            self.open("")
+        self._thread_storage(arenas, "omp_get_thread_num()" if launch.grid else "0")
+        self._programs(launch, region)
+        if streams:
+            self.line(f"{self.helper('end_streams')};")
+        for _ in range(region + scoped):
+            self.close()
+
+    def _programs(self, launch: nodes.Launch, region: bool) -> None:
+        """The loops over the grid, in a parallel `region` or with one of their own."""
+        if launch.grid:
+            collapse = f" collapse({len(launch.grid)})" if len(launch.grid) > 1 else ""
+            self.pragma(f"{'' if region else 'parallel '}for{collapse} schedule(static)")
+        for loop in launch.grid:
+            with self.tracing(*loop.origins):
+                self.open(self._serial_head(loop))
+        self.statements(launch.variables)
+        for storage in launch.program.storages:
+            if storage.memory == "stack":
+                kind, name = self.kind(storage.dtype), self.name(storage.name)
+                count = CPP.fold("*", [self.scalar(extent) for extent in storage.extents])
+                self.line(f"alignas(64) {kind} {name}[{count}];")
+        self.statements(launch.program.body)
+        for _ in launch.grid:
+            self.close()
+
+    def _thread_storage(self, arenas: list[nodes.Storage], thread: str) -> None:
+        for storage in arenas:
+            kind, name = self.kind(storage.dtype), self.name(storage.name)
+            self.line(
+                f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
+            )
+
+    def reserve(
+        self, arena: str, items: Sequence[ir.Tensor] | Sequence[nodes.Storage], threads: str
+    ) -> None:
+        """An arena with memory for tensors or storages, for so many threads."""
+        self.line(f"{self.library('arena')} {arena};")
+        for item in items:
+            size = f"sizeof({self.kind(item.dtype)}), {{{self.listed(item.extents)}}}"
+            self.line(f"const int64_t {self.name(item.name)}_place = {arena}.add({size});")
+        self.open(f"if (!{arena}.allocate({threads}))")
+        self.line("return -1;")
+        self.close()
+
+    # ------------------------------------------------------------ views
+
     def _tile(self, view: nodes.TileView, constant: bool) -> str:
         """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
         qualifier = "const " if constant else ""
         shown = (f"{{{self.listed(parts)}}}" for parts in (view.lower, view.upper, view.strides))
         kind = f"{self.library('tile')}<{qualifier}{self.kind(view.dtype)}, {len(view.lower)}>"
-        return f"{kind}{{{identifier(view.buffer)}, {', '.join(shown)}}}"
+        return f"{kind}{{{self.name(view.buffer)}, {', '.join(shown)}}}"
 
     def _offset(self, buffer: str, base: ir.Expr) -> str:
         """A pointer to an element of a buffer."""
-        return str(CPP.binary("+", Code(identifier(buffer)), self.scalar(base)))
+        return str(CPP.binary("+", Code(self.name(buffer)), self.scalar(base)))
 
     def _view(self, view: nodes.MatrixView, constant: bool) -> str:
         kind = f"{self.library('matrix')}<{'const ' if constant else ''}{self.kind(view.dtype)}>"
-        data = identifier(view.buffer)
+        data = self.name(view.buffer)
         if view.origin != ir.Literal(0):
             data += f" + {self.scalar(view.origin)}"
         return f"{kind}{{{data}, {self.scalar(view.row)}, {self.scalar(view.column)}}}"

@@ -1,7 +1,7 @@
 """From a plan to its loop programs, for every target that prints loops.
 
-`build_phases` takes a plan whose phases are mapped and returns the loop program of each phase;
-`placements` says what memory they leave, `grid_loop` what the loop over one grid axis is.
+`build_phases` takes a plan whose phases are mapped and returns the loop program of each phase,
+`host_program` what the host does around them; `placements` says what memory they leave.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import children, declared_names, substitute
+from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
@@ -34,7 +35,7 @@ from sketchc.lowering.loops.fusion import (
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
 from sketchc.lowering.loops.nodes import scalar_dtype
-from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch
+from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.loops.transformations import (
     add_rows,
     add_streams,
@@ -70,18 +71,75 @@ def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...
     return tuple(built)
 
 
-def stream_outputs(sketch: ir.Sketch, phases: tuple[BuiltPhase, ...]) -> tuple[BuiltPhase, ...]:
-    """The phases with loops that write large outputs past the caches."""
+def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement, ...]:
+    """What the host does in order, its launches with the loop programs of the phases; loops write
+    large outputs past the caches."""
+    sketch = plan.sketch
+    phases = build_phases(plan, reserved)
     outputs = unread_outputs(sketch, [phase.program for phase in phases])
-    return tuple(
-        attrs.evolve(
-            phase,
-            program=attrs.evolve(
-                phase.program,
-                body=add_streams(phase.program.body, outputs, phase.versions.fresh),
-            ),
+    launches: dict[int, list[loops.Statement]] = {}
+    for phase in phases:
+        body = add_streams(phase.program.body, outputs, phase.versions.fresh)
+        grid = [grid_loop(axis, sketch) for axis in phase.plan.grid]
+        launch = loops.Launch(
+            tuple(loop for loop, _ in grid),
+            tuple(variable for _, variable in grid if variable is not None),
+            attrs.evolve(phase.program, body=body),
+            alone=len(phases) == 1,
         )
-        for phase in phases
+        text = f"Phase {phase.plan.index + 1} of {len(phases)}."
+        launches[phase.plan.index] = [launch] if launch.alone else [loops.Note(text), launch]
+    return _host_steps(sketch, sketch.steps, launches)
+
+
+def _host_steps(
+    sketch: ir.Sketch,
+    steps: tuple[ir.HostStep, ...],
+    launches: Mapping[int, list[loops.Statement]],
+) -> tuple[loops.Statement, ...]:
+    """The statements of the host's steps; a phase that is not in `launches` is left out."""
+    found: list[loops.Statement] = []
+    for step in steps:
+        made: list[loops.Statement]
+        match step:
+            case ir.Launch(index):
+                found += launches.get(index, ())
+                continue
+            case ir.HostFor():
+                inner = _host_steps(sketch, step.body, launches)
+                made = [_serial_loop(step, inner, sketch)]
+            case ir.HostIf(condition):
+                sides = [_host_steps(sketch, arm, launches) for arm in (step.body, step.orelse)]
+                made = [loops.Branch(condition, sides[0], sides[1], step.text)]
+            case ir.Fetch(name, access, dtype, text):
+                after = fetched_conditions(sketch).get(name)
+                made = [
+                    *_noted(text),
+                    *map(loops.Refusal, fetch_conditions(sketch).get(name, ())),
+                    attrs.evolve(fetch(name, dtype, host_element(sketch, access)), spare=True),
+                    *([] if after is None else [loops.Refusal(after)]),
+                ]
+            case ir.Bind(name, value, text):
+                dtype = scalar_dtype(value)
+                scalar = loops.Scalar(value, dtype)
+                made = [*_noted(text), loops.Define(name, dtype, scalar, spare=True)]
+            case _:
+                assert_never(step)
+        found += _traced(made, (step.span,))
+    return tuple(found)
+
+
+def _noted(text: str) -> list[loops.Note]:
+    return [loops.Note(text)] if text else []
+
+
+def _serial_loop(
+    loop: ir.For | ir.HostFor, body: tuple[loops.Statement, ...], sketch: ir.Sketch
+) -> loops.SerialLoop:
+    bounds = (loop.start, loop.stop, loop.step)
+    direction = step_sign(loop.step, sketch)
+    return loops.SerialLoop(
+        loop.variable, *bounds, body, loop.text, direction, origins=(loop.span,)
     )
 
 
@@ -97,27 +155,30 @@ def placements(plan: Plan, reserved: Collection[str]) -> loops.Placements:
     return loops.Placements(memories, tuple(phase.program.storages for phase in phases))
 
 
-def grid_loop(
-    axis: GridAxis, sketch: ir.Sketch, index: str
-) -> tuple[loops.SerialLoop, loops.Define | None]:
+def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loops.Define | None]:
     """The loop over one grid axis, without its body, and what derives the axis' variable inside.
 
     The loop runs over the variable itself where the bounds of the sketch's loop are known, else
-    over the programs, numbered by `index`.
+    over the programs, numbered by a variable of its own.
     """
-    zero, one = ir.Literal(0), ir.Literal(1)
+    zero, one, origins = ir.Literal(0), ir.Literal(1), (axis.span,)
+
+    def upwards(variable: str, stop: ir.Expr, step: ir.Expr = one) -> loops.SerialLoop:
+        return loops.SerialLoop(variable, zero, stop, step, (), origins=origins)
+
     if axis.start == zero and axis.step == one:
-        return loops.SerialLoop(axis.variable, zero, axis.count, one, ()), None
+        return upwards(axis.variable, axis.count), None
     if axis.start == zero and step_sign(axis.step, sketch) == 1:
         match axis.count:
             case ir.Binary("cdiv", stop, step) if step == axis.step:
-                return loops.SerialLoop(axis.variable, zero, stop, step, ()), None
+                return upwards(axis.variable, stop, step), None
             case _:
                 pass
+    index = f"{axis.variable}_index"
     step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
-    start = ir.Binary("+", axis.start, step)
-    variable = loops.Define(axis.variable, DType.I64, loops.Scalar(start, DType.I64))
-    return loops.SerialLoop(index, zero, axis.count, one, ()), variable
+    start = loops.Scalar(ir.Binary("+", axis.start, step), DType.I64)
+    variable = loops.Define(axis.variable, DType.I64, start, origins=origins)
+    return upwards(index, axis.count), variable
 
 
 def _lower_phase(
@@ -191,21 +252,10 @@ class _Lowering(Calls):
         return found
 
     def _serial(self, node: SerialNode, scope: Scope) -> loops.SerialLoop:
-        loop = node.loop
         # Iterations may change what was read before the loop.
         self._forget_changed(node, scope)
         body = tuple(self.nodes(node.children, scope.inner(None)))
-        direction = step_sign(loop.step, self.maker.sketch)
-        return loops.SerialLoop(
-            loop.variable,
-            loop.start,
-            loop.stop,
-            loop.step,
-            body,
-            loop.text,
-            direction,
-            origins=(loop.span,),
-        )
+        return _serial_loop(node.loop, body, self.maker.sketch)
 
     def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
         """Forget all reads, and the index calculations of tiles that are written inside."""
@@ -215,9 +265,8 @@ class _Lowering(Calls):
                 self.forget(target, scope)
 
     def _fetch(self, node: FetchNode, scope: Scope) -> list[loops.Statement]:
-        notes = [loops.Note(node.text)] if node.text else []
         fetched = fetch(node.name, node.dtype, self.element(node.read, scope))
-        return _traced([*notes, fetched], (node.origin,))
+        return _traced([*_noted(node.text), fetched], (node.origin,))
 
     def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
         depth = max(len(nest.axes) for nest in node.members) - node.level

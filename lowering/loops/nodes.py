@@ -15,6 +15,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.launch.conditions import Condition
 from sketchc.lowering.source_map import Traced
 
 # ---------------------------------------------------------------- values
@@ -98,12 +99,14 @@ class Note(Traced):
 
 @attrs.frozen
 class Define(Traced):
-    """A new scalar local. `mutable` when `Assign` or `Accumulate` follow."""
+    """A new scalar local. `mutable` when `Assign` or `Accumulate` follow; `spare` where it may be
+    that nothing reads it."""
 
     name: str
     dtype: DType
     value: Value
     mutable: bool = False
+    spare: bool = False
 
 
 @attrs.frozen
@@ -285,26 +288,6 @@ class Branch(Traced):
     text: str = ""
 
 
-Statement: TypeAlias = (
-    Note
-    | Define
-    | Row
-    | Assign
-    | Write
-    | AtomicUpdate
-    | Accumulate
-    | MatrixProduct
-    | TileCall
-    | Loop
-    | LaneLoop
-    | StreamedLoop
-    | SerialLoop
-    | Branch
-)
-
-# ---------------------------------------------------------------- storage and programs
-
-
 @attrs.frozen
 class Storage:
     """Memory private to one program (grid point): `extents` elements, row-major. `memory` is
@@ -322,6 +305,44 @@ class Program:
 
     storages: tuple[Storage, ...]
     body: tuple[Statement, ...]
+
+
+@attrs.frozen
+class Refusal(Traced):
+    """The host leaves the function with the condition's number unless it holds."""
+
+    condition: Condition
+
+
+@attrs.frozen
+class Launch(Traced):
+    """All programs of a phase: `program` at each point of the grid, whose loops (outermost first)
+    have no bodies of their own; `variables` are derived inside of all loops."""
+
+    grid: tuple[SerialLoop, ...]
+    variables: tuple[Define, ...]
+    program: Program
+    alone: bool  # no other phase is launched
+
+
+Statement: TypeAlias = (
+    Note
+    | Define
+    | Row
+    | Assign
+    | Write
+    | AtomicUpdate
+    | Accumulate
+    | MatrixProduct
+    | TileCall
+    | Loop
+    | LaneLoop
+    | StreamedLoop
+    | SerialLoop
+    | Branch
+    | Refusal
+    | Launch
+)
 
 
 @attrs.frozen
@@ -343,6 +364,8 @@ def children(statement: Statement) -> tuple[Statement, ...]:
             return (*body, *orelse)
         case StreamedLoop(loop=loop):
             return (loop,)
+        case Launch(program=program):
+            return program.body
         case _:
             return ()
 

@@ -222,6 +222,9 @@ def _swept(body: tuple[nodes.Statement, ...], used: set[str]) -> tuple[nodes.Sta
         if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
             continue
         changed = nodes.with_bodies(statement, lambda inner: _swept(inner, used))
+        if isinstance(changed, nodes.Branch) and not changed.body:
+            otherwise = ir.Unary("not", changed.condition)
+            changed = attrs.evolve(changed, condition=otherwise, body=changed.orelse, orelse=())
         empty = not _effects(nodes.children(changed))
         block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
         if empty and isinstance(changed, block):

@@ -29,118 +29,11 @@ class CheckCapabilities:
 
     def run(self, plan: Plan) -> Plan:
         found = [
-            *self._dtypes(plan),
-            *self._operations(plan),
-            *self._casts(plan),
-            *self._numbers(plan),
-            *self._atomics(plan),
-            *self._float_scalars(plan),
+            _diagnostic(plan, code, *refusal) for code, check in _CHECKS for refusal in check(plan)
         ]
         if found:
             raise DiagnosticError(found)
         return attrs.evolve(plan, notes=(*plan.notes, *self._precisions(plan)))
-
-    def _dtypes(self, plan: Plan) -> list[Diagnostic]:
-        known = plan.capabilities.dtypes
-        return [
-            _refusal(
-                plan,
-                "SK0703",
-                f"{what} `{declared.name}` is {declared.dtype.value}",
-                declared.span,
-                f"{plan.target} takes {', '.join(sorted(known))}",
-            )
-            for what, group in (("tensor", plan.sketch.tensors), ("tile", plan.sketch.tiles))
-            for declared in group
-            if declared.dtype.value not in known
-        ]
-
-    def _operations(self, plan: Plan) -> list[Diagnostic]:
-        return [
-            _refusal(
-                plan,
-                "SK0703",
-                f"operation `{statement.operation}`",
-                statement.span,
-                "use other operations, or another target",
-            )
-            for statement in _computations(plan)
-            if statement.operation in plan.capabilities.ops_missing
-        ]
-
-    def _casts(self, plan: Plan) -> list[Diagnostic]:
-        """Some casts look at a scalar in its own dtype, as operations on scalars alone do; that of
-        a `let` of floats is f64."""
-        known = plan.capabilities.dtypes
-        return [
-            _refusal(
-                plan,
-                "SK0703",
-                f"`{show(operand.value)}` is {operand.dtype.value}",
-                statement.span,
-                "cast a param, or a tile that the scalar is written into with `fill`",
-            )
-            for statement in _computations(plan)
-            for operand in carried(statement)
-            if operand.dtype.value not in known
-        ]
-
-    def _numbers(self, plan: Plan) -> list[Diagnostic]:
-        """An operation on numbers alone is evaluated in their type, which is f64."""
-        known = plan.capabilities.dtypes
-        return [
-            _refusal(
-                plan,
-                "SK0703",
-                f"`{statement.operation}` is evaluated in {statement.dtype.value}",
-                statement.span,
-                "write the number into a tile with `fill` first, or write what comes out",
-            )
-            for statement in _computations(plan)
-            if statement.dtype.value not in known
-            and statement.operation != "cast"
-            and all(isinstance(operand, ir.ScalarOperand) for operand in statement.operands)
-            and not any(carried(statement))
-        ]
-
-    def _atomics(self, plan: Plan) -> list[Diagnostic]:
-        found = []
-        for phase in plan.sketch.phases:
-            for statement in walk.statements(phase.body):
-                if not isinstance(statement, ir.Atomic):
-                    continue
-                known = plan.capabilities.atomics.get(statement.operation)
-                dtype = plan.sketch.tensor(statement.access.tensor).dtype.value
-                if known is not None and dtype not in known:
-                    found.append(
-                        _refusal(
-                            plan,
-                            "SK0704",
-                            f"`atomic_{statement.operation}` on a tensor of {dtype}",
-                            statement.span,
-                            f"{plan.target} updates {', '.join(sorted(known))}: update a workspace "
-                            "of one of these, and convert it in a phase of its own",
-                        )
-                    )
-        return found
-
-    def _float_scalars(self, plan: Plan) -> list[Diagnostic]:
-        """Float scalars are compared as f64 holds them: f32 shows the same of two that it holds."""
-        if DType.F64.value in plan.capabilities.dtypes:
-            return []
-        return [
-            _refusal(
-                plan,
-                "SK0703",
-                f"`{show(part)}` is computed in f64",
-                statement.span,
-                "compare a fetched float with a literal, a param of at most f32 or another fetched "
-                "one; or compare tiles",
-            )
-            for statement in walk.in_phases(plan.sketch.phases)
-            for part in float_parts(statement)
-            if not _held_by_f32(part)
-        ]
 
     def _precisions(self, plan: Plan) -> list[str]:
         offered = plan.capabilities.precisions
@@ -149,6 +42,79 @@ class CheckCapabilities:
         return [
             f'precision "{name}" is a floor: {plan.target} multiplies with more' for name in missing
         ]
+
+
+#: What the target does not have, where it is asked for, and advice.
+_Refusal = tuple[str, Span, str]
+
+
+def _dtypes(plan: Plan) -> Iterator[_Refusal]:
+    known = plan.capabilities.dtypes
+    for what, group in (("tensor", plan.sketch.tensors), ("tile", plan.sketch.tiles)):
+        for declared in group:
+            if declared.dtype.value not in known:
+                asked = f"{what} `{declared.name}` is {declared.dtype.value}"
+                yield asked, declared.span, f"{plan.target} takes {', '.join(sorted(known))}"
+
+
+def _operations(plan: Plan) -> Iterator[_Refusal]:
+    for statement in _computations(plan):
+        if statement.operation in plan.capabilities.ops_missing:
+            advice = "use other operations, or another target"
+            yield f"operation `{statement.operation}`", statement.span, advice
+
+
+def _casts(plan: Plan) -> Iterator[_Refusal]:
+    """Some casts look at a scalar in its own dtype, as operations on scalars alone do; that of a
+    `let` of floats is f64."""
+    for statement in _computations(plan):
+        for operand in carried(statement):
+            if operand.dtype.value not in plan.capabilities.dtypes:
+                asked = f"`{show(operand.value)}` is {operand.dtype.value}"
+                advice = "cast a param, or a tile that the scalar is written into with `fill`"
+                yield asked, statement.span, advice
+
+
+def _numbers(plan: Plan) -> Iterator[_Refusal]:
+    """An operation on numbers alone is evaluated in their type, which is f64."""
+    for statement in _computations(plan):
+        if (
+            statement.dtype.value not in plan.capabilities.dtypes
+            and statement.operation != "cast"
+            and all(isinstance(operand, ir.ScalarOperand) for operand in statement.operands)
+            and not any(carried(statement))
+        ):
+            asked = f"`{statement.operation}` is evaluated in {statement.dtype.value}"
+            advice = "write the number into a tile with `fill` first, or write what comes out"
+            yield asked, statement.span, advice
+
+
+def _atomics(plan: Plan) -> Iterator[_Refusal]:
+    for statement in walk.in_phases(plan.sketch.phases):
+        if isinstance(statement, ir.Atomic):
+            known = plan.capabilities.atomics.get(statement.operation)
+            dtype = plan.sketch.tensor(statement.access.tensor).dtype.value
+            if known is not None and dtype not in known:
+                asked = f"`atomic_{statement.operation}` on a tensor of {dtype}"
+                advice = (
+                    f"{plan.target} updates {', '.join(sorted(known))}: update a workspace "
+                    "of one of these, and convert it in a phase of its own"
+                )
+                yield asked, statement.span, advice
+
+
+def _float_scalars(plan: Plan) -> Iterator[_Refusal]:
+    """Float scalars are compared as f64 holds them: f32 shows the same of two that it holds."""
+    if DType.F64.value in plan.capabilities.dtypes:
+        return
+    for statement in walk.in_phases(plan.sketch.phases):
+        for part in float_parts(statement):
+            if not _held_by_f32(part):
+                advice = (
+                    "compare a fetched float with a literal, a param of at most f32 or another "
+                    "fetched one; or compare tiles"
+                )
+                yield f"`{show(part)}` is computed in f64", statement.span, advice
 
 
 def _held_by_f32(part: ir.Binary) -> bool:
@@ -164,11 +130,22 @@ def _computations(plan: Plan) -> Iterator[ir.Compute]:
     return (each for each in walk.in_phases(plan.sketch.phases) if isinstance(each, ir.Compute))
 
 
-def _refusal(plan: Plan, code: str, message: str, span: Span, advice: str) -> Diagnostic:
+#: The checks, in order, with the code of what they find.
+_CHECKS = (
+    ("SK0703", _dtypes),
+    ("SK0703", _operations),
+    ("SK0703", _casts),
+    ("SK0703", _numbers),
+    ("SK0704", _atomics),
+    ("SK0703", _float_scalars),
+)
+
+
+def _diagnostic(plan: Plan, code: str, asked: str, span: Span, advice: str) -> Diagnostic:
     return Diagnostic(
         code=code,
         severity=Severity.ERROR,
-        message=f"{message}, which {plan.target} cannot do",
+        message=f"{asked}, which {plan.target} cannot do",
         span=span,
         label="not on this target",
         help=advice,

@@ -133,13 +133,4 @@ class _Flow:
 
 
 def _written(body: tuple[ir.Statement, ...]) -> set[str]:
-    found: set[str] = set()
-    for statement in walk.statements(body):
-        match statement:
-            case ir.Load(tile=tile):
-                found.add(tile)
-            case ir.Compute():
-                found.update(statement.destinations)
-            case _:
-                pass
-    return found
+    return {tile for statement in walk.statements(body) for tile in walk.writes(statement)}

@@ -65,6 +65,11 @@ class DType(Enum):
         return _TABLE[self][1]
 
     @property
+    def cpp_name(self) -> str:
+        """The type in C++; `half` and `bfloat16` are those of the library of generated files."""
+        return _CPP.get(self, f"{self.numpy_name}_t")
+
+    @property
     def compute(self) -> DType:
         """The type in which element-wise operations on this type are evaluated (R6)."""
         return DType.F32 if self in (DType.F16, DType.BF16) else self
@@ -83,6 +88,14 @@ _TABLE: dict[DType, tuple[int, str, tuple[str, ...]]] = {
     DType.U8: (1, "uint8", ()),
     DType.U32: (4, "uint32", ()),
     DType.BOOL: (1, "bool", ("boolean",)),
+}
+#: What C++ calls types that are no integers.
+_CPP = {
+    DType.F64: "double",
+    DType.F32: "float",
+    DType.BF16: "sketch::bfloat16",
+    DType.F16: "sketch::half",
+    DType.BOOL: "bool",
 }
 _FLOATS = (DType.F64, DType.F32, DType.BF16, DType.F16)
 
