@@ -308,7 +308,7 @@ class _Writer:
             self.no_dropin = "no kernel has passed verification"
             return False
         from sketchc.runtime.cases.binding import bind
-        from sketchc.runtime.cases.free import find_freedom
+        from sketchc.runtime.cases.reach import find_freedom
         from sketchc.runtime.dropin.torch_dropin import write_dropin
         from sketchc.runtime.toolchains.base import ToolchainError
 

@@ -49,12 +49,11 @@ from sketchc.runtime.bench.measurement import (
     surroundings,
 )
 from sketchc.runtime.bench.roofline import Floor, Work, floor_of, precision_of, work_of
-from sketchc.runtime.bench.variation import varied
+from sketchc.runtime.bench.timing import varied
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import Inputs, draw
-from sketchc.runtime.cases.free import find_freedom
 from sketchc.runtime.cases.lists import OwnList, bind_task, bound_to
-from sketchc.runtime.cases.reach import find_reach
+from sketchc.runtime.cases.reach import find_freedom, find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sums import reduction_length
 from sketchc.runtime.process.arrays import Array

@@ -26,8 +26,7 @@ import numpy as np
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.child import Job
-from sketchc.runtime.bench.timing import Schedule
-from sketchc.runtime.bench.variation import Variation, draw_variation
+from sketchc.runtime.bench.timing import Schedule, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
 from sketchc.runtime.process.peer import Peer, PeerEndedError, program, python_environment

@@ -78,25 +78,24 @@ def clocks(run: Run) -> list[Problem]:
     own = [sample for sample in run.samples if sample.contender == KERNEL]
     bursts = [burst for burst in run.bursts if burst.contender == KERNEL]
     typical = statistics.median(sample.seconds for sample in own)
-    found = _samples(own, typical, usual)
-    found += _bursts(bursts, 2 * (handshake + _unexplained_of_burst(run.alone_bursts)))
+    found = [
+        _samples(own, typical, usual),
+        _bursts(bursts, 2 * (handshake + _unexplained_of_burst(run.alone_bursts))),
+    ]
     # On a GPU the calls of a burst may take what their launches take, a sample does not.
     if run.device == "cpu":
-        found += _slower_in_burst(bursts, typical, _allowed(run, usual_in_burst))
-    if (late := _late(run)) is not None:
-        found.append(late)
-    return found
+        found.append(_slower_in_burst(bursts, typical, _allowed(run, usual_in_burst)))
+    return [Problem("policy", reason) for reason in (*found, _late(run)) if reason]
 
 
-def _samples(own: Sequence[Sample], typical: float, usual: float) -> list[Problem]:
+def _samples(own: Sequence[Sample], typical: float, usual: float) -> str:
     unexplained = _unexplained(own)
     if unexplained <= CLOCK_SHARE * typical + 2 * usual + CLOCK_SECONDS:
-        return []
-    reason = (
+        return ""
+    return (
         f"the measuring process says {typical:.3g} s a call of the kernel, and the parent's clock "
         f"{typical + unexplained - usual:.3g} s"
     )
-    return [Problem("policy", reason)]
 
 
 def _unexplained(samples: Sequence[Sample]) -> float:
@@ -110,7 +109,7 @@ def _unexplained(samples: Sequence[Sample]) -> float:
     return min((s.wall - s.seconds - s.copying for s in faster), default=0.0)
 
 
-def _late(run: Run) -> Problem | None:
+def _late(run: Run) -> str:
     """Work on other streams after the output was said to be ready."""
 
     def median(contender: str) -> float:
@@ -118,8 +117,8 @@ def _late(run: Run) -> Problem | None:
 
     own, late = statistics.median(run.seconds(KERNEL)), median(KERNEL)
     if late <= LATE_SHARE * own + LATE_RATIO * median(run.baselines[0]) + LATE_SECONDS:
-        return None
-    return Problem("policy", f"the device works on for {late:.3g} s after the kernel's end")
+        return ""
+    return f"the device works on for {late:.3g} s after the kernel's end"
 
 
 def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
@@ -132,21 +131,20 @@ def _unexplained_of_burst(bursts: Iterable[Burst]) -> float:
     return max(0.0, min((burst.wall - burst.seconds for burst in bursts), default=0.0))
 
 
-def _bursts(bursts: Sequence[Burst], usual: float) -> list[Problem]:
+def _bursts(bursts: Sequence[Burst], usual: float) -> str:
     """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too.
     `usual`: how much later the parent may hear of the end of a burst."""
     if not bursts:
-        return []
+        return ""
     each, most = _each(bursts), max(burst.calls for burst in bursts)
     unexplained = _unexplained_in_burst(bursts)
     # What is usual is shared by the calls of a burst.
     if unexplained <= CLOCK_SHARE * each + BURST_SECONDS + (CLOCK_SECONDS + usual) / most:
-        return []
-    reason = (
+        return ""
+    return (
         f"the measuring process says {each:.3g} s a call of the kernel in a burst of {most}, and "
         f"the parent's clock {each + unexplained:.3g} s"
     )
-    return [Problem("policy", reason)]
 
 
 def _allowed(run: Run, usual: float) -> tuple[float, float]:
@@ -164,16 +162,13 @@ def _allowed(run: Run, usual: float) -> tuple[float, float]:
     return BURST_RATIO * weather, 2 * usual + BURST_SECONDS
 
 
-def _slower_in_burst(
-    bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]
-) -> list[Problem]:
+def _slower_in_burst(bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]) -> str:
     """Without other contenders in between and on warm data, a call is no slower than a sample."""
     factor, seconds = allowed
     if not bursts or _each(bursts) <= factor * typical + seconds:
-        return []
+        return ""
     each = _each(bursts)
-    reason = f"a sample of the kernel takes {typical:.3g} s, and a call in a burst {each:.3g} s"
-    return [Problem("policy", reason)]
+    return f"a sample of the kernel takes {typical:.3g} s, and a call in a burst {each:.3g} s"
 
 
 def _each(bursts: Sequence[Burst]) -> float:

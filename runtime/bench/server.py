@@ -6,24 +6,30 @@ A sample is made in steps, so that the parent can take the time itself: the pare
 and how the inputs are to be varied; this process writes them, poisons what outputs will be
 allocated from, flushes the caches and says "ready"; the parent says "go"; the call is timed and its
 outputs copied at once; only then does the parent say whether it wants to see them.
+
+A candidate runs in the process that times it. It could replace a clock, make `synchronize` do
+nothing, or let torch do its work. So everything callable of the modules concerned, and every
+setting, is noted before the candidate is loaded and compared afterwards (`torch_state` for torch).
+The clocks themselves do not depend on it: `timing` holds its own references. What it is compared
+with runs in another process.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import torch
 
-from sketchc.runtime.bench import guard as guarding
 from sketchc.runtime.bench import launcher as launching
 from sketchc.runtime.bench import timing
 from sketchc.runtime.bench.child import Job
-from sketchc.runtime.bench.guard import Guard, apply_precision
 from sketchc.runtime.bench.launcher import (
     SEED,
     CandidateError,
@@ -34,9 +40,8 @@ from sketchc.runtime.bench.launcher import (
     model_launcher,
     poison,
 )
-from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock
-from sketchc.runtime.bench.variation import Turn, write_varied
-from sketchc.runtime.guards.torch_state import torch_settings
+from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, Turn, write_varied
+from sketchc.runtime.guards.torch_state import TorchState, replaced, seen, torch_settings
 from sketchc.runtime.process import messages
 from sketchc.runtime.tasks.worker.task_file import Raised, TaskError
 from sketchc.runtime.tasks.worker.torch_worker import (
@@ -47,6 +52,45 @@ from sketchc.runtime.tasks.worker.torch_worker import (
     raw_tensor,
     state,
 )
+
+#: What is watched besides torch and the modules given.
+_OWNERS: tuple[tuple[str, Any], ...] = (("time", time), ("os", os))
+
+
+def apply_precision(name: str) -> None:
+    """Set torch to a precision class. Sums of halves are kept in f32, as kernels keep them."""
+    torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = name == "tf32"
+    cuda: Any = torch.backends.cuda.matmul
+    cuda.allow_fp16_reduced_precision_reduction = False
+    cuda.allow_bf16_reduced_precision_reduction = False
+
+
+class Guard:
+    """What was there before the candidate."""
+
+    def __init__(self, modules: Mapping[str, ModuleType | type]) -> None:
+        """`modules` by the names to show: further ones whose functions must stay."""
+        self._owners = (*_OWNERS, *modules.items())
+        self._seen = [seen(owner) for _, owner in self._owners]
+        self._torch = TorchState()
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return self._torch.settings
+
+    def changes(self, *, whole: bool = False) -> list[str]:
+        """What was changed since, in words; nothing is put back. `whole`: also the kernels that the
+        dispatcher has for each operation, whatever was registered meanwhile."""
+        found = [
+            f"it replaced {name}.{key}"
+            for (name, owner), before in zip(self._owners, self._seen, strict=True)
+            for key in replaced(owner, before)
+        ]
+        if whole:
+            self._torch.registrations()
+        return found + self._torch.changes()
+
 
 #: Calls one contender on the inputs at one place and returns its outputs.
 Call = Callable[[int], list[torch.Tensor]]
@@ -281,7 +325,7 @@ class Candidate(Server):
     def _watched(self) -> dict[str, Any]:
         """What the candidate must leave alone besides torch: the task, and this machinery."""
         found: dict[str, Any] = {"the task": self.task.module}
-        for module in (timing, guarding, launching, messages, sys.modules[__name__]):
+        for module in (timing, launching, messages, sys.modules[__name__]):
             found[module.__name__] = module
         return found | {
             "the clock": type(self.clock),

@@ -33,7 +33,6 @@ from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.inputs import into_range
 from sketchc.launch.inputs import index_ranges
 from sketchc.runtime.cases.binding import Binding, TensorSource
-from sketchc.runtime.cases.free import receiving
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import Scalar
@@ -529,3 +528,14 @@ def _moved(array: Array, change: str, random: np.random.Generator) -> Array:
     if change == SWAPPED:
         elements[largest] = array.reshape(-1)[place]
     return found
+
+
+def receiving(binding: Binding, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Array]:
+    """What is in the inputs that the task only writes into, by position: numbers that show where
+    the task reads them."""
+    dtypes = {tensor.name: tensor.dtype for tensor in binding.outputs}
+    random = np.random.default_rng(0)
+    return {
+        position: generate("normal", dtypes[name], shapes[name], random)
+        for position, name in binding.receivers.items()
+    }

@@ -31,7 +31,7 @@ from sketchc.lowering.language import parsed
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
-from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
 from sketchc.runtime.cases.sizes import nearest, refusal, tensor_shapes
 from sketchc.runtime.cases.sums import host_scope

@@ -19,7 +19,7 @@ from sketchc.ir.evaluate import Value
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.branches import Branches, Side
 from sketchc.runtime.cases.drawing import draw
-from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.tasks.description import Scalar, TaskFailure

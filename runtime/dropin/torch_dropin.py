@@ -23,7 +23,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.cases.binding import Binding, TensorSource
-from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
 from sketchc.runtime.toolchains.base import toolchain

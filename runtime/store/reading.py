@@ -117,7 +117,6 @@ _JSON = {
     "measurements": ("symbols", "evidence"),
     "runs": ("header", "trace"),
 }
-_YES_OR_NO = ("passed",)
 
 
 def list_rows(
@@ -239,9 +238,19 @@ def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
     return data | _SHOW[kind](connection, plain(kind, row))
 
 
-def _task(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+def _with_texts(connection: sqlite3.Connection, kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """The row of a task or a kernel with its texts and the files beside it."""
     data["text"] = _text(connection, data["text"])
-    data["modules"] = _files(connection, "task_modules", "task", data["id"])
+    if kind == "kernels":
+        data["sketch_text"] = _text(connection, data["sketch_text"])
+        data["files"] = _files(connection, "kernel_files", "kernel", data["id"])
+    else:
+        data["modules"] = _files(connection, "task_modules", "task", data["id"])
+    return data
+
+
+def _task(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
+    _with_texts(connection, "tasks", data)
     data["verdicts"] = list_rows(connection, "verdicts", data["id"])
     data["measurements"] = list_rows(connection, "measurements", data["id"])
     return data
@@ -259,9 +268,7 @@ def _sketch(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, A
 
 
 def _kernel(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
-    data["text"] = _text(connection, data["text"])
-    data["sketch_text"] = _text(connection, data["sketch_text"])
-    data["files"] = _files(connection, "kernel_files", "kernel", data["id"])
+    _with_texts(connection, "kernels", data)
     for kind in ("verdicts", "measurements"):
         data[kind] = _select(connection, kind, "k.id = ?", [data["id"]])
     return data
@@ -275,14 +282,7 @@ def _claim(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, An
     for kind in ("kernels", "tasks"):
         name = kind[:-1]
         row = connection.execute(f"SELECT * FROM {kind} WHERE id = ?", (data[name],)).fetchone()
-        inner = plain(kind, row)
-        inner["text"] = _text(connection, inner["text"])
-        if kind == "kernels":
-            inner["sketch_text"] = _text(connection, inner["sketch_text"])
-            inner["files"] = _files(connection, "kernel_files", "kernel", inner["id"])
-        else:
-            inner["modules"] = _files(connection, "task_modules", "task", inner["id"])
-        data[name] = inner
+        data[name] = _with_texts(connection, kind, plain(kind, row))
     return data
 
 
@@ -338,6 +338,6 @@ def plain(kind: str, row: sqlite3.Row | Mapping[str, Any]) -> dict[str, Any]:
         if data.get(name) is not None:
             data[name] = json.loads(data[name])
     # Counts of passed verdicts have the same name in other lists.
-    if kind in ("verdicts", "measurements"):
-        data |= {name: bool(data[name]) for name in _YES_OR_NO if name in data}
+    if kind in ("verdicts", "measurements") and "passed" in data:
+        data["passed"] = bool(data["passed"])
     return data

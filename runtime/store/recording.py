@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sketchc.runtime.verify.verify import Candidate
 import platform
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import metadata
 
 from sketchc import __version__
@@ -110,15 +110,9 @@ class Recorder:
     ) -> str | None:
         """The same from plain data, made when it is needed: what that raises is a warning, too."""
 
-        def write(connection: sqlite3.Connection, task: str) -> str:
-            found = verdict()
-            environment = self._environment(connection, found["versions"])
-            identity = writing.put_kernel(connection, kernel())
-            return writing.put_verdict(
-                connection, identity, task, environment, found, made_in, signature
-            )
-
-        return self._write(write)
+        return self._claim(
+            kernel, verdict, partial(writing.put_verdict, made_in=made_in, signature=signature)
+        )
 
     def measurement(
         self, candidate: Candidate, measured: Measurement, sketch: SketchText | None = None
@@ -138,12 +132,23 @@ class Recorder:
     ) -> str | None:
         """The same from plain data."""
 
+        return self._claim(kernel, measured, partial(writing.put_measurement, made_in=made_in))
+
+    def _claim(
+        self,
+        kernel: Callable[[], KernelRow],
+        claim: Callable[[], Mapping[str, Any]],
+        put: Callable[[sqlite3.Connection, str, str, str, Mapping[str, Any]], str],
+    ) -> str | None:
+        """Keep a verdict or a measurement, with the versions of what it was made with."""
+
         def write(connection: sqlite3.Connection, task: str) -> str:
-            found = measured()
-            versions = {**found["machine"].get("versions", {}), **found.get("versions", {})}
+            found = claim()
+            versions = {**found.get("machine", {}).get("versions", {}), **found.get("versions", {})}
             environment = self._environment(connection, versions)
-            identity = writing.put_kernel(connection, kernel())
-            return writing.put_measurement(connection, identity, task, environment, found, made_in)
+            return put(
+                connection, writing.put_kernel(connection, kernel()), task, environment, found
+            )
 
         return self._write(write)
 

@@ -30,8 +30,7 @@ from sketchc.runtime.cases.drawing import (
     neighbour,
     plants_of,
 )
-from sketchc.runtime.cases.free import Freedom
-from sketchc.runtime.cases.reach import UNKNOWN_REACH, Reach, find_reach
+from sketchc.runtime.cases.reach import UNKNOWN_REACH, Freedom, Reach, find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal

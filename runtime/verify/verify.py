@@ -22,8 +22,8 @@ from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.branches import Branches
 from sketchc.runtime.cases.drawing import with_neighbours
-from sketchc.runtime.cases.free import Freedom, find_freedom, tied_note
 from sketchc.runtime.cases.lists import bind_task
+from sketchc.runtime.cases.reach import Freedom, find_freedom, tied_note
 from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,

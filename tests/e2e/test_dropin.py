@@ -13,7 +13,7 @@ from toolchains import require
 
 from sketchc.cli.commands.verify import prepare
 from sketchc.runtime.cases.binding import bind
-from sketchc.runtime.cases.free import find_freedom
+from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.tasks.task import TorchTask

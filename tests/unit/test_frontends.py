@@ -16,7 +16,7 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
-from sketchc.runtime.cases.free import find_freedom
+from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.process import messages, peer
 from sketchc.runtime.tasks.description import OtherSpec, TaskDescription, TensorSpec
 from sketchc.runtime.tasks.task import TorchTask

@@ -10,8 +10,7 @@ import pytest
 
 from sketchc.base.types import DType
 from sketchc.runtime.cases.binding import bind
-from sketchc.runtime.cases.free import find_freedom
-from sketchc.runtime.cases.reach import Reach, find_reach
+from sketchc.runtime.cases.reach import Reach, find_freedom, find_reach
 from sketchc.runtime.cases.sums import reduction_length
 from sketchc.runtime.tasks.signature import signature_of, signature_plan
 from sketchc.runtime.tasks.task import TorchTask

@@ -15,7 +15,7 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.binding import Binding, bind
-from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.reaching import Clock, Marks, Reaching, marks_of, numbers_in, smaller
 from sketchc.runtime.cases.shapes import Limits, ShapeCase, effort
 from sketchc.runtime.cases.sizes import refusal

@@ -20,7 +20,7 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.parsing.parser import parse
 from sketchc.runtime.bench.text import Entry, against, total_text
 from sketchc.runtime.cases.binding import bind
-from sketchc.runtime.cases.free import Freedom
+from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.shapes import NATIVE, ShapeCase
 from sketchc.runtime.report.files import Result, page_of
 from sketchc.runtime.report.text import Fields
