@@ -17,7 +17,7 @@ NAMED = re.compile(rf"`((?:{'|'.join((*PARTS, 'tests', 'examples', 'docs'))})/[^
 #: What stands for a part of a name in an instruction.
 PLACEHOLDER = re.compile(r"[…*<]|NAME|xxxx")
 #: Modules that a folder may hold, and lines that a file may have.
-MOST_MODULES, MOST_LINES = 23, 800
+MOST_MODULES, MOST_LINES = 20, 800
 
 
 @pytest.fixture(scope="module")
