@@ -115,6 +115,11 @@ class _Writer:
     dtype: DType
     statements: list[ir.Statement] = records.field(factory=list)
 
+    @property
+    def target(self) -> ir.TileOperand:
+        """The destination of the call."""
+        return ir.TileOperand(self.call.destination.name, span=self.call.node.span)
+
     def source(self) -> ir.Operand:
         """The operand, converted first if it holds integers."""
         operand = self.call.operands[0]
@@ -155,18 +160,15 @@ class _Writer:
 
     def clamp(self, value: ir.Operand, low: object, high: object) -> None:
         """min(max(x, low), high); rounding to the destination in between changes nothing."""
-        target = ir.TileOperand(self.call.destination.name, span=self.call.node.span)
         for operation, bound in (("max", low), ("min", high)):
             if bound is not None:
-                value = self.compute(operation, (value, self.number(bound)), target)
+                value = self.compute(operation, (value, self.number(bound)), self.target)
 
     def where_positive(self, source: ir.Operand, otherwise: ir.Operand) -> None:
         """The source where it is above 0, else the other."""
         zero = self.number(0.0)
         positive = self.compute("gt", (source, zero), self.tile("positive", DType.BOOL))
-        name = self.call.destination.name
-        target = ir.TileOperand(name, span=self.call.node.span)
-        self.compute("where", (positive, source, otherwise), target)
+        self.compute("where", (positive, source, otherwise), self.target)
 
     def number(self, value: object) -> ir.ScalarOperand:
         """An argument as an operand beside lanes of the evaluation's type."""
@@ -180,18 +182,16 @@ class _Writer:
                 )
             return value
         assert isinstance(value, float)
+        span = self.call.node.span
         if self.dtype.is_float:
-            return ir.ScalarOperand(ir.Literal(value), DType.F64, span=self.call.node.span)
-        return ir.ScalarOperand(ir.Literal(int(value)), DType.I64, span=self.call.node.span)
+            return ir.ScalarOperand(ir.Literal(value), DType.F64, span=span)
+        return ir.ScalarOperand(ir.Literal(int(value)), DType.I64, span=span)
 
     def count(self, source: ir.Operand) -> ir.TileOperand:
         """The number of valid lanes of each row."""
         valid = self.compute("eq", (source, source), self.tile("valid", DType.BOOL))
-        one, zero = (
-            ir.ScalarOperand(ir.Literal(value), DType.F64, span=self.call.node.span)
-            for value in (1.0, 0.0)
-        )
-        ones = self.compute("where", (valid, one, zero), self.tile("ones"))
+        numbers = (self.number(1.0), self.number(0.0))
+        ones = self.compute("where", (valid, *numbers), self.tile("ones"))
         return self.reduce("reduce_sum", ones, "count")
 
     def reduce(self, operation: str, source: ir.Operand, name: str) -> ir.TileOperand:
@@ -200,8 +200,7 @@ class _Writer:
 
     def finish(self, operation: str, left: ir.Operand, right: ir.Operand) -> None:
         """The last step, into the destination of the call."""
-        name = self.call.destination.name
-        self.compute(operation, (left, right), ir.TileOperand(name, span=self.call.node.span))
+        self.compute(operation, (left, right), self.target)
 
     # ------------------------------------------------------------ statements
 

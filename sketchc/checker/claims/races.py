@@ -105,7 +105,7 @@ def _first_repeat(
     site: Site, values: concrete.Values
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]]:
     seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for element, lane in concrete.touches(site, values):
+    for element, lane in concrete.footprint(site, values):
         if element in seen:
             return element, (seen[element], lane)
         seen[element] = lane

@@ -23,12 +23,12 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, assert_never
 
 from sketchc.base import records
-from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
+from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.facts.lane_forms import Lanes, lane_name, validity
 from sketchc.checker.facts.scope import Scope
+from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic, walk
-from sketchc.ir.symbolic import OPPOSITE, Polynomial, normalize, rebuild, simplify
+from sketchc.ir.symbolic import Polynomial, normalize, rebuild, simplify
 from sketchc.ir.walk import element_indices, names
 
 _LANE = "'lane"
@@ -107,12 +107,12 @@ def slice_bounds(
     None where the sign of `step` is not known.
     """
     start, step = simplify(subscript.lower), simplify(subscript.step)
-    form = scope.form(step)
-    if not scope.proves(add(form, constant(-1))):
-        if not scope.proves(add(scale(form, -1), constant(-1))):
-            return None
+    sign = _sign(scope, step)
+    if sign is None:
+        return None
+    if sign < 0:
         return _downward(scope, subscript, start, simplify(ir.Unary("-", step)), extent)
-    upper = [] if subscript.exact else _extrema(subscript.upper, "min")
+    upper = () if subscript.exact else _sides(subscript.upper, "min")
     within = [_count(ir.Binary("-", bound, start), step) for bound in upper]
     last = _count(ir.Binary("-", extent, start), step)
     first = () if scope.proves(scope.form(start)) else (_count(ir.Unary("-", start), step),)
@@ -123,7 +123,7 @@ def _downward(
     scope: Scope, subscript: ir.SliceSubscript, start: ir.Expr, length: ir.Expr, extent: ir.Expr
 ) -> tuple[ir.AxisDomain, ...]:
     """`slice_bounds` for a step of `-length`."""
-    stops = [] if subscript.exact else _extrema(subscript.upper, "max")
+    stops = () if subscript.exact else _sides(subscript.upper, "max")
     within = [_count(ir.Binary("-", start, stop), length) for stop in stops]
     last = _count(ir.Binary("+", start, ir.Literal(1)), length)
     over = simplify(ir.Binary("-", ir.Binary("+", start, ir.Literal(1)), extent))
@@ -138,13 +138,6 @@ def _count(distance: ir.Expr, step: ir.Expr) -> ir.Expr:
         return simplify(distance)
     short = ir.Binary("-", distance, ir.Literal(1))
     return simplify(ir.Binary("+", ir.Binary("//", simplify(short), step), ir.Literal(1)))
-
-
-def _extrema(bound: ir.Expr, operator: str) -> list[ir.Expr]:
-    """`min(a, b)` as an upper bound is both bounds."""
-    if isinstance(bound, ir.Binary) and bound.operator == operator:
-        return [*_extrema(bound.left, operator), *_extrema(bound.right, operator)]
-    return [bound]
 
 
 @records.frozen
@@ -164,33 +157,24 @@ class Conjunct:
     gaps: tuple[ir.Expr, ...] | None
 
 
-def conjuncts(lanes: Lanes, condition: ir.Expr, holds: bool = True) -> Iterator[Conjunct]:
+def conjuncts(lanes: Lanes, condition: ir.Expr) -> Iterator[Conjunct]:
     """The parts of a predicate that must all hold."""
-    match condition:
-        case ir.Unary("not", operand):
-            yield from conjuncts(lanes, operand, not holds)
-        case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
-            yield from conjuncts(lanes, left, holds)
-            yield from conjuncts(lanes, right, holds)
-        case _:
-            written = condition if holds else symbolic.negated(condition)
-            yield Conjunct(written, gaps(lanes.pointwise(condition), holds))
+    for written in guards.consequences(condition):
+        yield Conjunct(written, _gaps(lanes.pointwise(written)))
 
 
-def gaps(condition: ir.Expr, holds: bool = True) -> tuple[ir.Expr, ...] | None:
+def _gaps(condition: ir.Expr) -> tuple[ir.Expr, ...] | None:
     """A condition without lanes of its own as values that must all be >= 0; None where it is not a
     conjunction of integer comparisons."""
-    match condition:
-        case ir.Unary("not", operand):
-            return gaps(operand, not holds)
-        case ir.Binary("and" | "or" as operator, left, right) if (operator == "and") == holds:
-            one, two = gaps(left, holds), gaps(right, holds)
-            return None if one is None or two is None else (*one, *two)
-        case ir.Binary(operator, left, right) if operator in OPPOSITE:
-            relation = operator if holds else OPPOSITE[operator]
-            return _comparison(relation, left, right)
-        case _:
+    result: list[ir.Expr] = []
+    for part in guards.consequences(condition):
+        if not isinstance(part, ir.Binary):
             return None
+        found = _comparison(part.operator, part.left, part.right)
+        if found is None:
+            return None
+        result += found
+    return tuple(result)
 
 
 def _comparison(relation: str, left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, ...] | None:
@@ -211,7 +195,8 @@ def _comparison(relation: str, left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, 
 
 
 def _sides(value: ir.Expr, operator: str) -> tuple[ir.Expr, ...]:
-    """The values that all must be above (or below) where `min` (or `max`) of them must."""
+    """The values that all must be above (or below) where `min` (or `max`) of them must: as an upper
+    bound, `min(a, b)` is both bounds."""
     if isinstance(value, ir.Binary) and value.operator == operator:
         return (*_sides(value.left, operator), *_sides(value.right, operator))
     return (value,)
@@ -248,7 +233,7 @@ def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
     if not carriers:
         return None
     (carrier,) = carriers
-    sign = _sign(lanes, slope)
+    sign = _sign(lanes.scope, rebuild(slope))
     if sign is None:
         return None
     size = rebuild(slope if sign > 0 else {m: -c for m, c in slope.items()})
@@ -257,14 +242,12 @@ def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
     return _unfolded(lanes, carrier, size, rebuild(rest), sign, lane)
 
 
-def _sign(lanes: Lanes, slope: Polynomial) -> int | None:
-    form = lanes.scope.form(rebuild(slope))
-    value = constant_value(form)
-    if value is not None:
-        return None if value == 0 else (1 if value > 0 else -1)
-    if lanes.scope.proves(add(form, constant(-1))):
+def _sign(scope: Scope, value: ir.Expr) -> int | None:
+    """1 or -1 for an expression that is above or below 0; None where that is not known."""
+    form = scope.form(value)
+    if scope.proves(add(form, constant(-1))):
         return 1
-    return -1 if lanes.scope.proves(add(scale(form, -1), constant(-1))) else None
+    return -1 if scope.proves(add(scale(form, -1), constant(-1))) else None
 
 
 def _bound(size: ir.Expr, rest: ir.Expr, sign: int) -> ir.AxisDomain:

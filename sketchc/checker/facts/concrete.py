@@ -191,7 +191,7 @@ def box(site: Site, values: Mapping[str, Value], resolved: Resolved | None = Non
     plain = not any(isinstance(s, ir.IndexSubscript) for s in site.access.subscripts)
     if plain and not site.guards:
         return Box(tuple(_ranges(site, values, lanes)))
-    return Box((), frozenset(e for e, _ in touches(site, values, resolved)))
+    return Box((), frozenset(e for e, _ in footprint(site, values, resolved)))
 
 
 def _ranges(site: Site, values: Mapping[str, Value], lanes: list[range]) -> Iterator[range]:
@@ -218,7 +218,7 @@ def _lanes(site: Site, values: Mapping[str, Value]) -> list[range]:
     return result
 
 
-def touches(
+def footprint(
     site: Site, values: Mapping[str, Value], resolved: Resolved | None = None
 ) -> Iterator[tuple[Element, tuple[int, ...]]]:
     """Each element touched, with the lane that does. Raises `Untried`."""
@@ -373,7 +373,7 @@ def repeating_iteration(sketch: ir.Sketch, site: Site) -> tuple[dict[str, int], 
     """Sizes and an iteration in which two lanes of `site` touch one element."""
 
     def repeats(values: Values) -> bool:
-        elements = [element for element, _ in touches(site, values)]
+        elements = [element for element, _ in footprint(site, values)]
         return len(set(elements)) < len(elements)
 
     return failing_iteration(sketch, site, repeats)
