@@ -164,9 +164,10 @@ class Settings:
             return None
 
     def is_empty(self, setting: Setting) -> bool:
-        """Whether an output has no elements, so that nothing can be seen of it."""
-        values = self.host_values(self.sketch, setting) or {}
-        return any(
+        """Whether an output has no elements, so that nothing can be seen of it; False where a
+        launch refuses the setting."""
+        values = self.host_values(self.sketch, setting)
+        return values is not None and any(
             int(evaluate(extent, values)) == 0
             for tensor in self.sketch.tensors
             if tensor.role in (ir.Role.OUT, ir.Role.INOUT)
