@@ -20,7 +20,6 @@ from sketchc.ir.evaluate import Value, constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding
-from sketchc.runtime.cases.branches import Branches
 from sketchc.runtime.cases.drawing import with_neighbours
 from sketchc.runtime.cases.lists import bind_task
 from sketchc.runtime.cases.reach import Freedom, find_freedom, tied_note
@@ -39,7 +38,7 @@ from sketchc.runtime.cases.shapes import (
     ragged_cases,
 )
 from sketchc.runtime.cases.sizes import refusal
-from sketchc.runtime.cases.variants import Varying, not_taken, taken_sides, with_variants
+from sketchc.runtime.cases.variants import Branches, Varying, not_taken, taken_sides, with_variants
 from sketchc.runtime.sandbox import worker
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import Scalar

@@ -13,7 +13,6 @@ from sketchc.base.types import DType, numpy_dtype
 from sketchc.checker.elaboration.elaborate import elaborate
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse
-from sketchc.runtime.cases.branches import Branches
 from sketchc.runtime.cases.drawing import (
     Plants,
     fitted,
@@ -22,7 +21,7 @@ from sketchc.runtime.cases.drawing import (
     plant_integers,
     plants_of,
 )
-from sketchc.runtime.cases.variants import other_values
+from sketchc.runtime.cases.variants import Branches, other_values
 from sketchc.runtime.tasks.description import Thresholds
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.verify.session import share_of_numbers
