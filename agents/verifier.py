@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.agents.state.candidates import candidate_of
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.state import RunState, Turn
+from sketchc.agents.state.state import RunState, Session, Turn
 from sketchc.base.diagnostics import UsageError
 
 if TYPE_CHECKING:

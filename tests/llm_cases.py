@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from llm_server import Action, LlmServer
 
-from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header
-from sketchc.agents.llm.messages import Message, Reply, Request
+from sketchc.agents.llm.messages import LlmError, Message, Reply, Request
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 

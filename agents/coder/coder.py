@@ -17,13 +17,13 @@ from sketchc.agents.coder.code_writer import (
     write_kernel,
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
-from sketchc.agents.prompts.sizes import reach
+from sketchc.agents.prompts.language import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
 from sketchc.agents.state.state import Feedback, KernelText, RunState, Turn
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.run_context import Session
+    from sketchc.agents.state.state import Session
     from sketchc.docspec.schema import DocSpec
     from sketchc.lowering.kernel import Kernel
 

@@ -74,7 +74,7 @@ def load(path: Path | None = None, environment: Mapping[str, str] | None = None)
             found = find_file(Path.cwd(), environment)
     values: dict[str, Any] = {}
     if found is not None:
-        from sketchc.agents.config.file import read_file
+        from sketchc.agents.config.schema import read_file
 
         values = read_file(found, searched=path is None)
     origins = dict.fromkeys(values, "" if found is None else str(found))

@@ -25,7 +25,7 @@ from sketchc.base.diagnostics import (
 from sketchc.base.explain import page
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.run_context import Session
+    from sketchc.agents.state.state import Session
     from sketchc.ir import nodes as ir
     from sketchc.lowering.plan import Plan
     from sketchc.parsing import syntax

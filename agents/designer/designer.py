@@ -23,14 +23,13 @@ from sketchc.agents.designer.messages import (
     user_message,
 )
 from sketchc.agents.llm.client import complete_whole
-from sketchc.agents.llm.errors import ContextOverflowError
-from sketchc.agents.llm.messages import LanguageModel, Message, Reply, Request
+from sketchc.agents.llm.messages import ContextOverflowError, LanguageModel, Message, Reply, Request
 from sketchc.agents.llm.replies import ReplyError, single_block
 from sketchc.agents.state.state import RunState, Turn
 from sketchc.base.diagnostics import InternalError, Source
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.run_context import Session
+    from sketchc.agents.state.state import Session
 
 PURPOSE = "designer"
 REPAIR = "designer-repair"

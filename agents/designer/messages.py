@@ -10,16 +10,14 @@ import attrs
 
 from sketchc.agents.llm.messages import Message
 from sketchc.agents.prompts.hardware import hardware
-from sketchc.agents.prompts.language import language
+from sketchc.agents.prompts.language import language, reach
 from sketchc.agents.prompts.rendering import message
-from sketchc.agents.prompts.sizes import reach
 from sketchc.runtime.tasks.description import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.tasks.inputs import KINDS
 
 if TYPE_CHECKING:
     from sketchc.agents.designer.design_check import Finding
-    from sketchc.agents.state.run_context import Session
-    from sketchc.agents.state.state import RunState
+    from sketchc.agents.state.state import RunState, Session
 
 #: So many of the latest failures are told to the model when work comes back.
 MOST_HISTORY = 6

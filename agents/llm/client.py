@@ -11,10 +11,17 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
-from sketchc.agents.llm.errors import CapReachedError, LlmError, TruncatedError
 from sketchc.agents.llm.ledger import Ledger, Record, timestamp
-from sketchc.agents.llm.messages import LanguageModel, Reply, Request, Usage
-from sketchc.agents.llm.openai_replies import estimate_tokens
+from sketchc.agents.llm.messages import (
+    CapReachedError,
+    LanguageModel,
+    LlmError,
+    Reply,
+    Request,
+    TruncatedError,
+    Usage,
+    estimate_tokens,
+)
 
 #: Called with the number of output characters so far while a reply streams in.
 Streamed = Callable[[int], None]

@@ -18,10 +18,15 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.agents.llm.errors import ServerError, TimeoutFailure
 from sketchc.agents.llm.ledger import Record
-from sketchc.agents.llm.messages import Reply, Request, Usage
-from sketchc.agents.llm.openai_replies import estimate_tokens
+from sketchc.agents.llm.messages import (
+    Reply,
+    Request,
+    ServerError,
+    TimeoutFailure,
+    Usage,
+    estimate_tokens,
+)
 from sketchc.base.diagnostics import UsageError
 
 _PROMPT = re.compile(r"(\d{4,})-(.+)-([0-9a-f]{8})\.prompt\.md")

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.llm.ledger import Header, Record, read_ledger
-from sketchc.agents.llm.messages import Message, Reply, Request
+from sketchc.agents.llm.messages import Message, ReplayMissError, Reply, Request
 from sketchc.base.diagnostics import UsageError
 
 #: How much of a differing line is shown, and how much of it stands before the difference.

@@ -28,7 +28,7 @@ from sketchc.runtime.verify.verdict import from_json
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
     from sketchc.agents.run.run import RunOptions
-    from sketchc.agents.state.run_context import Session
+    from sketchc.agents.state.state import Session
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.tasks.client import WorkerTask
@@ -264,7 +264,7 @@ class _Writer:
     def _session(self) -> Session:
         """What the helpers of the agents ask for; no agent is called with it."""
         from sketchc.agents.config.settings import Configuration
-        from sketchc.agents.state.run_context import Session
+        from sketchc.agents.state.state import Session
 
         description: Any = None
         return Session(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.agents.llm.errors import ReplayMissError
+from sketchc.agents.llm.messages import ReplayMissError
 from sketchc.agents.state.state import RunState, Step
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.verdict import Verdict, from_json

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.state import KernelText, RunState
+from sketchc.agents.state.state import KernelText, RunState, Session
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.ir.evaluate import Value
 

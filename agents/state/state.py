@@ -4,9 +4,19 @@ checkpoint holds. `--resume` starts from the last one."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.json_form import from_plain, to_plain
+
+if TYPE_CHECKING:
+    from sketchc.agents.config.settings import Configuration
+    from sketchc.agents.llm.messages import LanguageModel
+    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.description import TaskDescription
 
 
 @attrs.frozen
@@ -90,3 +100,85 @@ class Turn:
     reason: str
     failure: str = ""
     details: Mapping[str, Any] = attrs.field(factory=dict)
+
+
+Scalar = int | float | bool
+
+
+class Progress(Protocol):
+    """Who listens to a run: the live display of `sketchc gen`, or nobody."""
+
+    def note(self, agent: str, text: str) -> None:
+        """One line on what an agent is doing now."""
+
+
+@attrs.define
+class Session:
+    """Shared by the agents of one run; nothing in it changes while the run goes on.
+
+    `seed` makes every drawn input of the run; `folder` takes builds and attempts; `model` is None
+    only in runs that no model takes part in.
+    """
+
+    task: WorkerTask
+    description: TaskDescription
+    task_source: str  # the text of the task's file
+    target: str
+    hardware: str
+    constants: Mapping[str, Scalar]
+    coder: str  # "builtin" or "llm"
+    model: LanguageModel | None
+    configuration: Configuration
+    seed: int
+    folder: Path
+    progress: Progress
+    max_attempts: int
+    max_repairs: int
+    #: The agents that take part in the workflow: without a "designer", nothing can be sent to one.
+    agents: frozenset[str] = frozenset({"designer", "coder", "verifier", "conductor"})
+    #: Ablation (paper, section 3.2.4): every failure goes to the Coder.
+    everything_to_coder: bool = False
+    #: Measure a kernel that passed, where the target runs at its own speed.
+    bench: bool = True
+
+    @property
+    def name(self) -> str:
+        """The task's file name without folder and suffix: prompts never hold a path."""
+        return self.task.path.stem
+
+
+class Agent(Protocol):
+    """One of the four. `sketchc.agents.{designer,coder,verifier,conductor}` hold one each."""
+
+    def run(self, state: RunState, session: Session) -> Turn:
+        """One turn. Raises `LlmError` when the model cannot be reached (the run stops and can be
+        resumed), `UsageError` when the task itself is broken."""
+
+
+#: Raised by one with every change that an older reader would misread.
+VERSION = 1
+#: What every checkpoint has held.
+_ALWAYS = ("node", "kernel", "feedback", "history")
+
+
+def dump_state(state: RunState) -> dict[str, Any]:
+    """The state as JSON data, with the version of this format."""
+    plain: dict[str, Any] = to_plain(attrs.asdict(state, recurse=True))
+    return {"version": VERSION, **plain}
+
+
+def load_state(data: Mapping[str, Any]) -> RunState:
+    """The state that `dump_state` wrote. Raises `UsageError` for anything else."""
+    if not isinstance(data, Mapping) or data.get("version") != VERSION:
+        found = data.get("version") if isinstance(data, Mapping) else None
+        msg = f"the checkpoint is of format {found!r}; this version of sketchc reads {VERSION}"
+        raise UsageError(msg)
+    try:
+        # A field that is newer than the checkpoint has its default.
+        older = {k: v for k, v in attrs.asdict(RunState("")).items() if k not in _ALWAYS}
+        if unknown := data.keys() - {*older, *_ALWAYS, "version"}:
+            raise TypeError(*sorted(unknown))
+        return from_plain(RunState, {**older, **data}, strict=True)
+    except (KeyError, TypeError) as error:
+        msg = f"the checkpoint does not hold the state of a run: {error}"
+        raise UsageError(msg) from error

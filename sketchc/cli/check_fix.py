@@ -9,8 +9,8 @@ import click
 from sketchc.api import FileReport, Request, check_text
 from sketchc.base import diagnostics, records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, Source, UsageError
-from sketchc.cli.texts import difference
-from sketchc.cli.texts import write as replace
+from sketchc.cli.options import difference
+from sketchc.cli.options import write as replace
 from sketchc.parsing.parser import parse, read
 
 #: Fixes may uncover further findings; each round carries out all that do not touch each other.

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from rich.console import Console
+from rich.markup import escape
 
 from sketchc.agents.llm.client import Client, Spend
-from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
+from sketchc.agents.llm.messages import LlmError
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.secret import take_key
 from sketchc.agents.run.output import write_outputs
@@ -27,19 +34,178 @@ from sketchc.agents.run.run import (
     require_own_folder,
     settle_options,
 )
-from sketchc.agents.run.summary import ending
+from sketchc.agents.run.summary import counted, ending
 from sketchc.agents.workflows import agents_of, load_workflow
 from sketchc.base.diagnostics import UsageError
-from sketchc.cli.gen_progress import Display
-from sketchc.cli.gen_recording import RunRecorder
-from sketchc.cli.store_option import recorder
+from sketchc.base.json_form import to_plain
+from sketchc.cli.consoles import make_console
+from sketchc.cli.options import recorder
 from sketchc.cli.verify_files import require_running
+from sketchc.runtime.store.writing import KernelRow, RunRow, RunStep, digest_of
 from sketchc.runtime.toolchains.base import toolchain
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.client import Provider
-    from sketchc.agents.state.state import RunState
+    from sketchc.agents.llm.messages import Request
+    from sketchc.agents.state.state import RunState, Session
+    from sketchc.runtime.store.recording import Recorder
+
+#: Seconds between two updates of the live line while a reply streams in.
+_REFRESH = 0.2
+
+
+class Display:
+    """Hears what agents do (`session.Progress`) and how replies stream in."""
+
+    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
+        self.console = console or make_console(stderr=True, quiet=quiet, highlight=False)
+        self.client: Client | None = None
+        self._status: Status | None = None
+        self._doing = "starting"
+        self._updated = 0.0
+
+    def __enter__(self) -> Display:
+        if self.console.is_terminal:
+            self._status = self.console.status(self._doing)
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def note(self, agent: str, text: str) -> None:
+        """One line that stays, and the live line's text from now on."""
+        self._doing = f"{agent}: {text}"
+        spent = self._spent()
+        self.console.print(f"[bold]{agent:<9}[/bold] {escape(text)}{spent}", soft_wrap=True)
+        self._update(self._doing)
+
+    def streamed(self, request: Request, characters: int) -> None:
+        """The reply to `request` has so many characters by now."""
+        now = time.monotonic()
+        if self._status is None or now - self._updated < _REFRESH:
+            return
+        self._updated = now
+        self._update(f"{self._doing}; {request.purpose} writes, {characters:,} characters")
+
+    def _update(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(escape(text) + self._spent())
+
+    def _spent(self) -> str:
+        """Calls, tokens and money so far; nothing before the first call."""
+        if self.client is None or not self.client.spend.calls:
+            return ""
+        spend = self.client.spend
+        tokens = spend.input_tokens + spend.output_tokens
+        money = f", {spend.cost:.4f}" if spend.cost else ""
+        return f"  [dim]({counted(spend.calls, 'call')}, {tokens:,} tokens{money})[/dim]"
+
+
+#: The agents that replace the kernel, or the sketch that it is made from.
+_MAKERS = ("designer", "coder")
+
+
+class RunRecorder:
+    """Records one run, in `folder` and with options that are on disk."""
+
+    def __init__(self, recorder: Recorder, folder: RunFolder, options: RunOptions) -> None:
+        self.recorder = recorder
+        self.folder = folder
+        self.options = options
+        self.session: Session | None = None
+
+    def step(self, state: RunState, session: Session) -> None:
+        """Keep the run as it is after a step; of the Verifier's, the verdict and the times."""
+        self.session = session
+        self._run(state, "")
+        if state.history[-1].agent == "verifier":
+            self._found(state, session)
+
+    def end(self, state: RunState, stopped: str) -> None:
+        """Keep how the run ended, with the trace that its folder got. A run that went on from its
+        end, or was killed between its last step and here, has its last verdict kept again."""
+        self._run(state, stopped)
+        if self.session is not None and state.verdict is not None:
+            self._found(state, self.session)
+
+    def _found(self, state: RunState, session: Session) -> None:
+        """The verdict that stands in the state, once per step of the Verifier; nothing where the
+        kernel there may be a later one."""
+        steps = [step.number for step in state.history if step.agent == "verifier"]
+        verdict, measured = state.verdict, state.measurement
+        if verdict is None or not steps or state.kernel is None:
+            return
+        if any(step.agent in _MAKERS for step in state.history if step.number > steps[-1]):
+            return
+        place = RunStep(self._identity(), steps[-1])
+        self.recorder.plain_verdict(lambda: _kernel(state, session), lambda: verdict, place)
+        if measured is not None and "not_measured" not in measured:
+            self.recorder.plain_measurement(
+                lambda: _kernel(state, session), lambda: measured, place
+            )
+
+    def _run(self, state: RunState, stopped: str) -> None:
+        self.recorder.run(lambda: self._row(state, stopped), lambda: self._ledger()[1:])
+
+    def _row(self, state: RunState, stopped: str) -> RunRow:
+        asked = self.options
+        return RunRow(
+            self._identity(),
+            asked.target,
+            asked.hardware,
+            asked.workflow,
+            asked.coder,
+            asked.seed,
+            "stopped" if stopped else state.outcome,
+            stopped or state.reason,
+            state.attempt,
+            str(self.folder.path.resolve()),
+            self._ledger()[0],
+            self._trace(state),
+        )
+
+    def _identity(self) -> str:
+        """The same for all parts of a run, and no other run's: run.json is written once."""
+        path = self.folder.inner / "run.json"
+        made = str(path.stat().st_mtime_ns)
+        return digest_of(str(self.folder.path.resolve()), made, path.read_text("utf-8"))[:32]
+
+    def _ledger(self) -> list[dict[str, Any]]:
+        lines = self.folder.ledger_path.read_bytes().split(b"\n")
+        return [json.loads(line) for line in lines if line]
+
+    def _trace(self, state: RunState) -> Mapping[str, Any]:
+        """The trace of the folder where it is of this state, else the steps."""
+        steps = to_plain([attrs.asdict(step) for step in state.history])
+        try:
+            trace = json.loads((self.folder.path / "trace.json").read_text("utf-8"))
+            same = trace["steps"] == steps
+        except (OSError, ValueError, KeyError, TypeError):
+            same = False
+        return trace if same else {"steps": steps}
+
+
+def _kernel(state: RunState, session: Session) -> KernelRow:
+    """The row of the kernel that the Verifier had before it."""
+    from sketchc.agents.state.candidates import candidate_of
+    from sketchc.runtime.store.recording import kernel_row, sketch_text
+
+    assert state.kernel is not None
+    candidate = candidate_of(state, session)
+    text = state.sketch
+    sketch = sketch_text(text, candidate.plan.sketch.name) if text else None
+    return kernel_row(candidate, sketch, state.kernel.origin)
+
 
 #: Family of chips -> the variable by which its driver hides devices from a process.
 _VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "ascend": "ASCEND_RT_VISIBLE_DEVICES"}
@@ -69,7 +235,7 @@ def generate(
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
     if needs_model(graph, wanted.coder):
-        from sketchc.agents.llm.providers import make_provider
+        from sketchc.agents.llm.settings import make_provider
 
         provider = make_provider(configuration.llm, configuration.target(wanted.target))
     recorded: Header | None = getattr(provider, "header", None)

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from sketchc.agents.coder.code_writer import CoderSettings
+from sketchc.agents.coder.code_writer import CoderSettings, Coding, code_until_right, sketch_check
 from sketchc.agents.coder.coder import documents_of
-from sketchc.agents.coder.coding_loop import Coding, code_until_right, sketch_check
 from sketchc.agents.coder.messages import for_plan
-from sketchc.agents.config.settings import load, override
 from sketchc.agents.llm.client import Client, Spend
-from sketchc.agents.llm.errors import LlmError
 from sketchc.agents.llm.ledger import Header, Ledger
-from sketchc.agents.llm.providers import make_provider
+from sketchc.agents.llm.messages import LlmError
 from sketchc.agents.llm.replay import ReplayProvider
+from sketchc.agents.llm.settings import make_provider
 from sketchc.agents.run.summary import counted
 from sketchc.base.diagnostics import UsageError
+from sketchc.cli.options import configuration_of
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -66,11 +65,8 @@ def code_with_model(
     """
     plan = planned.plan
     _require_runnable(plan.target)
-    configuration = override(
-        load(None if options.config is None else Path(options.config)),
-        llm=options.llm,
-        model=options.model,
-        base_url=options.base_url,
+    configuration = configuration_of(
+        options.config, llm=options.llm, model=options.model, base_url=options.base_url
     )
 
     def note(line: str) -> None:

@@ -20,7 +20,7 @@ import click
 from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli.consoles import forced
-from sketchc.cli.extras import lacking
+from sketchc.cli.options import SketchError, lacking, show_diagnostics
 
 #: command -> "module:attribute", and the short help shown in the list.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "store": ("sketchc.cli.commands.store:store", "Show what was verified and measured."),
     "report": ("sketchc.cli.commands.report:report", "Write an HTML page of a run, or of results."),
     "targets": ("sketchc.cli.commands.targets:targets", "Show what can be compiled and run here."),
-    "toolchain": ("sketchc.cli.commands.toolchain:toolchain", "Install toolchains."),
+    "toolchain": ("sketchc.cli.commands.targets:toolchain", "Install toolchains."),
     "llm": ("sketchc.cli.commands.llm:llm", "Try the configured models; read ledgers of runs."),
     "docspec": (
         "sketchc.cli.commands.docspec:docspec",
@@ -148,6 +148,9 @@ def run(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return 2
+    except SketchError as error:
+        show_diagnostics(error.source, error.diagnostics)
+        return 1
     except UsageError as error:
         click.echo(f"error: {error}", err=True)
         return 2

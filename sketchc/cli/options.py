@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import Diagnostic, Source, UsageError
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, UsageError
 from sketchc.base.types import Scalar
 
 if TYPE_CHECKING:
+    from sketchc.agents.config.settings import Configuration
+    from sketchc.lowering.passes.pipeline import PlannedSketch
     from sketchc.parsing import syntax
+    from sketchc.runtime.store.recording import Recorder
+    from sketchc.runtime.tasks.task import Task
 
 LARGEST_SIZE = 2**63 - 1
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: Adds `--verify-ir`, which switches the verifiers between stages on.
 verify_ir_option = click.option(
@@ -25,6 +36,46 @@ verify_ir_option = click.option(
     callback=lambda _context, _option, given: verification.enable() if given else None,
     help="Verify what each stage of the compiler hands to the next; for bugs of sketchc.",
 )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+hardware_option = click.option("--hardware", help="The chip; default: the target's own.")
+sketch_option = click.option("--sketch", "name", help="Which sketch of the file.")
+entry_option = click.option("--entry", help="A kernel's function; default: found in the file.")
+allow_unproved_option = click.option(
+    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
+)
+
+
+def set_option(text: str) -> Callable[[Command], Command]:
+    """Adds `--set NAME=VALUE`; the command gets all of them as `settings`."""
+    return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=text)
+
+
+def symbols_option(text: str) -> Callable[[Command], Command]:
+    """Adds `--symbols M=300,N=520`."""
+    return click.option("--symbols", multiple=True, metavar="M=300,N=520", help=text)
+
+
+def model_options(
+    text: str = "openai, replay:FILE or mailbox:DIR.",
+) -> Callable[[Command], Command]:
+    """Adds what says which language model is asked: `--llm` (`text` is its help), `--model`,
+    `--base-url` and `--config`."""
+
+    def with_model(command: Command) -> Command:
+        for option in (
+            click.option(
+                "--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above."
+            ),
+            click.option("--base-url", help="An OpenAI-compatible endpoint."),
+            click.option("--model", help="The model's name at all levels."),
+            click.option("--llm", metavar="WHERE", help=text),
+        ):
+            command = option(command)
+        return command
+
+    return with_model
 
 
 def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:
@@ -75,13 +126,13 @@ def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sket
     Raises `DiagnosticError` for a text that does not parse and `UsageError` for a file that cannot
     be read, holds no sketch, or holds several when `name` does not say which.
     """
-    from sketchc.base.diagnostics import DiagnosticError, has_errors
+    from sketchc.base.diagnostics import has_errors
     from sketchc.parsing.parser import parse
 
     source = read_source(path)
     tree, found = parse(source)
     if tree is None or has_errors(found):
-        raise SketchError(source, DiagnosticError(found))
+        raise SketchError(source, found)
     names = [sketch.name for sketch in tree.sketches]
     if name is None and len(names) == 1:
         return source, tree.sketches[0]
@@ -96,34 +147,22 @@ def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sket
 class SketchError(Exception):
     """Diagnostics together with the source they point into, on their way to the screen."""
 
-    def __init__(self, source: Source, error: Exception) -> None:
-        from sketchc.base.diagnostics import DiagnosticError
-
-        assert isinstance(error, DiagnosticError)
+    def __init__(self, source: Source, diagnostics: Iterable[Diagnostic]) -> None:
         self.source = source
-        self.diagnostics: tuple[Diagnostic, ...] = error.diagnostics
-        super().__init__(str(error))
+        self.diagnostics = tuple(diagnostics)
+        super().__init__(str(DiagnosticError(self.diagnostics)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """By its parts: it travels between the processes of a pool."""
-        return _sketch_error, (self.source, self.diagnostics)
-
-
-def _sketch_error(source: Source, diagnostics: tuple[Diagnostic, ...]) -> SketchError:
-    from sketchc.base.diagnostics import DiagnosticError
-
-    return SketchError(source, DiagnosticError(diagnostics))
+        return SketchError, (self.source, self.diagnostics)
 
 
 def read_source(path: str) -> Source:
     """The text of a sketch file; "-" is standard input. Raises `UsageError` or `SketchError`."""
-    from sketchc.base.diagnostics import DiagnosticError
     from sketchc.parsing.parser import read
 
-    try:
+    with pointing_into(Source(path, "")):
         return read(path)
-    except DiagnosticError as error:
-        raise SketchError(Source(path, ""), error) from error
 
 
 def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
@@ -133,9 +172,10 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
     from sketchc.cli.consoles import coloured
     from sketchc.reporting.text import render_text
 
-    text = render_text(list(diagnostics), [source], coloured(sys.stderr))
+    colour = coloured(sys.stderr)
+    text = render_text(list(diagnostics), [source], colour)
     if text.strip():
-        click.echo(text, nl=False, err=True)
+        click.echo(text, nl=False, err=True, color=colour)
 
 
 def diagnostics_json(error: SketchError | None) -> dict[str, Any]:
@@ -162,3 +202,204 @@ def unwritable(path: str, error: OSError) -> UsageError:
     """Why `path` could not be written, and what to do where its folder is missing."""
     hint = "" if Path(path).parent.is_dir() else "; make its folder first"
     return UsageError(f"cannot write {path}: {error.strerror}{hint}")
+
+
+#: An import's name -> how to get it.
+_EXTRAS = {
+    "torch": "pip install 'sketchc[torch]'",
+    "triton": "pip install 'sketchc[triton]'",
+    "pybind11": "pip install 'sketchc[cpp]'",
+    "openai": "pip install 'sketchc[llm]'",
+}
+
+
+def lacking(error: ImportError) -> str:
+    """What is to be installed, where that is why an import failed; else ""."""
+    name = (error.name or "").partition(".")[0]
+    if name not in _EXTRAS or sys.modules.get(name) is not None:
+        return ""
+    return f"this needs {name}, which is not installed: {_EXTRAS[name]}"
+
+
+@contextmanager
+def task_errors(*, as_json: bool) -> Iterator[None]:
+    """With `as_json`, why there is no answer is an object on standard output, too: {"error":
+    {"class": "task", "reason": ...}} for a task that is broken or not deterministic, class "usage"
+    for every other misuse. The exception goes on, to be a line on standard error and status 2."""
+    from sketchc.base.diagnostics import UsageError
+    from sketchc.runtime.tasks.description import TaskFailure
+
+    try:
+        try:
+            yield
+        except ImportError as error:
+            if missing := lacking(error):
+                raise UsageError(missing) from error
+            raise
+    except UsageError as error:
+        if as_json:
+            kind = "task" if isinstance(error, TaskFailure) else "usage"
+            click.echo(json.dumps({"error": {"class": kind, "reason": str(error)}}, indent=2))
+        raise
+
+
+#: Names another file than the default one.
+VARIABLE = "SKETCHC_STORE"
+
+
+def default_store() -> Path:
+    """$SKETCHC_STORE, else `sketchc/store.sqlite` in the user's data folder ($XDG_DATA_HOME, else
+    ~/.local/share). The file need not exist."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local/share") / "sketchc" / "store.sqlite"
+
+
+def store_option(command: Command) -> Command:
+    """Adds both options; the command gets `store`, the file to record into, None for none."""
+
+    @click.option(
+        "--store",
+        "store",
+        metavar="FILE",
+        help="Where the result is kept; default: the user's store (see `sketchc store`).",
+    )
+    @click.option("--no-store", is_flag=True, help="Keep nothing.")
+    @wraps(command)
+    def with_store(*arguments: Any, store: str | None, no_store: bool, **given: Any) -> Any:
+        return command(*arguments, store=None if no_store else store_path(store), **given)
+
+    return with_store  # type: ignore[return-value]
+
+
+def existing_store_option(command: Command) -> Command:
+    """Adds `--store` to a command that reads; it gets `store`, the path."""
+
+    @click.option("--store", "store", metavar="FILE", help="Default: the user's store.")
+    @wraps(command)
+    def with_store(*arguments: Any, store: str | None, **given: Any) -> Any:
+        return command(*arguments, store=store_path(store), **given)
+
+    return with_store  # type: ignore[return-value]
+
+
+def store_path(given: str | None) -> Path:
+    """The store's file: as given, else the default one."""
+    return default_store() if given is None else Path(given)
+
+
+def recorder(store: Path | None, task: Task) -> Recorder:
+    """Records for a loaded task; says on standard error where it cannot."""
+    from sketchc.runtime.store.recording import Recorder
+
+    return Recorder(store, task, lambda text: click.echo(text, err=True))
+
+
+def resolve_target(
+    target: str | None,
+    hardware: str | None,
+    dsl: str | None = None,
+    backend: str | None = None,
+    arch: str | None = None,
+) -> tuple[str, str | None]:
+    """One target and chip from our spelling and the paper's. Raises `UsageError`."""
+    from sketchc.lowering.registry import TARGETS, all_targets, load_target
+
+    if target and dsl and target != dsl:
+        msg = f"--target {target} and --dsl {dsl} disagree"
+        raise UsageError(msg)
+    if hardware and arch and hardware != arch:
+        msg = f"--hardware {hardware} and --arch {arch} disagree"
+        raise UsageError(msg)
+    chosen = target or dsl
+    if backend is not None:
+        backends: dict[str, list[str]] = {}
+        for one in all_targets():
+            backends.setdefault(one.backend, []).append(one.name)
+        if backend not in backends:
+            msg = f"unknown backend {backend!r}; known: {', '.join(sorted(backends))}"
+            raise UsageError(msg)
+        chosen = chosen or backends[backend][0]
+        if chosen not in backends[backend]:
+            msg = f"target {chosen} does not run on backend {backend}"
+            raise UsageError(msg)
+    if chosen is None:
+        msg = f"say --target T, one of: {', '.join(TARGETS)}"
+        raise UsageError(msg)
+    return load_target(chosen).name, hardware or arch
+
+
+def configuration_of(config: str | None, **said: Any) -> Configuration:
+    """The settings of the agents: the file, the environment, and what the command line says (None:
+    nothing). Raises `UsageError`."""
+    from sketchc.agents.config.settings import load, override
+
+    return override(load(None if config is None else Path(config)), **said)
+
+
+@contextmanager
+def pointing_into(source: Source) -> Iterator[None]:
+    """Diagnostics that are raised in here point into `source`: they go on as a `SketchError`."""
+    try:
+        yield
+    except DiagnosticError as error:
+        raise SketchError(source, error.diagnostics) from error
+
+
+def plan_sketch(
+    source: Source,
+    tree: syntax.Sketch,
+    target: str,
+    chip: str | None,
+    constants: dict[str, Scalar],
+    allow_unproved: bool = False,
+) -> PlannedSketch:
+    """The plan of a sketch of `source`. Raises `SketchError` for what the sketch or the target
+    refuses, `UsageError` for a name in `constants` that the sketch does not declare."""
+    from sketchc.lowering.passes.pipeline import build_plan
+
+    check_bindable(tree, constants)
+    with pointing_into(source):
+        return build_plan(tree, target, chip, constants, allow_unproved)
+
+
+def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
+    """Raises `UsageError` for a `--set` name that is neither a constexpr nor a param."""
+    from sketchc.checker.elaboration.elaborate import bindable
+
+    known = bindable(tree)
+    for name in constants:
+        if name not in known:
+            names = ", ".join(sorted(known)) or "none"
+            msg = f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}"
+            raise UsageError(msg)
+
+
+def difference(source: Source, text: str, changed: str) -> str:
+    """A unified diff from the file to another text of it, labelled by how that came about."""
+    import difflib
+
+    lines = difflib.unified_diff(
+        source.text.splitlines(keepends=True),
+        text.splitlines(keepends=True),
+        source.name,
+        f"{source.name} ({changed})",
+    )
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def write(path: str, text: str) -> None:
+    """Replace a file's content, written aside first so that no failure loses it; a link stays."""
+    path = os.path.realpath(path)
+    aside = f"{path}.{os.getpid()}.tmp"
+    try:
+        mode = os.stat(path).st_mode
+        with open(aside, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(aside, mode)
+        os.replace(aside, path)
+    except OSError as error:
+        message = f"cannot write {path}: {error.strerror}"
+        raise UsageError(message) from error

@@ -7,6 +7,7 @@ the task once.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,22 +16,61 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    from sketchc.agents.coder.kernel_contract import Contract
+    from sketchc.agents.coder.messages import Contract
     from sketchc.base.diagnostics import Source
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
-    from sketchc.parsing import syntax
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.toolchains.base import Toolchain
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
     from sketchc.runtime.verify.verify import Candidate
+
+
+def read_kernel(path: Path) -> tuple[str, str]:
+    """The text, and why it is none ("" where it is one). Raises `UsageError` for a file that cannot
+    be read at all."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        msg = f"cannot read the kernel {path}: {error.strerror or error}"
+        raise UsageError(msg) from error
+    try:
+        return content.decode("utf-8"), ""
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        return content.decode("utf-8", "replace"), f"line {line}: the file is not UTF-8 text"
+
+
+def is_wrapper(text: str) -> bool:
+    """Whether Python holds functions for others to call and no class: a wrapper around Triton
+    kernels, and no attempt at a model. False for what does not parse."""
+    from sketchc.lowering.language import parsed
+
+    if (tree := parsed(text)) is None:
+        return False
+    functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    public = any(not name.startswith("_") for name in functions)
+    return public and not any(isinstance(node, ast.ClassDef) for node in tree.body)
+
+
+def entry_of(text: str, language: str, name: str, where: str, wanted: str | None) -> str:
+    """The function that is called: as `entry_point` says, and where the file has none, the one that
+    it lacks, so that verification can say so. Raises `UsageError` where there are several."""
+    from sketchc.runtime.verify.kernel_file import entry_point
+
+    try:
+        return entry_point(text, language, name, where, wanted)
+    except UsageError as error:
+        if wanted is None and not str(error).endswith("it defines none"):
+            raise
+    return wanted or name
 
 
 def kernel_endings() -> tuple[str, ...]:
@@ -204,24 +244,21 @@ def prepare(
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
-    from sketchc.cli.lowering import check_bindable, resolve_target
     from sketchc.lowering.passes.pipeline import build_plan
     from sketchc.lowering.registry import load_target
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
-    chosen, chip = resolve_target(target, hardware, None, None, None)
+    chosen, chip = options.resolve_target(target, hardware)
     source, tree = options.load_sketch(file, name)
-    check_bindable(tree, constants)
+    options.check_bindable(tree, constants)
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
         plan = build_plan(tree, chosen, chip, {**constants, **tiles}).plan
         return plan, load_target(chosen).emit(plan)
 
-    try:
+    with options.pointing_into(source):
         plan, kernel = lowered({})
-    except DiagnosticError as error:
-        raise options.SketchError(source, error) from error
     return Candidate(
         plan, kernel, toolchain(chosen), file, source, picked=name or "", relower=lowered
     )
@@ -229,15 +266,13 @@ def prepare(
 
 def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
     """A kernel that somebody else wrote. Raises `UsageError` and `SketchError`."""
-    from sketchc.cli.kernel_text import entry_of, is_wrapper, read_kernel
-    from sketchc.cli.lowering import resolve_target
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import language_of_file, load_target, targets_in
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.kernel_file import is_module_file
     from sketchc.runtime.verify.verify import Candidate
 
-    target, chip = resolve_target(request.target, request.hardware, None, None, None)
+    target, chip = options.resolve_target(request.target, request.hardware)
     record = load_target(target)
     language, written = record.language, language_of_file(request.file)
     path = Path(request.file)
@@ -290,10 +325,9 @@ def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | N
 def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Source | None]:
     """What a kernel is called with: the plan of `--signature`, with that file, else one without
     phases that is read off the task. Raises `UsageError` and `SketchError`."""
-    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.tasks import signature
 
-    target, chip = resolve_target(request.target, request.hardware, None, None, None)
+    target, chip = options.resolve_target(request.target, request.hardware)
     if request.signature is None:
         if request.sketch is not None:
             msg = "--sketch picks a sketch of a file; with a kernel, say --signature FILE, too"
@@ -301,24 +335,8 @@ def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Sour
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
     source, tree = options.load_sketch(request.signature, request.sketch)
-    return _planned(source, tree, target, chip, dict(request.constants)), source
-
-
-def _planned(
-    source: Any,
-    tree: syntax.Sketch,
-    target: str,
-    chip: str | None,
-    constants: dict[str, Scalar],
-) -> Plan:
-    from sketchc.cli.lowering import check_bindable
-    from sketchc.lowering.passes.pipeline import build_plan
-
-    check_bindable(tree, constants)
-    try:
-        return build_plan(tree, target, chip, constants).plan
-    except DiagnosticError as error:
-        raise options.SketchError(source, error) from error
+    planned = options.plan_sketch(source, tree, target, chip, dict(request.constants))
+    return planned.plan, source
 
 
 def _identifier(stem: str) -> str:
@@ -335,7 +353,7 @@ def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
 
     Raises `UsageError` and `SketchError`.
     """
-    from sketchc.agents.coder.kernel_contract import contract_of
+    from sketchc.agents.coder.messages import contract_of
     from sketchc.runtime.cases.lists import bind_task, not_served
 
     plan, _ = signature_plan(request, task)

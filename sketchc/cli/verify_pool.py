@@ -75,7 +75,7 @@ _tasks: dict[tuple[str, float], WorkerTask] = {}
 
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
     """One file; what the user did wrong is in the outcome."""
-    from sketchc.cli.store_option import recorder
+    from sketchc.cli.options import recorder
     from sketchc.runtime.process import pool
     from sketchc.runtime.tasks.description import TaskFailure
 

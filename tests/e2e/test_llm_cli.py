@@ -165,7 +165,7 @@ def test_what_is_missing_is_named(
 
 
 def test_the_advice_for_nothing_configured_works_as_it_is_printed(tmp_path: Path) -> None:
-    from sketchc.agents.llm.providers import NOTHING_CONFIGURED
+    from sketchc.agents.llm.settings import NOTHING_CONFIGURED
 
     lines = NOTHING_CONFIGURED.split("\n")
     example = "\n".join(line for line in lines if line.startswith("    ") and "export" not in line)

@@ -20,9 +20,8 @@ from sketchc.agents.coder.code_writer import (
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.llm.client import Client, RetryPolicy
-from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.ledger import Ledger
-from sketchc.agents.llm.messages import LEVELS
+from sketchc.agents.llm.messages import LEVELS, ContextOverflowError
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.state import Feedback

@@ -13,9 +13,9 @@ from example_targets import LOWERED
 
 from sketchc.agents.coder.code_writer import selected
 from sketchc.agents.coder.coder import documents_of
-from sketchc.agents.coder.kernel_contract import contract_of
 from sketchc.agents.coder.messages import (
     Assignment,
+    contract_of,
     for_plan,
     numbered,
     repair_messages,

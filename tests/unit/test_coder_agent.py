@@ -19,8 +19,7 @@ from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Step
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Session, Step
 from sketchc.agents.workflows import WORKFLOWS, follow, load_workflow
 from sketchc.base.diagnostics import UsageError
 

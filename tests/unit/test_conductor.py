@@ -18,13 +18,14 @@ from llm_server import LlmServer, Script, overflow, reply
 from small_tasks import described
 
 from sketchc.agents.conductor import conductor
-from sketchc.agents.conductor.advice import Advice, parse
 from sketchc.agents.conductor.conductor import (
     TABLE,
+    Advice,
     Conductor,
     Evidence,
     Route,
     Team,
+    parse,
     route,
     route_unfinished,
 )
@@ -36,8 +37,7 @@ from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.replies import ReplyError
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.candidates import plan_of
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.state import KernelText, RunState, Step, Turn
+from sketchc.agents.state.state import KernelText, RunState, Session, Step, Turn
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import FAILURES as DOCUMENTED
 from sketchc.docspec.schema import Category

@@ -21,14 +21,20 @@ from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.designer import KEPT_EXCHANGES, Designer
 from sketchc.agents.designer.messages import sketch_name, user_message
 from sketchc.agents.llm.client import Client, RetryPolicy
-from sketchc.agents.llm.errors import ContextOverflowError
 from sketchc.agents.llm.ledger import Ledger
-from sketchc.agents.llm.messages import LEVELS
+from sketchc.agents.llm.messages import LEVELS, ContextOverflowError
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.serialise import dump_state, load_state
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Step, Turn
+from sketchc.agents.state.state import (
+    Feedback,
+    KernelText,
+    RunState,
+    Session,
+    Step,
+    Turn,
+    dump_state,
+    load_state,
+)
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.tasks.description import TaskFailure
 from sketchc.runtime.tasks.task import TorchTask

@@ -14,17 +14,20 @@ from small_tasks import small_task
 from test_conductor import ADVICE, failed, model, prompt_of, session_of, state_after
 from toolchains import require
 
-from sketchc.agents.coder.code_writer import CoderSettings
+from sketchc.agents.coder.code_writer import CoderSettings, Coding, code_until_right
 from sketchc.agents.coder.coder import Coder
-from sketchc.agents.coder.coding_loop import Coding, code_until_right
 from sketchc.agents.coder.messages import for_plan
-from sketchc.agents.conductor.advice import parse
-from sketchc.agents.conductor.conductor import Conductor, Evidence, Team, route
+from sketchc.agents.conductor.conductor import Conductor, Evidence, Team, parse, route
 from sketchc.agents.config.settings import Configuration
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.serialise import dump_state, load_state
-from sketchc.agents.state.state import Feedback, KernelText, RunState
+from sketchc.agents.state.state import (
+    Feedback,
+    KernelText,
+    RunState,
+    Session,
+    dump_state,
+    load_state,
+)
 from sketchc.agents.verifier import Verifier
 from sketchc.cli import options
 from sketchc.lowering.kernel import Kernel

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.checker.api import check
-from sketchc.docspec.loader import folder_of, inspect, load
-from sketchc.docspec.manifest import PLACEHOLDERS
+from sketchc.docspec.loader import PLACEHOLDERS, folder_of, inspect, load
 from sketchc.docspec.markdown import KEYWORDS, OPERATIONS
 from sketchc.docspec.needs import needs_of
 from sketchc.docspec.schema import (

@@ -30,16 +30,19 @@ from llm_server import (
 from processes import started
 
 from sketchc.agents.llm.client import Caps, Client, RetryPolicy, Spend, Timing, complete_whole
-from sketchc.agents.llm.errors import (
+from sketchc.agents.llm.ledger import Ledger, read_ledger
+from sketchc.agents.llm.messages import (
     CapReachedError,
     ContextOverflowError,
     LlmError,
+    Message,
     RateLimitError,
+    Reply,
+    Request,
     ServerError,
     TruncatedError,
+    Usage,
 )
-from sketchc.agents.llm.ledger import Ledger, read_ledger
-from sketchc.agents.llm.messages import Message, Reply, Request, Usage
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.base.diagnostics import UsageError
 

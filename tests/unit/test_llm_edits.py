@@ -8,8 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sketchc.agents.llm.edits import EDIT_FORMAT, Edit, apply_edits, parse_edits
-from sketchc.agents.llm.replies import ReplyError
+from sketchc.agents.llm.replies import EDIT_FORMAT, Edit, ReplyError, apply_edits, parse_edits
 
 TEXT = """\
 def f(x):

@@ -20,12 +20,11 @@ from llm_server import (
 )
 
 from sketchc.agents.llm.client import Client, RetryPolicy
-from sketchc.agents.llm.errors import (
+from sketchc.agents.llm.ledger import Ledger
+from sketchc.agents.llm.messages import (
     LlmError,
 )
-from sketchc.agents.llm.ledger import Ledger
-from sketchc.agents.llm.openai_errors import hide_key
-from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.openai_provider import OpenAIProvider, hide_key
 from sketchc.agents.llm.settings import LlmSettings
 from sketchc.base.diagnostics import UsageError
 

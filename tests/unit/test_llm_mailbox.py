@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from sketchc.agents.llm.client import Client
-from sketchc.agents.llm.errors import ServerError, TimeoutFailure
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider, Pace
-from sketchc.agents.llm.messages import Message, Reply, Request
+from sketchc.agents.llm.messages import Message, Reply, Request, ServerError, TimeoutFailure
 from sketchc.base.diagnostics import UsageError
 
 HEADER = Header("softmax.py", "cpp", "cpu", "default", "builtin", 1)

@@ -30,7 +30,8 @@ from llm_server import (
 )
 
 from sketchc.agents.llm.client import Client, RetryPolicy, Timing
-from sketchc.agents.llm.errors import (
+from sketchc.agents.llm.ledger import Ledger
+from sketchc.agents.llm.messages import (
     AuthenticationError,
     BadRequestError,
     ConnectionFailure,
@@ -39,13 +40,12 @@ from sketchc.agents.llm.errors import (
     LlmError,
     QuotaError,
     RateLimitError,
+    Request,
     ServerError,
     TimeoutFailure,
+    Usage,
 )
-from sketchc.agents.llm.ledger import Ledger
-from sketchc.agents.llm.messages import Request, Usage
-from sketchc.agents.llm.openai_errors import retry_after
-from sketchc.agents.llm.openai_provider import OpenAIProvider
+from sketchc.agents.llm.openai_provider import OpenAIProvider, retry_after
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.base.diagnostics import UsageError
 

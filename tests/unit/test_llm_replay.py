@@ -9,9 +9,8 @@ import attrs
 import pytest
 
 from sketchc.agents.llm.client import Client
-from sketchc.agents.llm.errors import ReplayMissError
 from sketchc.agents.llm.ledger import Header, Ledger
-from sketchc.agents.llm.messages import Message, Part, Reply, Request, Usage
+from sketchc.agents.llm.messages import Message, Part, ReplayMissError, Reply, Request, Usage
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.base.diagnostics import UsageError
 

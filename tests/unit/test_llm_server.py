@@ -16,12 +16,15 @@ from llm_server import (
     prompt_key,
 )
 
-from sketchc.agents.llm.errors import (
-    BadRequestError,
-    TimeoutFailure,
-)
 from sketchc.agents.llm.ledger import Ledger
-from sketchc.agents.llm.messages import Message, Reply, Request, Usage
+from sketchc.agents.llm.messages import (
+    BadRequestError,
+    Message,
+    Reply,
+    Request,
+    TimeoutFailure,
+    Usage,
+)
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 

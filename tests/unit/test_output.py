@@ -18,8 +18,7 @@ from sketchc.agents.llm.client import Spend
 from sketchc.agents.run.output import STAGING, VERSION, trace, write_outputs
 from sketchc.agents.run.run import RunOptions
 from sketchc.agents.run.summary import Facts, counted, summary, table
-from sketchc.agents.state.serialise import dump_state, load_state
-from sketchc.agents.state.state import KernelText, RunState, Step
+from sketchc.agents.state.state import KernelText, RunState, Step, dump_state, load_state
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.agents.state.serialise import VERSION, dump_state, load_state
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Step
+from sketchc.agents.state.state import (
+    VERSION,
+    Feedback,
+    KernelText,
+    RunState,
+    Step,
+    dump_state,
+    load_state,
+)
 from sketchc.base.diagnostics import UsageError
 
 _TEXT = st.text(max_size=40)

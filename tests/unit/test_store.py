@@ -15,7 +15,7 @@ import pytest
 from store_cases import kernel, measurement, put, verdict
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.cli.store_option import default_store
+from sketchc.cli.options import default_store
 from sketchc.runtime.store import reading, writing
 from sketchc.runtime.store.database import (
     StoreError,

@@ -14,10 +14,9 @@ from store_cases import measurement, verdict
 
 from sketchc.agents.config.settings import Configuration
 from sketchc.agents.run.run import RunFolder, RunOptions, digest
-from sketchc.agents.state.run_context import Session
-from sketchc.agents.state.state import KernelText, RunState, Step
-from sketchc.cli.gen_recording import RunRecorder
-from sketchc.cli.store_option import recorder
+from sketchc.agents.state.state import KernelText, RunState, Session, Step
+from sketchc.cli.gen_run import RunRecorder
+from sketchc.cli.options import recorder
 from sketchc.runtime.store import reading, writing
 from sketchc.runtime.store.database import open_store, read_store, transaction
 from sketchc.runtime.store.exporting import export_jsonl, import_rows, parse_export

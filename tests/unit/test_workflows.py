@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from sketchc.agents import workflows
 from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import Message, Reply, Request, Usage
-from sketchc.agents.run import engine
+from sketchc.agents.run import run
 from sketchc.agents.run.run import (
     RunFolder,
     RunOptions,
@@ -39,12 +38,12 @@ def test_every_agent_is_reached_and_every_walk_can_end(name: str) -> None:
         assert any(networkx.has_path(graph, node, end) for end in ends)
     assert not any(graph.out_degree(end) for end in ends)
     for agent in workflows.agents_of(graph):
-        assert hasattr(engine.load_agent(agent), "run")
+        assert hasattr(run.load_agent(agent), "run")
 
 
 @pytest.mark.parametrize("name", workflows.WORKFLOWS)
 def test_an_outcome_leads_to_one_place(name: str) -> None:
-    edges = importlib.import_module(workflows.WORKFLOWS[name]).EDGES
+    edges = workflows.WORKFLOWS[name].edges
     assert len({(source, outcome) for source, outcome, _ in edges}) == len(edges)
 
 
@@ -92,7 +91,7 @@ class PlainCoder:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(workflows.AGENTS, "designer", f"{__name__}:CountingDesigner")
     monkeypatch.setitem(workflows.AGENTS, "coder", f"{__name__}:PlainCoder")
-    monkeypatch.setattr(engine, "load_agent", _load)
+    monkeypatch.setattr(run, "load_agent", _load)
 
 
 def _load(name: str) -> Any:
@@ -104,9 +103,9 @@ def test_each_step_is_recorded_with_what_its_calls_used() -> None:
     graph = workflows.load_workflow("kernelgen-only")
     ledger = Ledger(None)
     kept: list[tuple[RunState, int]] = []
-    state = engine.walk(
+    state = run.walk(
         graph,
-        engine.start_state(graph),
+        run.start_state(graph),
         Shared(ledger, Listener()),  # type: ignore[arg-type]
         ledger,
         0,
@@ -129,9 +128,9 @@ def test_an_outcome_without_an_edge_is_a_bug_of_ours() -> None:
     graph.remove_edge("designer", "coder")
     ledger = Ledger(None)
     with pytest.raises(InternalError, match="designed"):
-        engine.walk(
+        run.walk(
             graph,
-            engine.start_state(graph),
+            run.start_state(graph),
             Shared(ledger, Listener()),  # type: ignore[arg-type]
             ledger,
             0,

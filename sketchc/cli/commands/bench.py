@@ -7,19 +7,21 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
+from rich.console import Console
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
-from sketchc.cli.bench_progress import Say, bench_progress
-from sketchc.cli.store_option import recorder, store_option
-from sketchc.cli.task_errors import task_errors
+from sketchc.cli.consoles import make_console
+from sketchc.cli.options import recorder, store_option, task_errors
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower, verify_one
 from sketchc.runtime.verify.seed import fresh_seed
 from sketchc.runtime.verify.words import INCOMPLETE
@@ -31,6 +33,45 @@ if TYPE_CHECKING:
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.verify.verify import Candidate
+
+#: Seconds between two updates of the same sort.
+_REFRESH = 0.2
+
+Say = Callable[[str], None]
+
+
+@contextmanager
+def bench_progress(
+    file: str, *, quiet: bool, number: int = 1, of: int = 1, console: Console | None = None
+) -> Iterator[Say]:
+    """Says what is being done to kernel `number` of `of`; nothing where nobody watches."""
+    if quiet or (console is None and not sys.stderr.isatty()):
+        yield lambda doing: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("bench {task.description}"),
+        *((BarColumn(), MofNCompleteColumn()) if of > 1 else ()),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[doing]}", markup=False),
+    )
+    shown = console or make_console(stderr=True)
+    with Progress(*columns, console=shown, auto_refresh=False, transient=True) as progress:
+        row = progress.add_task(Path(file).name, total=of, completed=number - 1, doing="starts")
+        said, at = "", 0.0
+
+        def say(doing: str) -> None:
+            nonlocal said, at
+            word, now = doing.split(",")[0], time.monotonic()
+            if word == said and now - at < _REFRESH:
+                return
+            said, at = word, now
+            progress.update(row, doing=doing)
+            progress.refresh()
+
+        yield say
+
 
 BASELINES = ("eager", "compile")
 
@@ -57,19 +98,11 @@ class _Command:
     help="A model or a function in PyTorch; one for each FILE, in their order, or one for all.",
 )
 @click.option("--target", "-t", required=True, help="cpp, or triton_cuda on a machine with a GPU.")
-@click.option("--hardware", help="The chip; default: the target's own.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Bind a constexpr, or a param the task does not give.",
-)
-@click.option(
-    "--symbols", multiple=True, metavar="M=300,N=520", help="Other sizes than the task's."
-)
-@click.option("--sketch", "name", help="Which sketch of the file.")
-@click.option("--entry", help="A kernel's function; default: found in the file.")
+@options.hardware_option
+@options.set_option("Bind a constexpr, or a param the task does not give.")
+@options.symbols_option("Other sizes than the task's.")
+@options.sketch_option
+@options.entry_option
 @click.option(
     "--signature",
     metavar="X.sketch",
@@ -157,11 +190,10 @@ def _settings(
 ) -> Settings:
     """How to measure. Raises `UsageError` for an unknown target, and `ImportError` without
     PyTorch, which everything is measured against."""
-    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.bench.measurement import Settings
     from sketchc.runtime.bench.timing import Schedule
 
-    resolve_target(request.target, request.hardware, None, None, None)
+    options.resolve_target(request.target, request.hardware)
     return Settings(
         fresh_seed() if seed is None else seed,
         threads or len(os.sched_getaffinity(0)),

@@ -65,18 +65,9 @@ class Printed:
     is_flag=True,
     help="No runs at several tile sizes (R6b): interpret only what no proof decides.",
 )
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or a param."
-)
-@click.option(
-    "--symbols",
-    multiple=True,
-    metavar="M=300,N=520",
-    help="Sizes for which a proof is enough, where there is none for all.",
-)
-@click.option(
-    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
-)
+@options.set_option("Bind a constexpr or a param.")
+@options.symbols_option("Sizes for which a proof is enough, where there is none for all.")
+@options.allow_unproved_option
 @click.option(
     "--fix", "mend", is_flag=True, help="Carry out the safe fix-its, then report the rest."
 )

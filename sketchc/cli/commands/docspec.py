@@ -105,11 +105,7 @@ def show(
     if sketch is None:
         _print_all(spec, chosen)
         return 0
-    try:
-        selection = _select(spec, sketch, name, topics, budget, chosen)
-    except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
-        return 1
+    selection = _select(spec, sketch, name, topics, budget, chosen)
     click.echo(selection.text())
     if not quiet:
         _report(selection)
@@ -167,7 +163,6 @@ def _select(
 ) -> Selection:
     """What the sketch in `path` needs. Raises `SketchError` for a sketch with errors and
     `UsageError` for an unknown topic."""
-    from sketchc.base.diagnostics import DiagnosticError
     from sketchc.checker.elaboration.elaborate import elaborate
     from sketchc.docspec.markdown import KEYWORDS
     from sketchc.docspec.needs import needs_of
@@ -180,7 +175,7 @@ def _select(
     source, tree = options.load_sketch(path, name)
     sketch, found = elaborate(tree, {})
     if sketch is None:
-        raise options.SketchError(source, DiagnosticError(found))
+        raise options.SketchError(source, found)
     needs = needs_of(sketch)
     limit = 1 << 40 if budget is None else budget
     return select(spec, needs.operations, (*needs.topics, *topics), limit, categories)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sketchc.base.diagnostics import DiagnosticError, Source
-from sketchc.cli.texts import difference, write
+from sketchc.cli.options import difference, write
 
 
 @click.command()

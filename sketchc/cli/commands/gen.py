@@ -10,8 +10,7 @@ import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
-from sketchc.cli.store_option import store_option
-from sketchc.cli.task_errors import task_errors
+from sketchc.cli.options import store_option, task_errors
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
@@ -27,28 +26,26 @@ STATUS = {
     "failed": 1,
 }
 STOPPED = 3
+#: Options that win over `sketchc.toml` and the environment, and the file itself.
+_SETTINGS = (
+    *("config", "llm", "model", "base_url"),
+    *("max_calls", "max_tokens", "max_cost", "max_seconds"),
+)
 
 
 @click.command()
 @click.argument("task")
 @click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
-@click.option("--hardware", help="The chip; default: the target's own.")
-@click.option(
-    "--llm",
-    metavar="WHERE",
-    help="openai, replay:FILE (a recorded ledger) or mailbox:DIR (prompts and replies as files).",
+@options.hardware_option
+@options.model_options(
+    "openai, replay:FILE (a recorded ledger) or mailbox:DIR (prompts and replies as files)."
 )
-@click.option("--model", help="The model's name at all levels.")
-@click.option("--base-url", help="An OpenAI-compatible endpoint.")
-@click.option("--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above.")
 @click.option("--workflow", help="default, coder-only, kernelgen-only or verifier-only.")
 @click.option("--coder", type=click.Choice(["builtin", "llm"]), help="Who writes the kernel.")
 @click.option("--sketch", "sketch", metavar="FILE", help="An existing sketch (coder-only).")
 @click.option("--kernel", metavar="FILE", help="An existing kernel (verifier-only, coder-only).")
 @click.option("--entry", default="", help="The kernel's function; default: found in the file.")
-@click.option(
-    "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Bind a constexpr or param."
-)
+@options.set_option("Bind a constexpr or param.")
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Default: 5.")
 @click.option(
     "--max-repairs",
@@ -94,7 +91,7 @@ def _gen(given: dict[str, Any]) -> int:
     from sketchc.agents.run.run import INTERRUPTED
     from sketchc.cli.gen_run import generate
 
-    configuration = _configuration(given)
+    configuration = options.configuration_of(**{name: given[name] for name in _SETTINGS})
     wanted, task_source = _options(given, configuration)
     if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
         return 1
@@ -115,33 +112,15 @@ def _gen(given: dict[str, Any]) -> int:
     return STATUS[result.state.outcome]
 
 
-def _configuration(given: dict[str, Any]) -> Configuration:
-    """The settings: file, environment, command line."""
-    from sketchc.agents.config.settings import load, override
-
-    path = None if given["config"] is None else Path(given["config"])
-    return override(
-        load(path),
-        llm=given["llm"],
-        model=given["model"],
-        base_url=given["base_url"],
-        max_calls=given["max_calls"],
-        max_tokens=given["max_tokens"],
-        max_cost=given["max_cost"],
-        max_seconds=given["max_seconds"],
-    )
-
-
 def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOptions, str]:
     """What is asked for, and the text of the task's file. Raises `UsageError`."""
     from sketchc.agents.run.run import RunOptions, digest
     from sketchc.agents.workflows import load_workflow
-    from sketchc.cli.lowering import resolve_target
     from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import load_target
     from sketchc.runtime.tasks.task import task_path
 
-    target, chip = resolve_target(given["target"], given["hardware"], None, None, None)
+    target, chip = options.resolve_target(given["target"], given["hardware"])
     capabilities = load_target(target).capabilities
     hardware = load_hardware(chip or capabilities.default_hardware).name
     own = configuration.target(target)
@@ -189,25 +168,15 @@ def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
 
 
 def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
-    """Whether a given sketch lowers for the target; if not, its diagnostics are told."""
-    from sketchc.base.diagnostics import DiagnosticError
-    from sketchc.cli.lowering import check_bindable
-    from sketchc.lowering.passes.pipeline import build_plan
-
-    constants = dict(wanted.constants)
+    """Whether a given sketch lowers for the target; if not, JSON says so, or a `SketchError`."""
     try:
         source, tree = options.load_sketch(path)
-        check_bindable(tree, constants)
-        try:
-            build_plan(tree, wanted.target, wanted.hardware, constants)
-        except DiagnosticError as error:
-            raise options.SketchError(source, error) from error
+        options.plan_sketch(source, tree, wanted.target, wanted.hardware, dict(wanted.constants))
     except options.SketchError as error:
-        if as_json:
-            found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}
-            click.echo(json.dumps(found, indent=2))
-        else:
-            options.show_diagnostics(error.source, error.diagnostics)
+        if not as_json:
+            raise
+        found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}
+        click.echo(json.dumps(found, indent=2))
         return False
     return True
 
@@ -228,7 +197,7 @@ def _text(path: str, what: str) -> str:
 
 
 def _report(result: RunResult, *, as_json: bool) -> None:
-    from sketchc.agents.llm.errors import ReplayMissError
+    from sketchc.agents.llm.messages import ReplayMissError
 
     if as_json:
         click.echo((result.folder / "trace.json").read_text("utf-8"), nl=False)

@@ -12,6 +12,7 @@ import attrs
 import click
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.cli import options
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
@@ -48,20 +49,10 @@ def llm() -> None:
 
 
 @llm.command()
-@click.option("--llm", "provider", metavar="WHERE", help="openai, replay:FILE or mailbox:DIR.")
-@click.option("--model", help="The model's name at all levels.")
-@click.option("--base-url", help="An OpenAI-compatible endpoint.")
-@click.option("--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above.")
+@options.model_options()
 @click.option("--target", "-t", help="With the settings of this target.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def check(
-    provider: str | None,
-    model: str | None,
-    base_url: str | None,
-    config: str | None,
-    target: str | None,
-    as_json: bool,
-) -> int:
+@options.json_option
+def check(target: str | None, as_json: bool, **said: str | None) -> int:
     """Show every setting and where it came from; then ask each model one tiny question.
 
     A recording is read and a mailbox's folder is made, but nothing is asked of them. Exit status: 0
@@ -72,16 +63,9 @@ def check(
       sketchc llm check
       sketchc llm check --llm openai --base-url http://localhost:8000/v1 --model NAME
     """
-    from sketchc.agents.config.settings import load, override
-    from sketchc.agents.llm.providers import make_provider
-    from sketchc.agents.llm.settings import TargetSettings
+    from sketchc.agents.llm.settings import TargetSettings, make_provider
 
-    configuration = override(
-        load(None if config is None else Path(config)),
-        llm=provider,
-        model=model,
-        base_url=base_url,
-    )
+    configuration = options.configuration_of(**said)
     own = TargetSettings() if target is None else _target(configuration, target)
     rows = settings_rows(configuration, target, own)
     if not as_json:
@@ -189,7 +173,7 @@ def _shown(value: object) -> str:
 
 
 def _about_key(settings: LlmSettings) -> str:
-    from sketchc.agents.llm.providers import is_local
+    from sketchc.agents.llm.settings import is_local
 
     if os.environ.get(settings.api_key_env, "").strip():
         return "set"
@@ -225,8 +209,7 @@ def _ask(provider: Provider, model: str, levels: list[str]) -> dict[str, Any]:
     """What came of one question, as JSON-able data. One try: a check shows what happens."""
     import uuid
 
-    from sketchc.agents.llm.errors import LlmError
-    from sketchc.agents.llm.messages import Message, Request
+    from sketchc.agents.llm.messages import LlmError, Message, Request
 
     request = Request("check", levels[0], (Message("user", QUESTION),), ANSWER_TOKENS)
     pieces: list[int] = []
@@ -279,7 +262,7 @@ def _aligned(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 @llm.command()
 @click.argument("file")
 @click.option("--call", "number", type=click.IntRange(min=1), help="The whole text of one call.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_option
 def ledger(file: str, number: int | None, as_json: bool) -> int:
     """Show the calls of a ledger (or of the run in a folder), or one of them in full.
 

@@ -8,28 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
-from sketchc.base.types import Scalar
+from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
-from sketchc.cli.lowering import check_bindable, resolve_target
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.passes.pipeline import PlannedSketch
-    from sketchc.parsing import syntax
 
 
 @click.command()
 @click.argument("file")
 @click.option("--target", "-t", help="triton_ascend (ascend910b4), triton_cuda (h200), cpp (cpu).")
 @click.option("--hardware", help="The chip; default: the one in brackets above.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Bind a constexpr, or the default of a param.",
-)
+@options.set_option("Bind a constexpr, or the default of a param.")
 @click.option(
     "--emit",
     type=click.Choice(["tree", "ir", "plan", "code"]),
@@ -38,7 +29,7 @@ if TYPE_CHECKING:
     help="What to print.",
 )
 @click.option("--output", "-o", metavar="FILE", help="Write there instead of standard output.")
-@click.option("--sketch", "name", help="Which sketch of the file.")
+@options.sketch_option
 @click.option(
     "--source-map",
     "map_file",
@@ -54,9 +45,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Also put an importable Python module there (C++: built with pybind11).",
 )
-@click.option(
-    "--allow-unproved", is_flag=True, help="What can be neither proved nor refuted only warns."
-)
+@options.allow_unproved_option
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
 @click.option(
     "--coder",
@@ -65,10 +54,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Who writes the code. A model's is accepted only if it equals the interpreter.",
 )
-@click.option("--llm", metavar="WHERE", help="openai, replay:FILE or mailbox:DIR.")
-@click.option("--model", help="The model's name at all levels.")
-@click.option("--base-url", help="An OpenAI-compatible endpoint.")
-@click.option("--config", metavar="FILE", help="Settings; default: sketchc.toml, here or above.")
+@options.model_options()
 @click.option("--max-attempts", type=click.IntRange(min=1), help="Of the model. Default: 4.")
 @click.option("--ledger", metavar="FILE", help="Keep every call there; what is there is reused.")
 @click.option("--seed", type=click.IntRange(min=0), help="Of the inputs. Default: a fresh one.")
@@ -106,18 +92,16 @@ def lower(
       sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
     """
     _check_coder(coder, emit, given, map_file)
-    chosen, chip = resolve_target(target, hardware, dsl, backend, arch)
+    chosen, chip = options.resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
-    try:
-        source, tree = options.load_sketch(file, name)
-        try:
-            text, planned, made = lower_text(tree, chosen, chip, constants, emit, allow_unproved)
-        except DiagnosticError as error:
-            raise options.SketchError(source, error) from error
-    except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
-        return 1
-    kernel = None
+    source, tree = options.load_sketch(file, name)
+    planned, made, kernel = None, None, None
+    if emit == "tree":
+        text = show_tree(tree)
+    else:
+        planned = options.plan_sketch(source, tree, chosen, chip, constants, allow_unproved)
+        with options.pointing_into(source):
+            text, made = emitted(planned, emit)
     if coder == "llm":
         from sketchc.cli.lower_llm import ModelOptions, code_with_model
 
@@ -193,34 +177,20 @@ def write_module(
     return 0
 
 
-def lower_text(
-    tree: syntax.Sketch,
-    target: str,
-    hardware: str | None,
-    constants: dict[str, Scalar],
-    emit: str,
-    allow_unproved: bool = False,
-) -> tuple[str, PlannedSketch | None, Kernel | None]:
-    """The text that `--emit` asks for, the plan it came from (None for the tree), and the kernel
-    whose code it is.
-
-    Raises `DiagnosticError` for what the sketch or the target refuses, `UsageError` for a name in
-    `constants` that the sketch does not declare.
-    """
-    if emit == "tree":
-        return show_tree(tree), None, None
-    from sketchc.lowering.passes.pipeline import build_plan
+def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
+    """The text that `--emit` asks for, and the kernel whose code it is. Raises `DiagnosticError` for
+    what the target refuses."""
     from sketchc.lowering.plan_text import print_plan, print_sketch
     from sketchc.lowering.registry import load_target
 
-    check_bindable(tree, constants)
-    planned = build_plan(tree, target, hardware, constants, allow_unproved)
-    if emit == "ir":
-        return print_sketch(planned.plan.sketch), planned, None
-    if emit == "plan":
-        return print_plan(planned.plan), planned, None
-    kernel = load_target(target).emit(planned.plan)
-    return kernel.source, planned, kernel
+    match emit:
+        case "ir":
+            return print_sketch(planned.plan.sketch), None
+        case "plan":
+            return print_plan(planned.plan), None
+        case _:
+            kernel = load_target(planned.plan.target).emit(planned.plan)
+            return kernel.source, kernel
 
 
 def show_tree(node: Any, depth: int = 0) -> str:

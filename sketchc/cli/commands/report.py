@@ -51,18 +51,14 @@ def report(
     """
     paths = [Path(run) for run in runs]
     folder = next((path for path in paths if path.is_dir()), None)
-    try:
-        if all(_is_id(run, store) for run in runs):
-            page = _of_ids(runs, store, sketch)
-            folder, paths = None, []
-        elif folder is not None:
-            page = _of_folder(folder, paths, sketch)
-        else:
-            _no_ids(runs, store)
-            page = _of_files(paths, sketch)
-    except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
-        return 1
+    if all(_is_id(run, store) for run in runs):
+        page = _of_ids(runs, store, sketch)
+        folder, paths = None, []
+    elif folder is not None:
+        page = _of_folder(folder, paths, sketch)
+    else:
+        _no_ids(runs, store)
+        page = _of_files(paths, sketch)
     from sketchc.runtime.report.page import render
 
     place = Path(output) if output else (folder or Path()) / _NAME
@@ -88,8 +84,8 @@ def _no_ids(runs: Sequence[str], store: str | None) -> None:
 
 
 def _of_ids(identities: Sequence[str], store: str | None, sketch: str | None) -> Page:
+    from sketchc.cli.options import store_path
     from sketchc.cli.report_store import page_of_ids
-    from sketchc.cli.store_option import store_path
 
     if sketch is not None:
         msg = "--sketch goes with JSON files; the store holds the sketch of each kernel"
@@ -112,7 +108,7 @@ def _of_folder(folder: Path, paths: Sequence[Path], sketch: str | None) -> Page:
 def _of_files(paths: Sequence[Path], sketch: str | None) -> Page:
     import attrs
 
-    from sketchc.cli.report_code import code_of_sketch, code_of_texts, texts_of_page
+    from sketchc.cli.report_store import code_of_sketch, code_of_texts, texts_of_page
     from sketchc.runtime.report.files import page_of, results_in
 
     results, notes = results_in(paths, sketch or "")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 
 if TYPE_CHECKING:
     from sketchc.interpreter.tiles import Array
     from sketchc.ir import nodes as ir
-    from sketchc.parsing import syntax
 
 #: How many leading values of an output are shown.
 SHOWN_VALUES = 4
@@ -22,22 +21,11 @@ SHOWN_VALUES = 4
 
 @click.command()
 @click.argument("file")
-@click.option(
-    "--symbols",
-    multiple=True,
-    metavar="M=300,N=520",
-    help="Sizes; those that the inputs' shapes give need not be said.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Bind a constexpr or a param.",
-)
+@options.symbols_option("Sizes; those that the inputs' shapes give need not be said.")
+@options.set_option("Bind a constexpr or a param.")
 @click.option("--inputs", metavar="X.npz", help="Input arrays by tensor name; default: random.")
 @click.option("--out", metavar="Y.npz", help="Write the outputs there, by tensor name.")
-@click.option("--sketch", "name", help="Which sketch of the file.")
+@options.sketch_option
 @click.option("--seed", type=int, default=0, show_default=True, help="For random inputs.")
 def run(
     file: str,
@@ -62,29 +50,12 @@ def run(
     if seed < 0:
         msg = f"--seed takes 0 or more, not {seed}"
         raise UsageError(msg)
-    try:
-        source, tree = options.load_sketch(file, name)
-        return _run(source, tree, sizes, constants, inputs, out, seed)
-    except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
-        return 1
-
-
-def _run(
-    source: Any,
-    tree: syntax.Sketch,
-    sizes: dict[str, int],
-    constants: dict[str, Scalar],
-    inputs: str | None,
-    out: str | None,
-    seed: int,
-) -> int:
     from sketchc.checker.api import check_sketch
     from sketchc.checker.context.context import identifier
-    from sketchc.cli.lowering import check_bindable
     from sketchc.interpreter.api import Options, interpret
 
-    check_bindable(tree, constants)
+    source, tree = options.load_sketch(file, name)
+    options.check_bindable(tree, constants)
     checked, found = check_sketch(tree, constants)
     options.show_diagnostics(source, found)
     if checked is None:
@@ -95,15 +66,12 @@ def _run(
     chosen = Options(shuffle=seed)
     # Names may be given as the sketch writes them: a reserved word has another one from here on.
     sizes = {identifier(key): size for key, size in sizes.items()}
-    try:
+    with options.pointing_into(source):
         if inputs is None:
             arrays = _random(sketch, sizes, params, chosen.memory_limit, seed)
         else:
             arrays = {identifier(key): array for key, array in read_arrays(inputs).items()}
         result = interpret(sketch, arrays, sizes, params, chosen)
-    except DiagnosticError as error:
-        options.show_diagnostics(source, error.diagnostics)
-        return 1
     origin = f"random signed inputs of seed {seed}" if inputs is None else f"inputs of {inputs}"
     click.echo(f"{sketch.name}: {describe(sketch, result.symbols)} ({origin})")
     for key, array in result.outputs.items():

@@ -10,7 +10,7 @@ import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
-from sketchc.cli.store_option import existing_store_option
+from sketchc.cli.options import existing_store_option
 
 KINDS = ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs")
 #: How many rows a list for people has at most, where nobody says otherwise.
@@ -35,7 +35,6 @@ def store() -> None:
 
 _task = click.option("--task", metavar="TASK", help="Of this task: its name, file or id.")
 _target = click.option("--target", "-t", help="For this target.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @store.command("list")
@@ -49,7 +48,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     help=f"The newest N. Default: {ROWS}; all with --json.",
 )
 @existing_store_option
-@_json
+@options.json_option
 def list_(
     kind: str | None,
     task: str | None,
@@ -89,7 +88,7 @@ def list_(
 @store.command()
 @click.argument("id", metavar="ID")
 @existing_store_option
-@_json
+@options.json_option
 def show(id: str, store: Path, as_json: bool) -> int:
     """Show one thing with all its evidence: texts, sizes, seeds, versions, raw samples.
 
@@ -115,7 +114,7 @@ def show(id: str, store: Path, as_json: bool) -> int:
 @_task
 @_target
 @existing_store_option
-@_json
+@options.json_option
 def best(task: str | None, target: str | None, store: Path, as_json: bool) -> int:
     """Show the fastest verified kernel of each task, target, device, sizes and precision class.
 
@@ -224,7 +223,7 @@ def import_(file: str, store: Path) -> int:
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would go.")
 @existing_store_option
-@_json
+@options.json_option
 def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) -> int:
     """Drop old failures and what nothing refers to, and give the space back.
 

@@ -12,8 +12,7 @@ import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
-from sketchc.cli.store_option import recorder, store_option
-from sketchc.cli.task_errors import task_errors
+from sketchc.cli.options import recorder, store_option, task_errors
 from sketchc.cli.verify_files import (
     Outcome,
     VerifyRequest,
@@ -41,16 +40,10 @@ _MOST_IN_FULL = 8
     help="A model or a function in PyTorch, NumPy or MindSpore; see docs/TASKS.md.",
 )
 @click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
-@click.option("--hardware", help="The chip; default: the target's own.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Bind a constexpr, or a param the task does not give.",
-)
-@click.option("--sketch", "name", help="Which sketch of the file.")
-@click.option("--entry", help="A kernel's function; default: found in the file.")
+@options.hardware_option
+@options.set_option("Bind a constexpr, or a param the task does not give.")
+@options.sketch_option
+@options.entry_option
 @click.option(
     "--signature",
     metavar="X.sketch",
@@ -144,13 +137,12 @@ def _verify(
     store: Path | None,
 ) -> int:
     """All files; the exit status."""
-    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.tasks.task import load_task
 
     if not files:
         msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
         raise UsageError(msg)
-    resolve_target(request.target, request.hardware, None, None, None)
+    options.resolve_target(request.target, request.hardware)
     if len(files) > 1 and jobs != 1:
         requests = [_for(request, file) for file in files]
         return _report(_at_once(requests, task, patience, store, jobs), as_json)
@@ -206,16 +198,11 @@ def _progress(result: CaseResult) -> None:
 
 
 def _print_signature(request: VerifyRequest, task: str, patience: float) -> int:
-    from sketchc.cli.lowering import resolve_target
     from sketchc.runtime.tasks.task import load_task
 
-    resolve_target(request.target, request.hardware, None, None, None)
-    try:
-        with load_task(task, patience) as loaded:
-            click.echo(signature_text(request, loaded))
-    except options.SketchError as error:
-        options.show_diagnostics(error.source, error.diagnostics)
-        return 1
+    options.resolve_target(request.target, request.hardware)
+    with load_task(task, patience) as loaded:
+        click.echo(signature_text(request, loaded))
     return 0
 
 
