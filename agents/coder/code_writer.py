@@ -1,6 +1,8 @@
 """A model that writes and mends kernels: from an assignment to code, and from evidence to a repair.
 
-Knows nothing of runs: the Coder of `sketchc gen` and `sketchc lower --coder llm` both use it. A
+Knows nothing of runs: the Coder of `sketchc gen` uses it, and so does the loop of `sketchc lower
+--coder llm` (`code_until_right`), which writes, checks and repairs until the code does what the
+sketch says: there is no task, the sketch's interpretation is the reference. A
 reply that cannot be used goes back with the reason a bounded number of times; a prompt that is too
 long is asked again with fewer documents. Repairs are edits of the code, not rewrites.
 """

@@ -1,4 +1,6 @@
 """What the Coder says to the model: an assignment (plan or task, contract, documents) as messages.
+The contract is spelled out for one signature by `contract_of`: the exact head of the function, its
+arguments with types and extents, and the conditions that it must refuse.
 
 Everything here is a pure function of its arguments: the same on every machine, so that recorded
 replies are found again. Facts of this machine (the CPU's cores) are replaced by the chip's file.

@@ -1,4 +1,5 @@
-"""What is said to a language model and what comes back: plain frozen data, no provider in it.
+"""What is said to a language model and what comes back: plain frozen data, no provider in it;
+and what can go wrong in between.
 
 A message is made of text that varies from run to run (the task, diagnostics, replies) and of
 constant parts (the language, a target's documents, facts of a chip), which have a name and a

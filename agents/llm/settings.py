@@ -1,4 +1,4 @@
-"""Settings of models and of the provider that asks them."""
+"""Settings of models and of the provider that asks them, and how a provider is made of them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What the prompts say of the language, read from its sources: the op table, the vocabulary of
-hints and types, and the example sketches.
+hints and types, and the example sketches; and of the sizes that work is verified at (`reach`).
 
 Nothing here is written twice: an operation with a row appears in the prompts by itself.
 """

@@ -1,4 +1,5 @@
-"""The page of what the store holds: a verdict, a measurement, a kernel with all of both, a run."""
+"""What `sketchc report` adds to JSON: the sketch beside its code, lowered again where no map was
+recorded, and the page of what the store holds (a verdict, a measurement, a kernel, a run)."""
 
 from __future__ import annotations
 

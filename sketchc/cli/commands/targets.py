@@ -1,4 +1,5 @@
-"""`sketchc targets`: what is installed, what can be compiled, what can be run here, and how."""
+"""`sketchc targets` and `sketchc toolchain`: what is installed, what can be compiled and run here,
+and how to get the rest."""
 
 from __future__ import annotations
 
