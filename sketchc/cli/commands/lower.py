@@ -178,8 +178,8 @@ def write_module(
 
 
 def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
-    """The text that `--emit` asks for, and the kernel whose code it is. Raises `DiagnosticError` for
-    what the target refuses."""
+    """The text that `--emit` asks for, and the kernel whose code it is. Raises `DiagnosticError`
+    for what the target refuses."""
     from sketchc.lowering.plan_text import print_plan, print_sketch
     from sketchc.lowering.registry import load_target
 
