@@ -111,7 +111,7 @@ def _host_steps(
             case ir.HostIf(condition):
                 sides = [_host_steps(sketch, arm, launches) for arm in (step.body, step.orelse)]
                 made = [loops.Branch(condition, sides[0], sides[1], step.text)]
-            case ir.Fetch(name, access, dtype, text):
+            case ir.Fetch(name, access, dtype, text=text):
                 after = fetched_conditions(sketch).get(name)
                 made = [
                     *_noted(text),
@@ -119,7 +119,7 @@ def _host_steps(
                     attrs.evolve(fetch(name, dtype, host_element(sketch, access)), spare=True),
                     *([] if after is None else [loops.Refusal(after)]),
                 ]
-            case ir.Bind(name, value, text):
+            case ir.Bind(name, value, text=text):
                 dtype = scalar_dtype(value)
                 scalar = loops.Scalar(value, dtype)
                 made = [*_noted(text), loops.Define(name, dtype, scalar, spare=True)]
