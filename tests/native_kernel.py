@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sketchc.runtime.toolchains.base import Artefact
 from sketchc.runtime.toolchains.cpp.toolchain import signature
 from sketchc.runtime.toolchains.cpp.worker import call
+
+Tensors: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 
 
 class NativeKernel:
@@ -23,11 +25,14 @@ class NativeKernel:
 
     def __call__(
         self,
-        tensors: Mapping[str, np.ndarray[Any, Any]],
+        tensors: Tensors,
         symbols: Mapping[str, int],
         params: Mapping[str, int | float | bool] | None = None,
     ) -> int:
-        request = signature(self.kernel, symbols, params or {}, tensors)
+        return self.requested(signature(self.kernel, symbols, params or {}, tensors), tensors)
+
+    def requested(self, request: Mapping[str, Any], tensors: Tensors) -> int:
+        """The same for a worker's request (`toolchain.signature`)."""
         arrays = [tensors.get(name) for name, *_ in request["tensors"]]
         assert all(array is None or array.flags.c_contiguous for array in arrays)
         return call(self._library, request, [None if a is None else a.ctypes.data for a in arrays])

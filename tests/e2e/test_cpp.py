@@ -30,7 +30,7 @@ from triton_sketches import SKETCHES
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN, signature
 
 require("cpp")
 
@@ -247,11 +247,12 @@ def test_failed_requires_and_wrong_arrays_are_launch_errors(tmp_path: Path) -> N
 
 def test_scratch_that_cannot_be_had_is_a_status(tmp_path: Path) -> None:
     unbounded = re.sub(r"D2 <= \d+", "D2", example("rms"))
-    _, native = kernel_for(unbounded, tmp_path)
+    kernel, native = kernel_for(unbounded, tmp_path)
     tensors = {name: np.zeros((0, 0, 0, 0), np.float32) for name in ("X", "Y")}
-    bound = native.bind(tensors, dict.fromkeys(("B", "F", "D1", "D2"), 0), {"eps": 0.0})
-    bound._arguments[5].value = 2**46  # D2: more memory than there is
-    assert bound() == -1
+    request = signature(kernel, dict.fromkeys(("B", "F", "D1", "D2"), 0), {"eps": 0.0}, tensors)
+    assert request["scalars"][3] == ["i", 0]
+    request["scalars"][3] = ["i", 2**46]  # D2: more memory than there is
+    assert native.requested(request, tensors) == -1
 
 
 def test_compiler_errors_carry_the_log(tmp_path: Path) -> None:

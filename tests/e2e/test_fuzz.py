@@ -96,7 +96,7 @@ def _exercise(text: str, seed: int) -> None:
     render_text(result.diagnostics, [source])
     for diagnostic in result.diagnostics:
         for fix in diagnostic.fixes:
-            diagnostics.apply(text, fix)
+            diagnostics.apply_edits(text, fix.edits)
     for checked in result.sketches:
         render_proofs(checked.sketch.name, checked.proofs)
     if tree is None:

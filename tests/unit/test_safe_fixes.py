@@ -81,7 +81,9 @@ def assert_kept(text: str, name: str) -> int:
     compared."""
     before = check(Source(name, text))
     found = check_text(Source(name, text), STATIC).diagnostics
-    alone = [diagnostics.apply(text, fix) for each in found for fix in each.fixes if fix.safe]
+    alone = [
+        diagnostics.apply_edits(text, fix.edits) for each in found for fix in each.fixes if fix.safe
+    ]
     mended = {*alone, mend(Source(name, text), STATIC).text} - {text}
     return sum(compared(before, after, name) for after in sorted(mended))
 
