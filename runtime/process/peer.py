@@ -150,11 +150,11 @@ class Peer:
 
     def close(self) -> None:
         """End it and all that it started."""
-        self._channel.close()
         if not self._gone:
-            kill_group(self.process.pid)
+            kill_group(self.process.pid)  # before it is told by the end of its channel
             self.process.wait()
             self._gone = True
+        self._channel.close()
         self._output.close()
 
 

@@ -184,12 +184,6 @@ class _Runs(Session):
         """Nothing is kept."""
 
 
-def open_session(toolchain: Toolchain, artefact: Artefact) -> Session:
-    """A session of this toolchain: its own `open`, where it has one."""
-    opened = getattr(toolchain, "open", None)
-    return _Runs(toolchain, artefact) if opened is None else opened(artefact)
-
-
 def reply_of(result: WorkerResult, timeout: float, log: str) -> dict[str, Any] | None:
     """What a worker replied; None where it died. Raises `ToolchainError` where its time was up, and
     for a reply {"failure": {"stage", "message"}}, in which "log" and "kinds" may stand."""

@@ -546,7 +546,7 @@ class Session:
         assert self.artefact is not None
         buffers = Buffers(self.binding, case.symbols, inputs.values, second=number > 0)
         if self.launcher is None:
-            self.launcher = toolchains.open_session(self.candidate.toolchain, self.artefact)
+            self.launcher = self.candidate.toolchain.open(self.artefact)
         with pool.running():
             outputs = self.launcher.run(
                 buffers.tensors, case.symbols, self.binding.params, self.timeout

@@ -161,7 +161,7 @@ def verdict_with(kinds: Mapping[int, str], folder: Path) -> Verdict:
         def open(self, artefact: Artefact) -> Session:
             from sketchc.runtime.toolchains import base
 
-            return _Killed(base.open_session(candidate.toolchain, artefact), kinds)
+            return _Killed(candidate.toolchain.open(artefact), kinds)
 
     changed: Candidate = attrs.evolve(candidate, toolchain=Tool())
     with TorchTask(EXAMPLES / "tasks" / "relu.py") as task:

@@ -14,6 +14,7 @@ from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Artefact,
+    Toolchain,
     ToolchainError,
     ToolchainStatus,
     check_python,
@@ -23,7 +24,7 @@ from sketchc.runtime.toolchains.launching import complete
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-class ToyToolchain:
+class ToyToolchain(Toolchain):
     """See `base.Toolchain`."""
 
     target = "toy"

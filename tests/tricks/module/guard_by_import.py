@@ -4,7 +4,7 @@ import importlib
 
 import torch
 
-HOLDER = "sketch" + "c.runtime.toolchains.torch_module_worker"
+HOLDER = "sketch" + "c.runtime.toolchains.torch_module.worker"
 
 
 class ModelNew(torch.nn.Module):
