@@ -159,7 +159,6 @@ def verdict_with(kinds: Mapping[int, str], folder: Path) -> Verdict:
             return getattr(candidate.toolchain, name)
 
         def open(self, artefact: Artefact) -> Session:
-            from sketchc.runtime.toolchains import base
 
             return _Killed(candidate.toolchain.open(artefact), kinds)
 
