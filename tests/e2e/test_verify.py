@@ -23,7 +23,7 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import TaskFailure
 from sketchc.runtime.tasks.task import TorchTask
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError, ToolchainStatus
+from sketchc.runtime.toolchains.base import Artefact, Toolchain, ToolchainError, ToolchainStatus
 from sketchc.runtime.verify import text as report
 from sketchc.runtime.verify.verdict import Verdict, to_json
 from sketchc.runtime.verify.verify import Candidate, verify
@@ -33,7 +33,7 @@ Arrays = Mapping[str, Array]
 Fault = Callable[[Arrays, dict[str, Array]], dict[str, Array]]
 
 
-class FaultyToolchain:
+class FaultyToolchain(Toolchain):
     """Interprets, then passes (given tensors, outputs) through `fault`."""
 
     target = "cpp"
