@@ -169,6 +169,8 @@ _SMALL = (17, 5, 3, 2, 1)
 _REACH = 512
 #: The case of all upper ends may have so many times the elements of the task's own sizes.
 _CORNER = 4
+#: How often drawn sizes are made small enough and runnable, in turns, before they are left out.
+_SETTLING = 8
 #: No smaller sizes are drawn where hints do not ask for them.
 _TINY = 8
 #: Stands in for T where an axis is covered by one tile.
@@ -530,15 +532,19 @@ def _each_kept(
     limits: Limits,
 ) -> Iterator[dict[str, int]]:
     """Cases of which, for each free symbol, one has the size that is wanted, if any can. Where they
-    are too large, the other sizes are halved: what was drawn stays unknown in advance."""
+    are too large, the other sizes are halved: what was drawn stays unknown in advance. What makes
+    them runnable can make them too large again (an image grows to its window), several times."""
     met: set[str] = set()
     for name in wanted:
         if name in free and name not in met:
             symbols = _scaled(plan, binding, dict(wanted), free - {name}, limits)
-            symbols = _scaled(plan, binding, symbols, free, limits)
-            symbols = _runnable(plan, binding, symbols, free - {name}, free)
-            met |= {name, *(other for other in wanted if symbols[other] == wanted[other])}
-            yield symbols
+            for _ in range(_SETTLING):
+                symbols = _scaled(plan, binding, symbols, free, limits)
+                symbols = _runnable(plan, binding, symbols, free - {name}, free)
+                if _fits(plan, binding, symbols, limits):
+                    met |= {name, *(other for other in wanted if symbols[other] == wanted[other])}
+                    yield symbols
+                    break
 
 
 def _range(binding: Binding, symbol: ir.Symbol, tried: Sequence[int]) -> Domain:

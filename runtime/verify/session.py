@@ -31,7 +31,7 @@ from sketchc.runtime.cases.drawing import (
     plants_of,
 )
 from sketchc.runtime.cases.reach import UNKNOWN_REACH, Freedom, Reach, find_reach
-from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.cases.shapes import ShapeCase, effort
 from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.process import pool
@@ -191,8 +191,9 @@ def too_few(results: Sequence[CaseResult]) -> str:
 LOG_CHARACTERS = 20_000
 #: Failures for which either side may be to blame.
 _BLAMED = frozenset({"numerical", "wrong_shape", "nondeterministic", "illegal_access"})
-#: The interpreter is asked about cases up to this size (elements over all tensors).
-_INTERPRETABLE = 1 << 22
+#: The interpreter is asked about cases up to this size (elements over all tensors), and up to this
+#: effort: what is above takes minutes.
+_INTERPRETABLE, _MOST_EFFORT = 1 << 22, 1 << 31
 #: How a kernel's text says that its additions come in any order: atomics, OpenMP's reductions.
 _ANY_ORDER = r"\batomic|atomic(Add|_add)\b|\breduction\s*\("
 #: Seconds that the question who is to blame may take.
@@ -578,10 +579,12 @@ class Session:
         if found.outputs is None and self.blamed:
             return found
         values, lengths = trial.inputs.values, trial.lengths
-        if sum(array.size for array in values.values()) > _INTERPRETABLE:
+        plan, params = self.candidate.plan, self.binding.params
+        size = sum(array.size for array in values.values())
+        if size > _INTERPRETABLE or effort(plan, trial.case.symbols, params) > _MOST_EFFORT:
             return _undecided(found, "the case is too large to interpret the sketch")
         self.blamed = True
-        sketch, params = self.candidate.plan.sketch, self.binding.params
+        sketch = plan.sketch
         try:
             meant = interpret_apart(sketch, values, trial.case.symbols, params, _BLAME_TIMEOUT)
         except ToolchainError as error:
