@@ -193,19 +193,12 @@ def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) ->
     return IndexWidth(_terms(kept, seen) if kept else (), limit, place, seen.hopeless)
 
 
-#: The sketch asked for last: all runs of one ask, and a check makes many.
-_latest: tuple[ir.Sketch, frozenset[str]] | None = None
-
-
+@per_sketch
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars and bindings whose values come from memory."""
-    global _latest
-    latest = _latest
-    if latest is None or latest[0] is not sketch:
-        seen = Magnitudes(constants_of(sketch), padded=False)
-        _see_steps(sketch, sketch.steps, seen)
-        _latest = latest = sketch, frozenset(seen.wide)
-    return latest[1]
+    seen = Magnitudes(constants_of(sketch), padded=False)
+    _see_steps(sketch, sketch.steps, seen)
+    return frozenset(seen.wide)
 
 
 # ---------------------------------------------------------------- what a sketch computes

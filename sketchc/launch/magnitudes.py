@@ -22,7 +22,8 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show as show_expression
-from sketchc.ir.symbolic import simplify
+from sketchc.ir.symbolic import add as add
+from sketchc.ir.symbolic import multiplied, simplify, without
 from sketchc.ir.walk import children
 
 #: Integers of 64 bits hold magnitudes below this.
@@ -40,23 +41,13 @@ class UnboundedError(Exception):
 
 
 def constant(value: int) -> Polynomial:
+    """The bound of a number."""
     return {(): Fraction(abs(value))} if value else {}
 
 
-def add(left: Polynomial, right: Polynomial) -> Polynomial:
-    result = dict(left)
-    for monomial, coefficient in right.items():
-        result[monomial] = result.get(monomial, Fraction(0)) + coefficient
-    return result
-
-
 def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
-    result: Polynomial = {}
-    for first, a in left.items():
-        for second, b in right.items():
-            monomial = tuple(sorted((*first, *second)))
-            result[monomial] = result.get(monomial, Fraction(0)) + a * b
-    return result
+    """The product of two bounds."""
+    return multiplied(left, right, lambda first, second: tuple(sorted(first + second)))
 
 
 def upper(left: Polynomial, right: Polynomial) -> Polynomial:
@@ -72,13 +63,8 @@ def _quotient(dividend: Polynomial, factors: tuple[str, ...]) -> Polynomial:
     terms with that product lose it."""
     result: Polynomial = {}
     for monomial, coefficient in dividend.items():
-        rest = list(monomial)
-        for factor in factors:
-            if factor in rest:
-                rest.remove(factor)
-        whole = len(rest) == len(monomial) - len(factors)
-        key = tuple(rest) if whole else monomial
-        result[key] = result.get(key, Fraction(0)) + coefficient
+        rest = without(monomial, factors)
+        result = add(result, {monomial if rest is None else rest: coefficient})
     return result
 
 

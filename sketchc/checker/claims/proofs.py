@@ -231,7 +231,7 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
     return sketch, [
         *settled,
         *rest,
-        *initialisation.findings(prover),
+        *initialisation.findings(sketch),
         *coverage.findings(prover, sites, allow_unproved),
         *races.findings(prover, sites, allow_unproved),
     ]

@@ -23,28 +23,13 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, assert_never
 
 from sketchc.base import records
-from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
-from sketchc.checker.facts.lane_forms import Lanes, lane_name, validity
+from sketchc.checker.facts.affine import Fact, add, constant, scale
+from sketchc.checker.facts.lane_forms import Lanes, lane_facts, lane_name, validity
 from sketchc.checker.facts.scope import Scope
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import Polynomial, normalize, rebuild, simplify
 from sketchc.ir.walk import element_indices, names
-
-_LANE = "'lane"
-
-
-def _lane_facts(scope: Scope, extent: ir.Expr) -> tuple[Linear, tuple[Fact, ...]]:
-    """The lane variable j, and 0 <= j < extent."""
-    lane = {scope.atoms.variable(_LANE, non_negative=True): 1}
-    last = add(add(scope.form(extent), lane, -1), constant(-1))
-    return lane, (Fact(lane), Fact(last))
-
-
-def _kept_facts(scope: Scope, lane: Linear, domain: ir.AxisDomain) -> tuple[Fact, ...]:
-    lower = (Fact(add(lane, scope.form(bound), -1)) for bound in domain.lower)
-    upper = (Fact(add(add(scope.form(bound), lane, -1), constant(-1))) for bound in domain.upper)
-    return (*lower, *upper)
 
 
 def _upper_implied(
@@ -58,9 +43,9 @@ def _upper_implied(
         return True
     if not kept:
         return False
-    lane, facts = _lane_facts(scope, extent)
-    known = _kept_facts(scope, lane, ir.AxisDomain(lower.lower, kept))
-    return scope.refutes((*facts, *known, Fact(add(lane, form, -1))))
+    lane = {scope.atoms.variable("'lane", non_negative=True): 1}
+    known = lane_facts(scope, lane, extent, ir.AxisDomain(lower.lower, kept))
+    return scope.refutes((*known, Fact(add(lane, form, -1))))
 
 
 def _lower_implied(scope: Scope, bound: ir.Expr, kept: tuple[ir.Expr, ...]) -> bool:

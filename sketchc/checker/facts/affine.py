@@ -18,7 +18,7 @@ from typing import TypeAlias
 from sketchc.base import records
 from sketchc.checker.facts import budget
 from sketchc.ir.symbolic import add as add
-from sketchc.ir.symbolic import multiplied
+from sketchc.ir.symbolic import multiplied, without
 
 Linear: TypeAlias = Mapping[int, int]
 ONE = 0
@@ -359,8 +359,8 @@ class Atoms:
         whole: dict[int, int] = {}
         rest: dict[int, int] = {}
         for atom, coefficient in numerator.items():
-            left = list(self.factors(atom)) if atom != ONE else []
-            if coefficient % scale_by or not all(_take(left, factor) for factor in wanted):
+            left = without(self.factors(atom) if atom != ONE else (), wanted)
+            if coefficient % scale_by or left is None:
                 rest[atom] = coefficient
                 continue
             term: Linear = constant(coefficient // scale_by)
@@ -426,11 +426,3 @@ class Atoms:
         signs = ["-" if c < 0 else "+" for c in linear.values()]
         text = " ".join(f"{sign} {term}" for sign, term in zip(signs, terms, strict=True))
         return text.removeprefix("+ ") or "0"
-
-
-def _take(items: list[int], item: int) -> bool:
-    """Removes one `item`; False where there is none."""
-    if item not in items:
-        return False
-    items.remove(item)
-    return True
