@@ -12,7 +12,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, InternalError, Severity, Span
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
-from sketchc.checker.facts.answers import Finding, assignments, for_sizes, proved
+from sketchc.checker.facts.answers import Finding, for_sizes, in_iteration, proved
 from sketchc.checker.facts.prover import Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Step, host_path
 from sketchc.ir import nodes as ir
@@ -146,11 +146,10 @@ def _example(prover: Prover, gap: _Gap) -> str | None:
         where = iteration(gap.path, scope, outcome.point, host)
     except (concrete.Untried, ArithmeticError):
         where = {}  # a bound is data, say
-    at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     reason = "which nothing has assigned"
     if gap.loop is not None:
         reason = f"but the loop over `{gap.loop.variable}` that assigns it runs no iteration"
-    return f"{for_sizes(symbols)}{at} `{gap.tile.source_name}`, {reason}"
+    return f"{for_sizes(symbols)}{in_iteration(where, 'reads')} `{gap.tile.source_name}`, {reason}"
 
 
 def explain(sketch: ir.Sketch, found: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
