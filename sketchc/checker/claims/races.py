@@ -150,6 +150,7 @@ class Pair:
 
     @staticmethod
     def of(prover: Prover, first: Site, second: Site) -> Pair:
+        """Two accesses of one phase."""
         one = touched(first, prover.root)
         return Pair(first, second, one, touched(second, prover.root, "'", fetched=""))
 
@@ -160,6 +161,7 @@ class Pair:
 
     @property
     def variables(self) -> tuple[int, ...]:
+        """The counters of the loops around both."""
         return (*counters(self.one.scope), *counters(self.two.scope))
 
 
@@ -262,20 +264,16 @@ def _conflicts(
 def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fact, ...]) -> Outcome:
     """The worst outcome over the alternatives of both accesses."""
     worst = Outcome(Verdict.PROVED)
+    known = {id(fact) for fact in pair.one.scope.facts}
+    own = tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
     for one, two in product(pair.one.cases, pair.two.cases):
-        facts = (*pair.one.scope.facts, *_own_facts(pair), *outer, *one, *two)
+        facts = (*pair.one.scope.facts, *own, *outer, *one, *two)
         outcome = prover.refute(facts, goal, pair.variables)
         if outcome.verdict is Verdict.REFUTED:
             return outcome
         if outcome.verdict is Verdict.UNKNOWN:
             worst = outcome
     return worst
-
-
-def _own_facts(pair: Pair) -> tuple[Fact, ...]:
-    """The renamed scope's facts that the first does not have already."""
-    known = {id(fact) for fact in pair.one.scope.facts}
-    return tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
 
 
 def _gap(pair: Pair, loop: ir.For | ir.HostFor, equality: bool = False) -> Fact:

@@ -55,18 +55,16 @@ class Lanes:
         scope: Scope,
         extents: tuple[ir.Expr, ...],
         values: Iterable[ir.Expr] = (),
-        tag: str = "",
         tiles: Mapping[str, DType] = NO_TILES,
     ) -> Lanes:
         """Lanes of a tile with these extents. `values` are the index tiles that will be asked
-        about; `tag` keeps the lanes of two accesses in one system apart; `tiles` are the element
-        types of the tiles that indices are loaded into."""
+        about; `tiles` are the element types of the tiles that indices are loaded into."""
         outer = len(scope.facts)
         forms = dict(scope.forms)
         atoms = []
         facts: list[Fact] = []
         for axis, extent in enumerate(extents):
-            atom = scope.atoms.variable(f"{lane_name(axis)}{tag}", non_negative=True)
+            atom = scope.atoms.variable(lane_name(axis), non_negative=True)
             atoms.append(atom)
             forms[lane_name(axis)] = {atom: 1}
             facts.extend(lane_facts(scope, {atom: 1}, extent))
@@ -74,9 +72,7 @@ class Lanes:
         for value in values:
             for name, lanes in loaded_names(value, extents, scope.bindings).items():
                 if name not in inner.forms:
-                    dtype = tiles.get(lanes.tile, lanes.dtype)
-                    renamed = records.evolve(inner, suffix=inner.suffix + tag)
-                    inner = records.evolve(renamed.unknown(name, dtype), suffix=scope.suffix)
+                    inner = inner.unknown(name, tiles.get(lanes.tile, lanes.dtype))
         return Lanes(inner, inner, extents, tuple(atoms), inner.facts[outer:])
 
     def within(self, domain: ir.Domain) -> Lanes:
@@ -94,6 +90,7 @@ class Lanes:
         return lanes
 
     def assume(self, facts: Iterable[Fact]) -> Lanes:
+        """With lanes of which these facts hold."""
         scope = self.scope.assume(facts)
         added = scope.facts[len(self.scope.facts) :]
         return records.evolve(self, scope=scope, facts=(*self.facts, *added))
