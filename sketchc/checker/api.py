@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import TypeAlias
 
 from sketchc.base import records
@@ -191,12 +190,7 @@ def check(
     sketches = []
     judged = []
     for sketch in tree.sketches:
-        given_up = _given_up(sketch, "this sketch", Severity.ERROR)
-        checked, more, further = budget.claim(
-            budget.CHECK,
-            partial(_check_all, sketch, constants or {}, allow_unproved, shapes),
-            lambda given_up=given_up: (None, (given_up,), ()),
-        )
+        checked, more, further = _check_all(sketch, constants or {}, allow_unproved, shapes)
         diagnostics.extend((*more, *further))
         if checked is not None:
             judged.append(checked)
@@ -214,17 +208,19 @@ def _check_all(
     shapes: Mapping[str, int] | None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
     """The sketch at its own constants, what is found there, and what other tuning points add."""
-    checked, found = judge_sketch(tree, constants, allow_unproved, shapes=shapes)
-    if checked is None or has_errors(found):
-        return checked, found, ()
-    known = tested_claims(checked.proofs)
-    what = "other tuning points"
-    given_up = _given_up(tree, what, unproved_severity(allow_unproved))
 
-    def further() -> tuple[Diagnostic, ...]:
-        return once(_check_points(tree, constants, allow_unproved, known), found)
+    def checked() -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
+        own, found = judge_sketch(tree, constants, allow_unproved, shapes=shapes)
+        if own is None or has_errors(found):
+            return own, found, ()
+        known = tested_claims(own.proofs)
+        what = "other tuning points"
+        left = _given_up(tree, what, unproved_severity(allow_unproved))
+        points = _check_points(tree, constants, allow_unproved, known)
+        return own, found, budget.attempt(what, budget.CHECK, (left,), once, points, found)
 
-    return checked, found, budget.attempt(what, budget.CHECK, (given_up,), further)
+    given_up = _given_up(tree, "this sketch", Severity.ERROR)
+    return budget.claim(budget.CHECK, checked, lambda: (None, (given_up,), ()))
 
 
 def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:

@@ -29,6 +29,7 @@ from sketchc.launch.magnitudes import (
     LARGEST,
     Magnitudes,
     Polynomial,
+    by_degree,
     constant,
     multiply,
     never_negative,
@@ -315,10 +316,9 @@ class _Sizes:
 
 def _terms(bound: Polynomial, seen: Magnitudes) -> tuple[Term, ...]:
     """Highest degree first; factors rounded up."""
-    ordered = sorted(bound, key=lambda monomial: (-len(monomial), monomial))
     return tuple(
         (math.ceil(bound[monomial]), tuple(_atom(name, seen) for name in monomial))
-        for monomial in ordered
+        for monomial in by_degree(bound)
     )
 
 

@@ -52,10 +52,7 @@ def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
 
 def upper(left: Polynomial, right: Polynomial) -> Polynomial:
     """A bound of both: atoms are non-negative, so the larger coefficients bound the maximum."""
-    result = dict(left)
-    for monomial, coefficient in right.items():
-        result[monomial] = max(result.get(monomial, Fraction(0)), coefficient)
-    return result
+    return {**left, **{m: max(left.get(m, c), c) for m, c in right.items()}}
 
 
 def _quotient(dividend: Polynomial, factors: tuple[str, ...]) -> Polynomial:
@@ -72,11 +69,16 @@ def _dominates(left: Polynomial, right: Polynomial) -> bool:
     return all(left.get(monomial, 0) >= value for monomial, value in right.items())
 
 
+def by_degree(polynomial: Polynomial) -> list[tuple[str, ...]]:
+    """The monomials, highest degree first."""
+    return sorted(polynomial, key=lambda monomial: (-len(monomial), monomial))
+
+
 def show(polynomial: Polynomial, rename: Callable[[str], str] = str) -> str:
     """Python text, highest degree first, coefficients rounded up; `rename` gives the Python name of
     an atom's name."""
     terms = []
-    for monomial in sorted(polynomial, key=lambda m: (-len(m), m)):
+    for monomial in by_degree(polynomial):
         coefficient = math.ceil(polynomial[monomial])
         factors = [_renamed(atom, rename) for atom in monomial]
         if coefficient != 1 or not factors:
@@ -90,15 +92,6 @@ def _renamed(atom: str, rename: Callable[[str], str]) -> str:
     if atom.startswith("abs("):
         return f"abs({rename(atom[4:-1])})"
     return rename(atom)
-
-
-def _is_no_sum(expression: ir.Expr) -> bool:
-    """Whether the value is one that was there before."""
-    match expression:
-        case ir.Ref() | ir.Literal() | ir.Binary("min" | "max"):
-            return True
-        case _:
-            return False
 
 
 def is_loaded(expression: ir.Expr, names: Container[str]) -> bool:
@@ -159,7 +152,10 @@ class Magnitudes:
             return {}
         try:
             bound = self._bound(expression)
-            if not self.padded and _is_no_sum(expression):
+            was_there = isinstance(expression, ir.Ref | ir.Literal)
+            if isinstance(expression, ir.Binary):
+                was_there = expression.operator in ("min", "max")
+            if not self.padded and was_there:
                 return bound  # what it names was noted, or fits its declared type
             return self.note(bound, expression.span)
         except UnboundedError:

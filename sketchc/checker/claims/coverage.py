@@ -25,6 +25,7 @@ from sketchc.checker.facts.prover import (
     Verdict,
     counters,
     iteration,
+    worst,
 )
 from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site, Touch, touched
@@ -42,6 +43,7 @@ class Elements:
 
     @staticmethod
     def of(prover: Prover, name: str) -> Elements:
+        """The elements of the tensor or view of this name."""
         indices = []
         facts = []
         for axis, extent in enumerate(prover.sketch.extents(name)):
@@ -53,6 +55,7 @@ class Elements:
 
     @property
     def variables(self) -> tuple[int, ...]:
+        """The atoms of the indices."""
         return tuple(atom for index in self.indices for atom in index)
 
 
@@ -282,14 +285,8 @@ def _written_before(
     written = _earlier_writes(prover, load, stores, elements)
     touch = touched(load, prover.root, tag="'load")
     variables = (*counters(touch.scope), *elements.variables)
-    worst = PROVED
-    for system in _writes(touch, elements):
-        outcome = prover.search(system, variables, written)
-        if outcome.verdict is Verdict.REFUTED:
-            return outcome
-        if outcome.verdict is Verdict.UNKNOWN:
-            worst = outcome
-    return worst
+    systems = _writes(touch, elements)
+    return worst(prover.search(system, variables, written) for system in systems)
 
 
 def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> bool:

@@ -282,13 +282,9 @@ def proved_for_all(sketch: ir.Sketch, known: Collection[tuple[str, str]] = ()) -
 
 def same_but_for_tiles(left: ir.Sketch, right: ir.Sketch) -> bool:
     """True if two elaborations of one sketch differ in the values of tunable constants at most."""
-    values = {c.name: c.value for c in left.constants}
-    constants = tuple(
-        records.evolve(c, value=values.get(c.name, c.value), chosen_by="") if c.tunable else c
-        for c in right.constants
-    )
-    expected = tuple(records.evolve(c, chosen_by="") if c.tunable else c for c in left.constants)
-    return constants == expected and records.evolve(right, constants=left.constants) == left
+    own = {c.name: c for c in left.constants}
+    constants = tuple(own.get(c.name, c) if c.tunable else c for c in right.constants)
+    return records.evolve(right, constants=constants) == left
 
 
 def with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:

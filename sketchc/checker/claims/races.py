@@ -17,7 +17,7 @@ from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration, worst
 from sketchc.checker.facts.sites import Site, Touch, resolve, touched
 from sketchc.ir import nodes as ir
 
@@ -263,17 +263,13 @@ def _conflicts(
 
 def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fact, ...]) -> Outcome:
     """The worst outcome over the alternatives of both accesses."""
-    worst = Outcome(Verdict.PROVED)
     known = {id(fact) for fact in pair.one.scope.facts}
     own = tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
-    for one, two in product(pair.one.cases, pair.two.cases):
-        facts = (*pair.one.scope.facts, *own, *outer, *one, *two)
-        outcome = prover.refute(facts, goal, pair.variables)
-        if outcome.verdict is Verdict.REFUTED:
-            return outcome
-        if outcome.verdict is Verdict.UNKNOWN:
-            worst = outcome
-    return worst
+    facts = (*pair.one.scope.facts, *own, *outer)
+    return worst(
+        prover.refute((*facts, *one, *two), goal, pair.variables)
+        for one, two in product(pair.one.cases, pair.two.cases)
+    )
 
 
 def _gap(pair: Pair, loop: ir.For | ir.HostFor, equality: bool = False) -> Fact:
