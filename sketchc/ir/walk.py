@@ -156,7 +156,9 @@ class HasBody(Protocol):
     """A phase, or the plan of one."""
 
     @property
-    def body(self) -> tuple[ir.Statement, ...]: ...
+    def body(self) -> tuple[ir.Statement, ...]:
+        """The statements, in order."""
+        ...
 
 
 def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:

@@ -136,6 +136,7 @@ class Magnitudes:
     hopeless: Span | None = None
 
     def note(self, polynomial: Polynomial, span: Span = NOWHERE) -> Polynomial:
+        """Let a bound join `largest`; returns it."""
         if self.hopeless is None and polynomial.get((), 0) >= LARGEST:
             self.hopeless = span
         if not any(_dominates(other, polynomial) for other in self.largest):

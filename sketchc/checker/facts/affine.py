@@ -28,10 +28,12 @@ FACTOR_LIMIT = 5
 
 
 def constant(value: int) -> Linear:
+    """The form of a number."""
     return {ONE: value}
 
 
 def scale(linear: Linear, factor: int) -> dict[int, int]:
+    """The form times a number."""
     return {atom: factor * coefficient for atom, coefficient in linear.items()} if factor else {}
 
 
@@ -104,6 +106,7 @@ class Chosen:
 
     @property
     def cases(self) -> tuple[tuple[tuple[Fact, ...], Linear], ...]:
+        """Both, in order."""
         return self.then, self.otherwise
 
     def atoms(self) -> Iterator[int]:
@@ -180,6 +183,7 @@ class Atoms:
         return {number: 1}
 
     def opaque(self, key: str, dependencies: frozenset[int]) -> int:
+        """The quantity of this key, of which only the base variables below it are known."""
         number = self._numbers.get(("opaque", key))
         if number is None:
             number = self._new(("opaque", key), key, Opaque(key), dependencies, False)
