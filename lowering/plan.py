@@ -16,6 +16,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import has_floats
 from sketchc.ir.walk import expressions
+from sketchc.launch.index_width import per_sketch
 from sketchc.ops.table import OPS, Category
 
 
@@ -234,8 +235,9 @@ def _source_name(loop: ir.For) -> str:
 
 def source_loops(plan: Plan) -> tuple[ir.For, ...]:
     """The loops of the sketch, those on the grid included, in program order."""
-    return tuple(
-        statement
-        for statement in walk.in_phases(plan.sketch.phases)
-        if isinstance(statement, ir.For)
-    )
+    return _source_loops(plan.sketch)
+
+
+@per_sketch
+def _source_loops(sketch: ir.Sketch) -> tuple[ir.For, ...]:
+    return tuple(each for each in walk.in_phases(sketch.phases) if isinstance(each, ir.For))

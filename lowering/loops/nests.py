@@ -30,7 +30,7 @@ class Axis:
     single: bool = False
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Term:
     """One index of a reference: `offset + step * lane of loop axis` (axis None: the offset alone),
     or, with `lanes`, the value of an index tile."""
@@ -52,7 +52,7 @@ class Term:
         return own if self.lanes is None else own | self.lanes.axes
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Reference:
     """An element of a tile, or (`tensor`) of a tensor or view, as a function of the lanes."""
 
@@ -82,7 +82,7 @@ class Reference:
         return tuple(term.lanes for term in self.terms if term.lanes is not None)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Read:
     """The element at `reference`, of type `stored`, seen as a tile of type `dtype`. `pinned`: it
     may only be read inside all of its nest's loops (some lane of it may be void). Where one of the
@@ -129,7 +129,7 @@ class ScalarSource:
     dtype: DType
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class LaneSource:
     """An index tile or predicate at the lanes of a nest: `value` is a scalar expression over lanes
     (`lane_variable`) and elements of tiles (`read_variable`, numbered as in `reads`)."""

@@ -10,7 +10,6 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
-from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import references, substitute
 from sketchc.lowering.passes.map_grid import (
     Range,
@@ -18,6 +17,7 @@ from sketchc.lowering.passes.map_grid import (
     loop_range,
     negative_constants,
     resolved,
+    simplest,
     trip_count,
     varies,
 )
@@ -57,7 +57,7 @@ class EstimateCost:
                     _enter(loop, ranges)
             _count(sketch, phase.body, trips, ranges, operations)
         return attrs.evolve(
-            plan, bytes_moved=simplify(_sum(moved)), flops=simplify(_sum(operations))
+            plan, bytes_moved=simplest(_sum(moved)), flops=simplest(_sum(operations))
         )
 
 

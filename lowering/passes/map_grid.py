@@ -7,6 +7,7 @@ values of 0 or more: those below stand as numbers (`negative_constants`, `resolv
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TypeVar
 
@@ -31,6 +32,10 @@ class Range:
 
 Ranges = Mapping[str, Range]
 
+#: `simplify`, which keeps its answers: they hold the names of constants, and so are the same at all
+#: points of a tuning space. Spans are those of the expression that was asked about first.
+simplest = functools.lru_cache(maxsize=4096)(simplify)
+
 
 def negative_constants(sketch: ir.Sketch) -> dict[str, ir.Expr]:
     """The values of the constants below 0, by name."""
@@ -51,7 +56,7 @@ def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
     """A host expression that the given one never exceeds (`upper`), or never falls below, while the
     names in `ranges` stay within them; None where none is found."""
     found = _extreme(expression, ranges, upper)
-    return None if found is None else simplify(found)
+    return None if found is None else simplest(found)
 
 
 def _extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
@@ -138,8 +143,8 @@ def loop_range(loop: ir.For | ir.HostFor, ranges: Ranges) -> Range | None:
     if low is None or high is None:
         return None
     if downward:
-        return Range(simplify(ir.Binary("+", low, one)), high)
-    return Range(low, simplify(ir.Binary("-", high, one)))
+        return Range(simplest(ir.Binary("+", low, one)), high)
+    return Range(low, simplest(ir.Binary("-", high, one)))
 
 
 def is_downward(step: ir.Expr) -> bool | None:
@@ -163,7 +168,7 @@ def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:
         return ir.Binary("max", ir.Binary("-", loop.stop, loop.start), zero)
     if is_downward(loop.step):
         span = ir.Binary("-", loop.start, loop.stop)
-        step = simplify(ir.Unary("-", loop.step))
+        step = simplest(ir.Unary("-", loop.step))
         return span if step == one else ir.Binary("cdiv", span, step)
     span = loop.stop if loop.start == zero else ir.Binary("-", loop.stop, loop.start)
     if is_downward(loop.step) is None:

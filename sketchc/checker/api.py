@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from typing import TypeAlias
 
 from sketchc.base import records
@@ -17,8 +16,10 @@ from sketchc.base.diagnostics import (
     once,
 )
 from sketchc.checker.facts import budget
+from sketchc.checker.facts.answers import assignments
 from sketchc.checker.facts.answers import severity as unproved_severity
 from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import Value
 from sketchc.parsing import syntax
 
 #: Claims by name and subject.
@@ -47,12 +48,25 @@ class CheckResult:
 
     @property
     def ok(self) -> bool:
+        """Whether there is no error."""
         return not has_errors(self.diagnostics)
 
 
 def check_sketch(
     tree: syntax.Sketch,
-    constants: Mapping[str, int | float | bool] | None = None,
+    constants: Mapping[str, Value] | None = None,
+    allow_unproved: bool = False,
+    known: Claims = frozenset(),
+    shapes: Mapping[str, int] | None = None,
+) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
+    """As `judge_sketch`, but None with the diagnostics when there are errors."""
+    judged, found = judge_sketch(tree, constants, allow_unproved, known, shapes)
+    return (None if has_errors(found) else judged), found
+
+
+def judge_sketch(
+    tree: syntax.Sketch,
+    constants: Mapping[str, Value] | None = None,
     allow_unproved: bool = False,
     known: Claims = frozenset(),
     shapes: Mapping[str, int] | None = None,
@@ -63,27 +77,39 @@ def check_sketch(
     neither a value nor a binding takes `elaborate.DEFAULT_TILE`. What is neither proved nor refuted
     is tried in the interpreter, but for the claims `known` from trying them at other tile sizes;
     `shapes` (sizes of all symbols) makes one run there a proof for these shapes;
-    what no run reaches is an error, or a warning with `allow_unproved`. Returns None with the
-    diagnostics when there are errors.
+    what no run reaches is an error, or a warning with `allow_unproved`. The verdicts stay when some
+    of them are errors: None only for a sketch that is wrong before any claim of it can be judged,
+    or takes too much work for that.
     """
-    judged, found = judge_sketch(tree, constants, allow_unproved, known, shapes)
-    return (None if has_errors(found) else judged), found
+    from sketchc.checker.claims import subscripts
+    from sketchc.checker.claims.initialisation import explain
+    from sketchc.checker.claims.proofs import prove
+    from sketchc.checker.domains.inference import infer_domains
+    from sketchc.checker.elaboration.elaborate import elaborate
 
+    def judged() -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
+        budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
+        sketch, found = elaborate(tree, constants or {})
+        if sketch is None:
+            return None, found
+        if has_errors(found):
+            return None, explain(sketch, found)
+        found += subscripts.divisor_findings(sketch)
+        if has_errors(found):
+            return None, found
+        sketch, more = infer_domains(sketch)
+        found += (*more, *_too_wide(sketch))
+        if has_errors(found):
+            return None, found
+        own = None
+        if shapes is not None and all(symbol.name in shapes for symbol in sketch.symbols):
+            own = {symbol.name: shapes[symbol.name] for symbol in sketch.symbols}
+        sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=own)
+        refused = () if own is None else _refused_sizes(sketch, own)
+        return CheckedSketch(sketch, proofs), (*found, *more, *refused)
 
-def judge_sketch(
-    tree: syntax.Sketch,
-    constants: Mapping[str, int | float | bool] | None = None,
-    allow_unproved: bool = False,
-    known: Claims = frozenset(),
-    shapes: Mapping[str, int] | None = None,
-) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
-    """As `check_sketch`, but the verdicts stay when some of them are errors: None only for a sketch
-    that is wrong before any claim of it can be judged, or takes too much work for that."""
-    return budget.claim(
-        budget.CHECK,
-        lambda: _judge_sketch(tree, constants or {}, allow_unproved, known, shapes),
-        lambda: (None, (_given_up(tree, "this sketch", Severity.ERROR),)),
-    )
+    given_up = _given_up(tree, "this sketch", Severity.ERROR)
+    return budget.claim(budget.CHECK, judged, lambda: (None, (given_up,)))
 
 
 def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
@@ -97,40 +123,6 @@ def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
         notes=(f"one check may take {budget.CHECK:,} steps, on every machine the same",),
         help="use fewer tuning points, simpler indices, or several sketches",
     )
-
-
-def _judge_sketch(
-    tree: syntax.Sketch,
-    constants: Mapping[str, int | float | bool],
-    allow_unproved: bool,
-    known: Claims,
-    shapes: Mapping[str, int] | None,
-) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
-    from sketchc.checker.claims import subscripts
-    from sketchc.checker.claims.initialisation import explain
-    from sketchc.checker.claims.proofs import prove
-    from sketchc.checker.domains.inference import infer_domains
-    from sketchc.checker.elaboration.elaborate import elaborate
-
-    budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
-    sketch, found = elaborate(tree, constants)
-    if sketch is None:
-        return None, found
-    if has_errors(found):
-        return None, explain(sketch, found)
-    found += subscripts.divisor_findings(sketch)
-    if has_errors(found):
-        return None, found
-    sketch, more = infer_domains(sketch)
-    found += (*more, *_too_wide(sketch))
-    if has_errors(found):
-        return None, found
-    own = None
-    if shapes is not None and all(symbol.name in shapes for symbol in sketch.symbols):
-        own = {symbol.name: shapes[symbol.name] for symbol in sketch.symbols}
-    sketch, proofs, more = prove(sketch, allow_unproved, test=True, tried=known, shapes=own)
-    refused = () if own is None else _refused_sizes(sketch, own)
-    return CheckedSketch(sketch, proofs), (*found, *more, *refused)
 
 
 def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
@@ -182,7 +174,7 @@ def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagno
 
 def check(
     source: Source,
-    constants: Mapping[str, int | float | bool] | None = None,
+    constants: Mapping[str, Value] | None = None,
     allow_unproved: bool = False,
     shapes: Mapping[str, int] | None = None,
 ) -> CheckResult:
@@ -198,11 +190,7 @@ def check(
     sketches = []
     judged = []
     for sketch in tree.sketches:
-        checked, more, further = budget.claim(
-            budget.CHECK,
-            partial(_check_all, sketch, constants or {}, allow_unproved, shapes),
-            partial(_nothing, sketch),
-        )
+        checked, more, further = _check_all(sketch, constants or {}, allow_unproved, shapes)
         diagnostics.extend((*more, *further))
         if checked is not None:
             judged.append(checked)
@@ -213,32 +201,26 @@ def check(
     return CheckResult(source, tree, tuple(sketches), unique, tuple(judged))
 
 
-def _nothing(
-    tree: syntax.Sketch,
-) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
-    return None, (_given_up(tree, "this sketch", Severity.ERROR),), ()
-
-
 def _check_all(
     tree: syntax.Sketch,
-    constants: Mapping[str, int | float | bool],
+    constants: Mapping[str, Value],
     allow_unproved: bool,
     shapes: Mapping[str, int] | None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
     """The sketch at its own constants, what is found there, and what other tuning points add."""
-    checked, found = judge_sketch(tree, constants, allow_unproved, shapes=shapes)
-    if checked is None or has_errors(found):
-        return checked, found, ()
-    known = tested_claims(checked.proofs)
-    what = "other tuning points"
-    given_up: tuple[Diagnostic, ...] = (_given_up(tree, what, unproved_severity(allow_unproved)),)
-    further = budget.attempt(
-        what,
-        budget.CHECK,
-        given_up,
-        lambda: once(_check_points(tree, constants, allow_unproved, known), found),
-    )
-    return checked, found, further
+
+    def checked() -> tuple[CheckedSketch | None, tuple[Diagnostic, ...], tuple[Diagnostic, ...]]:
+        own, found = judge_sketch(tree, constants, allow_unproved, shapes=shapes)
+        if own is None or has_errors(found):
+            return own, found, ()
+        known = tested_claims(own.proofs)
+        what = "other tuning points"
+        left = _given_up(tree, what, unproved_severity(allow_unproved))
+        points = _check_points(tree, constants, allow_unproved, known)
+        return own, found, budget.attempt(what, budget.CHECK, (left,), once, points, found)
+
+    given_up = _given_up(tree, "this sketch", Severity.ERROR)
+    return budget.claim(budget.CHECK, checked, lambda: (None, (given_up,), ()))
 
 
 def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:
@@ -268,7 +250,7 @@ def tested_claims(proofs: Iterable[ir.Proof]) -> Claims:
 
 def _check_points(
     tree: syntax.Sketch,
-    constants: Mapping[str, int | float | bool],
+    constants: Mapping[str, Value],
     allow_unproved: bool,
     known: Claims,
 ) -> Iterator[tuple[str, Diagnostic]]:
@@ -283,14 +265,7 @@ def _check_points(
     for point in points:
         bound = {**constants, **point}
         budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
-        if general and default is not None:
-            sketch, found = elaborate(tree, bound)
-            if sketch is not None and same_but_for_tiles(default, sketch):
-                yield from ((_named(point), each) for each in found)
-                continue
-        more = check_sketch(tree, bound, allow_unproved, known)[1]
-        yield from ((_named(point), each) for each in more)
-
-
-def _named(point: Mapping[str, int | float | bool]) -> str:
-    return ", ".join(f"{name} = {value}" for name, value in point.items())
+        sketch, found = elaborate(tree, bound) if general else (None, ())
+        if default is None or sketch is None or not same_but_for_tiles(default, sketch):
+            found = check_sketch(tree, bound, allow_unproved, known)[1]
+        yield from ((assignments(point), each) for each in found)

@@ -109,10 +109,7 @@ def host_values(
 
     Raises `KeyError` for a param that has neither a value nor a default.
     """
-    values = _all_given(sketch, symbols, params)
-    for let in sketch.lets:
-        values[let.name] = evaluate(let.value, values)
-    return values
+    return _host(sketch, symbols, params, lambda let, values: evaluate(let.value, values))
 
 
 def host_sample(
@@ -120,10 +117,7 @@ def host_sample(
 ) -> dict[str, Value]:
     """The same for a launch that may be one to refuse, where lets may have no value: see
     `sample_let`."""
-    values = _all_given(sketch, symbols, params)
-    for let in sketch.lets:
-        values[let.name] = sample_let(let, values)
-    return values
+    return _host(sketch, symbols, params, sample_let)
 
 
 def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
@@ -150,12 +144,16 @@ def given_values(
     return values
 
 
-def _all_given(
-    sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None
+def _host(
+    sketch: ir.Sketch,
+    symbols: Mapping[str, Value],
+    params: Mapping[str, Value] | None,
+    value: Callable[[ir.Let, Mapping[str, Value]], Value],
 ) -> dict[str, Value]:
-    """The same; raises `KeyError` for a param without a value."""
     values = given_values(sketch, symbols, params)
-    missing = [param.name for param in sketch.params if param.name not in values]
-    if missing:
-        raise KeyError(missing[0])
+    for param in sketch.params:
+        if param.name not in values:
+            raise KeyError(param.name)
+    for let in sketch.lets:
+        values[let.name] = value(let, values)
     return values

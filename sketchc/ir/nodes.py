@@ -30,6 +30,8 @@ class Stated(Placed):
 
 
 class NameKind(Enum):
+    """What a name stands for, and who knows its value."""
+
     SYMBOL = "symbol"  # i64 >= 0, bound at launch from shapes
     PARAM = "param"  # run-time scalar; also a constexpr without value that only feeds data
     CONSTANT = "constant"  # compile-time value, in Sketch.constants
@@ -88,6 +90,7 @@ class Choice(Placed):
 
     @property
     def parts(self) -> tuple[Expr, Expr, Expr]:
+        """The condition, then both values."""
         return self.condition, self.then, self.otherwise
 
 
@@ -144,6 +147,7 @@ class AxisDomain:
 
     @property
     def full(self) -> bool:
+        """Whether every lane is valid."""
         return not self.lower and not self.upper
 
     def meet(self, other: AxisDomain) -> AxisDomain:
@@ -253,6 +257,8 @@ Operand: TypeAlias = TileOperand | ScalarOperand | IndexOperand
 
 @records.frozen
 class Alloc(Placed):
+    """The tile of this name begins."""
+
     tile: str
 
 
@@ -429,6 +435,8 @@ class Proof(Placed):
 
 
 class Role(Enum):
+    """Who reads and writes a tensor."""
+
     IN = "in"
     OUT = "out"
     INOUT = "inout"
@@ -437,6 +445,8 @@ class Role(Enum):
 
 @records.frozen
 class Symbol(Placed):
+    """A size that a launch reads off its tensors."""
+
     name: str
     upper_bound: int | None = None  # inclusive
 
@@ -601,6 +611,7 @@ class Sketch(Placed):
         return self.schedule or tuple(Launch(index) for index in range(len(self.phases)))
 
     def tile(self, name: str) -> Tile:
+        """The tile of this name."""
         return next(tile for tile in self.tiles if tile.name == name)
 
     def tensor(self, name: str) -> Tensor:

@@ -12,7 +12,8 @@ Takes and returns `ir.Expr`; nothing raises, and unknown operations are atoms.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from functools import partial, reduce
 from typing import TypeAlias, TypeVar, assert_never
 
@@ -50,6 +51,7 @@ class Atom:
 
 
 Key = TypeVar("Key")
+Number = TypeVar("Number", int, Fraction)
 
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted; an atom stands as often as its power
 Polynomial: TypeAlias = dict[Monomial, int]  # no zero coefficients
@@ -59,7 +61,9 @@ _NONE: dict[str, Polynomial] = {}
 # ---------------------------------------------------------------- polynomials
 
 
-def add(left: Mapping[Key, int], right: Mapping[Key, int], factor: int = 1) -> dict[Key, int]:
+def add(
+    left: Mapping[Key, Number], right: Mapping[Key, Number], factor: int = 1
+) -> dict[Key, Number]:
     """left + factor * right, of sums that map what they are over to its coefficient."""
     total = dict(left)
     for key, coefficient in right.items():
@@ -72,10 +76,10 @@ def add(left: Mapping[Key, int], right: Mapping[Key, int], factor: int = 1) -> d
 
 
 def multiplied(
-    left: Mapping[Key, int], right: Mapping[Key, int], product: Callable[[Key, Key], Key]
-) -> dict[Key, int]:
+    left: Mapping[Key, Number], right: Mapping[Key, Number], product: Callable[[Key, Key], Key]
+) -> dict[Key, Number]:
     """The product of two sums, term by term; `product` is that of what they are over."""
-    total: dict[Key, int] = {}
+    total: dict[Key, Number] = {}
     for first, one in left.items():
         for second, other in right.items():
             key = product(first, second)
@@ -85,6 +89,16 @@ def multiplied(
             else:
                 total.pop(key, None)
     return total
+
+
+def without(factors: Iterable[Key], part: Iterable[Key]) -> tuple[Key, ...] | None:
+    """The factors of a product divided by `part` of them; None where it does not divide."""
+    rest = list(factors)
+    for factor in part:
+        if factor not in rest:
+            return None
+        rest.remove(factor)
+    return tuple(rest)
 
 
 def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
@@ -137,16 +151,6 @@ def _known_positive(polynomial: Polynomial) -> bool:
     )
 
 
-def _divide_monomial(monomial: Monomial, by: Monomial) -> Monomial | None:
-    """`monomial / by`, or None where it does not divide."""
-    rest = list(monomial)
-    for atom in by:
-        if atom not in rest:
-            return None
-        rest.remove(atom)
-    return tuple(rest)
-
-
 def _split(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
     """(quotient, rest) with dividend = quotient * divisor + rest, for a divisor of one term."""
     if len(divisor) != 1:
@@ -157,7 +161,7 @@ def _split(dividend: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polyn
     quotient: Polynomial = {}
     rest: Polynomial = {}
     for monomial, coefficient in dividend.items():
-        reduced = _divide_monomial(monomial, by)
+        reduced = without(monomial, by)
         whole, remainder = divmod(coefficient, scale)
         if reduced is None or not whole:
             rest[monomial] = rest.get(monomial, 0) + coefficient

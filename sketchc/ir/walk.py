@@ -23,12 +23,12 @@ Enclosing: TypeAlias = ir.HostFor | ir.HostIf | ir.Fetch | ir.Bind
 def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
     """The direct parts of an expression."""
     match expression:
-        case ir.Literal() | ir.Ref() | ir.TileLanes():
+        case ir.Binary(left=left, right=right):  # the most frequent ones first
+            return (left, right)
+        case ir.Ref() | ir.Literal() | ir.TileLanes():
             return ()
         case ir.Unary(operand=operand):
             return (operand,)
-        case ir.Binary(left=left, right=right):
-            return (left, right)
         case ir.Choice():
             return expression.parts
         case ir.Function(arguments=arguments):
@@ -41,14 +41,16 @@ def children(expression: ir.Expr) -> tuple[ir.Expr, ...]:
 
 def parts(expression: ir.Expr) -> Iterator[ir.Expr]:
     """An expression and all its parts, in reading order."""
-    yield expression
-    for child in children(expression):
-        yield from parts(child)
+    pending = [expression]
+    while pending:
+        part = pending.pop()
+        yield part
+        pending.extend(reversed(children(part)))
 
 
 def size(expression: ir.Expr) -> int:
     """How many nodes an expression has."""
-    return sum(1 for _ in parts(expression))
+    return 1 + sum(map(size, children(expression)))
 
 
 def references(expression: ir.Expr) -> Iterator[ir.Ref]:
@@ -143,16 +145,20 @@ def inside(statement: ir.Statement) -> tuple[ir.Statement, ...]:
 
 def statements(body: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
     """All statements in program order, a loop or branch before what is inside it."""
-    for statement in body:
+    pending = [*body][::-1]
+    while pending:
+        statement = pending.pop()
         yield statement
-        yield from statements(inside(statement))
+        pending.extend(reversed(inside(statement)))
 
 
 class HasBody(Protocol):
     """A phase, or the plan of one."""
 
     @property
-    def body(self) -> tuple[ir.Statement, ...]: ...
+    def body(self) -> tuple[ir.Statement, ...]:
+        """The statements, in order."""
+        ...
 
 
 def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:

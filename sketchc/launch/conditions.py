@@ -299,34 +299,38 @@ class _Order:
             return
         for part in parts:
             self.said.add(part)
-            match part:
-                case ir.Binary(">=", value, ir.Literal(int(low))) | ir.Binary(
-                    "<=", ir.Literal(int(low)), value
-                ):
+            match _limit(part):
+                case ">=", value, low:
                     self.least[value] = max(low, self.least.get(value, low))
-                case ir.Binary("<=", value, ir.Literal(int(high))) | ir.Binary(
-                    ">=", ir.Literal(int(high)), value
-                ):
+                case "<=", value, high:
                     self.most[value] = min(high, self.most.get(value, high))
         yield condition
 
     def follows(self, part: ir.Expr) -> bool:
         """Whether what was said implies a condition."""
+        match _limit(part):
+            case ">=", value, low if value in self.least:
+                return self.least[value] >= low
+            case "<=", value, high if value in self.most:
+                return self.most[value] <= high
         match part:
             case ir.Binary("or", left, right):
                 return part in self.said or self.follows(left) or self.follows(right)
-            case ir.Binary(">=", value, ir.Literal(int(low))) | ir.Binary(
-                "<=", ir.Literal(int(low)), value
-            ) if value in self.least:
-                return self.least[value] >= low
-            case ir.Binary("<=", value, ir.Literal(int(high))) | ir.Binary(
-                ">=", ir.Literal(int(high)), value
-            ) if value in self.most:
-                return self.most[value] <= high
             case ir.Binary("!=", value, ir.Literal(0)) if value in self.least:
                 return self.least[value] >= 1
             case _:
                 return part in self.said
+
+
+def _limit(part: ir.Expr) -> tuple[str, ir.Expr, int] | None:
+    """A condition as `value >= number` or `value <= number`."""
+    match part:
+        case ir.Binary(">=" | "<=" as operator, value, ir.Literal(int(number))):
+            return operator, value, number
+        case ir.Binary(">=" | "<=" as operator, ir.Literal(int(number)), value):
+            return "<=" if operator == ">=" else ">=", value, number
+        case _:
+            return None
 
 
 def _untyped(expression: ir.Expr) -> ir.Expr:

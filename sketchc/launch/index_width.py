@@ -29,6 +29,7 @@ from sketchc.launch.magnitudes import (
     LARGEST,
     Magnitudes,
     Polynomial,
+    by_degree,
     constant,
     multiply,
     never_negative,
@@ -193,19 +194,12 @@ def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) ->
     return IndexWidth(_terms(kept, seen) if kept else (), limit, place, seen.hopeless)
 
 
-#: The sketch asked for last: all runs of one ask, and a check makes many.
-_latest: tuple[ir.Sketch, frozenset[str]] | None = None
-
-
+@per_sketch
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars and bindings whose values come from memory."""
-    global _latest
-    latest = _latest
-    if latest is None or latest[0] is not sketch:
-        seen = Magnitudes(constants_of(sketch), padded=False)
-        _see_steps(sketch, sketch.steps, seen)
-        _latest = latest = sketch, frozenset(seen.wide)
-    return latest[1]
+    seen = Magnitudes(constants_of(sketch), padded=False)
+    _see_steps(sketch, sketch.steps, seen)
+    return frozenset(seen.wide)
 
 
 # ---------------------------------------------------------------- what a sketch computes
@@ -322,10 +316,9 @@ class _Sizes:
 
 def _terms(bound: Polynomial, seen: Magnitudes) -> tuple[Term, ...]:
     """Highest degree first; factors rounded up."""
-    ordered = sorted(bound, key=lambda monomial: (-len(monomial), monomial))
     return tuple(
         (math.ceil(bound[monomial]), tuple(_atom(name, seen) for name in monomial))
-        for monomial in ordered
+        for monomial in by_degree(bound)
     )
 
 

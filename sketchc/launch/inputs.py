@@ -206,7 +206,13 @@ def symbol_sources(
     literals = {name: ir.Literal(value) for name, value in constants.items()}
     found: dict[str, tuple[SymbolSource, ...]] = {}
     for optional in (False, True):
-        axes = [place for t in inputs if t.optional == optional for place in _axes(t)]
+        given = [tensor for tensor in inputs if tensor.optional == optional]
+        axes = [
+            (tensor, axis)
+            for tensor in given
+            for axis in range(len(tensor.extents))
+            if not (tensor.broadcast and tensor.broadcast[axis])
+        ]
         while True:
             ways = [
                 source
@@ -223,12 +229,6 @@ def symbol_sources(
                 for source in plain:
                     found.setdefault(source.symbol, (source,))
     return found
-
-
-def _axes(tensor: ir.Tensor) -> Iterator[tuple[ir.Tensor, int]]:
-    for axis in range(len(tensor.extents)):
-        if not (tensor.broadcast and tensor.broadcast[axis]):
-            yield tensor, axis
 
 
 def _solved(

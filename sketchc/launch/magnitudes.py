@@ -22,7 +22,8 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show as show_expression
-from sketchc.ir.symbolic import simplify
+from sketchc.ir.symbolic import add as add
+from sketchc.ir.symbolic import multiplied, simplify, without
 from sketchc.ir.walk import children
 
 #: Integers of 64 bits hold magnitudes below this.
@@ -40,31 +41,18 @@ class UnboundedError(Exception):
 
 
 def constant(value: int) -> Polynomial:
+    """The bound of a number."""
     return {(): Fraction(abs(value))} if value else {}
 
 
-def add(left: Polynomial, right: Polynomial) -> Polynomial:
-    result = dict(left)
-    for monomial, coefficient in right.items():
-        result[monomial] = result.get(monomial, Fraction(0)) + coefficient
-    return result
-
-
 def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
-    result: Polynomial = {}
-    for first, a in left.items():
-        for second, b in right.items():
-            monomial = tuple(sorted((*first, *second)))
-            result[monomial] = result.get(monomial, Fraction(0)) + a * b
-    return result
+    """The product of two bounds."""
+    return multiplied(left, right, lambda first, second: tuple(sorted(first + second)))
 
 
 def upper(left: Polynomial, right: Polynomial) -> Polynomial:
     """A bound of both: atoms are non-negative, so the larger coefficients bound the maximum."""
-    result = dict(left)
-    for monomial, coefficient in right.items():
-        result[monomial] = max(result.get(monomial, Fraction(0)), coefficient)
-    return result
+    return {**left, **{m: max(left.get(m, c), c) for m, c in right.items()}}
 
 
 def _quotient(dividend: Polynomial, factors: tuple[str, ...]) -> Polynomial:
@@ -72,13 +60,8 @@ def _quotient(dividend: Polynomial, factors: tuple[str, ...]) -> Polynomial:
     terms with that product lose it."""
     result: Polynomial = {}
     for monomial, coefficient in dividend.items():
-        rest = list(monomial)
-        for factor in factors:
-            if factor in rest:
-                rest.remove(factor)
-        whole = len(rest) == len(monomial) - len(factors)
-        key = tuple(rest) if whole else monomial
-        result[key] = result.get(key, Fraction(0)) + coefficient
+        rest = without(monomial, factors)
+        result = add(result, {monomial if rest is None else rest: coefficient})
     return result
 
 
@@ -86,11 +69,16 @@ def _dominates(left: Polynomial, right: Polynomial) -> bool:
     return all(left.get(monomial, 0) >= value for monomial, value in right.items())
 
 
+def by_degree(polynomial: Polynomial) -> list[tuple[str, ...]]:
+    """The monomials, highest degree first."""
+    return sorted(polynomial, key=lambda monomial: (-len(monomial), monomial))
+
+
 def show(polynomial: Polynomial, rename: Callable[[str], str] = str) -> str:
     """Python text, highest degree first, coefficients rounded up; `rename` gives the Python name of
     an atom's name."""
     terms = []
-    for monomial in sorted(polynomial, key=lambda m: (-len(m), m)):
+    for monomial in by_degree(polynomial):
         coefficient = math.ceil(polynomial[monomial])
         factors = [_renamed(atom, rename) for atom in monomial]
         if coefficient != 1 or not factors:
@@ -104,15 +92,6 @@ def _renamed(atom: str, rename: Callable[[str], str]) -> str:
     if atom.startswith("abs("):
         return f"abs({rename(atom[4:-1])})"
     return rename(atom)
-
-
-def _is_no_sum(expression: ir.Expr) -> bool:
-    """Whether the value is one that was there before."""
-    match expression:
-        case ir.Ref() | ir.Literal() | ir.Binary("min" | "max"):
-            return True
-        case _:
-            return False
 
 
 def is_loaded(expression: ir.Expr, names: Container[str]) -> bool:
@@ -157,6 +136,7 @@ class Magnitudes:
     hopeless: Span | None = None
 
     def note(self, polynomial: Polynomial, span: Span = NOWHERE) -> Polynomial:
+        """Let a bound join `largest`; returns it."""
         if self.hopeless is None and polynomial.get((), 0) >= LARGEST:
             self.hopeless = span
         if not any(_dominates(other, polynomial) for other in self.largest):
@@ -173,7 +153,10 @@ class Magnitudes:
             return {}
         try:
             bound = self._bound(expression)
-            if not self.padded and _is_no_sum(expression):
+            was_there = isinstance(expression, ir.Ref | ir.Literal)
+            if isinstance(expression, ir.Binary):
+                was_there = expression.operator in ("min", "max")
+            if not self.padded and was_there:
                 return bound  # what it names was noted, or fits its declared type
             return self.note(bound, expression.span)
         except UnboundedError:

@@ -17,7 +17,7 @@ from sketchc.checker.claims.witnesses import has_witness
 from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.facts.answers import Finding, contested, proved
+from sketchc.checker.facts.answers import Finding, contested, proved, unproved
 from sketchc.checker.facts.prover import (
     PROVED,
     Outcome,
@@ -25,6 +25,7 @@ from sketchc.checker.facts.prover import (
     Verdict,
     counters,
     iteration,
+    worst,
 )
 from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site, Touch, touched
@@ -42,6 +43,7 @@ class Elements:
 
     @staticmethod
     def of(prover: Prover, name: str) -> Elements:
+        """The elements of the tensor or view of this name."""
         indices = []
         facts = []
         for axis, extent in enumerate(prover.sketch.extents(name)):
@@ -53,6 +55,7 @@ class Elements:
 
     @property
     def variables(self) -> tuple[int, ...]:
+        """The atoms of the indices."""
         return tuple(atom for index in self.indices for atom in index)
 
 
@@ -111,14 +114,9 @@ def _output(
 
 
 def _open_output(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
-    return _unproved(
-        "covered",
-        "SK0511",
-        f"cannot prove that every element of `{tensor.name}` is written",
-        stores[0] if stores else None,
-        tensor,
-        allow_unproved,
-    )
+    span = stores[0].access.span if stores else tensor.span
+    advice = "use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor"
+    return unproved("covered", tensor.name, span, allow_unproved, advice)
 
 
 def _covers(store: Site) -> bool:
@@ -128,8 +126,7 @@ def _covers(store: Site) -> bool:
 def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
     """What a store promises and nothing here can judge; the interpreter does, at each run."""
     detail = "`covers=True` promises that every element is written"
-    span = store.access.span
-    return Finding(ir.Proof(claim, tensor.name, ir.Tier.ASSUMED, detail, span=span))
+    return proved(claim, tensor.name, detail, store.access.span, ir.Tier.ASSUMED)
 
 
 def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) -> Finding:
@@ -216,10 +213,9 @@ def _missing(
     """An element that no iteration writes at these numbers."""
     params = concrete.named_params(prover.sketch, stores, params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
-    sizes = answers.for_sizes({**symbols, **params})
-    text = f"{sizes}no iteration writes {answers.element_text(name, element)}"
+    told = f"no iteration writes {answers.element_text(name, element)}"
     place = concrete.base_element(prover.sketch, name, element, host)
-    example = ir.CounterExample(symbols, (), place, text, params)
+    example = answers.counter_example(symbols, params, (), place, told)
     promise = next((store for store in stores if _covers(store)), None)
     if promise is not None:
         return _broken_promise(tensor, promise, example)
@@ -229,7 +225,7 @@ def _missing(
         Severity.ERROR,
         f"the output `{tensor.name}` is not written everywhere",
         stores[0].access.span if stores else tensor.span,
-        text,
+        example.text,
         (Label(tensor.span, "declared here as an output"),) if stores else (),
         notes=("every element of an output is written, or has an initial value (`= c`)",),
         help=(
@@ -289,14 +285,8 @@ def _written_before(
     written = _earlier_writes(prover, load, stores, elements)
     touch = touched(load, prover.root, tag="'load")
     variables = (*counters(touch.scope), *elements.variables)
-    worst = PROVED
-    for system in _writes(touch, elements):
-        outcome = prover.search(system, variables, written)
-        if outcome.verdict is Verdict.REFUTED:
-            return outcome
-        if outcome.verdict is Verdict.UNKNOWN:
-            worst = outcome
-    return worst
+    systems = _writes(touch, elements)
+    return worst(prover.search(system, variables, written) for system in systems)
 
 
 def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> bool:
@@ -409,18 +399,17 @@ def _too_early(
 ) -> Finding:
     """A load that finds nothing written at these numbers."""
     name, tensor = load.access.tensor, load.tensor
-    at = f"iteration {answers.assignments(where)} reads" if where else "the sketch reads"
     what = f"{answers.element_text(name, element)}, which no earlier phase has written"
+    told = f"{answers.in_iteration(where, 'reads')} {what}"
     params = concrete.named_params(prover.sketch, (load, *stores), params)
-    text = f"{answers.for_sizes({**symbols, **params})}{at} {what}"
     place = concrete.base_element(prover.sketch, name, element, host)
-    example = ir.CounterExample(symbols, (where,) if where else (), place, text, params)
+    example = answers.counter_example(symbols, params, (where,), place, told)
     diagnostic = Diagnostic(
         "SK0530",
         Severity.ERROR,
         f"`{tensor.name}` is loaded before it is written",
         load.access.span,
-        text,
+        example.text,
         (Label(tensor.span, f"declared here as {tensor.role.value}"),),
         notes=(
             "an output or workspace may be loaded only where an earlier phase, or `= c`, covers it;"
@@ -464,8 +453,6 @@ def _before(
 def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
     """A load of which it is not known whether an earlier phase wrote it; points at the stores."""
     tensor, name = load.tensor, load.access.tensor
-    message = f"cannot prove that an earlier phase writes what is loaded from `{tensor.name}`"
-    finding = _unproved("initialised", "SK0531", message, load, tensor, allow_unproved)
     before = [s for s in stores if s.phase < load.phase or shared_hosts(s, load)]
     labels = tuple(
         Label(
@@ -483,27 +470,5 @@ def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool)
     else:
         advice = "let the loops of an earlier phase reach every element that is loaded"
     advice += f"; or give `{tensor.name}` an initial value (`= 0`)"
-    (diagnostic,) = finding.diagnostics
-    return records.evolve(
-        finding, diagnostics=(records.evolve(diagnostic, labels=labels, help=advice),)
-    )
-
-
-def _unproved(
-    claim: str,
-    code: str,
-    message: str,
-    site: Site | None,
-    tensor: ir.Tensor,
-    allow_unproved: bool,
-) -> Finding:
-    diagnostic = Diagnostic(
-        code,
-        answers.severity(allow_unproved),
-        message,
-        tensor.span if site is None else site.access.span,
-        answers.OPEN,
-        notes=answers.undecided(),
-        help="use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor",
-    )
-    return contested(claim, tensor.name, diagnostic)
+    span = load.access.span
+    return unproved("initialised", tensor.name, span, allow_unproved, advice, labels=labels)

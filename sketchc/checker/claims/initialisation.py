@@ -9,64 +9,56 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, InternalError, Severity, Span
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
-from sketchc.checker.facts.answers import Finding, assignments, contested, for_sizes, proved
+from sketchc.checker.facts.answers import Finding, for_sizes, in_iteration, proved
 from sketchc.checker.facts.prover import Prover, Verdict, counters, iteration
-from sketchc.checker.facts.scope import Branch, Scope, Step, host_path, phase_scope
+from sketchc.checker.facts.scope import Branch, Step, host_path
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import tiles_read
 from sketchc.ops.table import OPS
 
 
 @records.frozen
-class _Place:
-    """A place in a phase: what is known there, and the steps that lead there, the host's first."""
-
-    scope: Scope
-    path: tuple[Step, ...]
-
-    def after(self, step: Step) -> _Place:
-        return _Place(self.scope.after(step), (*self.path, step))
-
-
-@records.frozen
 class _Gap:
-    """A read of a tile that may not be assigned. `loop`: the one that assigns it, if any does."""
+    """A read of a tile that may not be assigned, with the steps that lead there, the host's first.
+    `loop`: the one that assigns the tile, if any does."""
 
     tile: ir.Tile
-    place: _Place
+    path: tuple[Step, ...]
     span: Span
     loop: ir.For | None
 
 
-def findings(prover: Prover) -> list[Finding]:
-    """A verdict for every tile that is read."""
-    walk = _Walk(prover)
-    for index, phase in enumerate(prover.sketch.phases):
-        scope = phase_scope(prover.sketch, prover.root, index)
-        walk.body(phase.body, _Place(scope, host_path(prover.sketch, index)))
-    result = [_refuted(prover, gap) for gap in walk.gaps.values()]
+def findings(sketch: ir.Sketch) -> list[Finding]:
+    """A verdict for every tile that is read. Raises `InternalError` for one that may be read
+    unassigned: elaboration refuses such a sketch."""
+    walk = _Walk(sketch)
+    for gap in walk.gaps.values():
+        msg = f"`{gap.tile.source_name}` is read before it is assigned, and was let pass"
+        raise InternalError(msg)
+    result = []
     for name, span in walk.read.items():
-        if name not in walk.gaps:
-            tile = walk.tiles[name]
-            words = "initialised by `init=`" if tile.initial is not None else "assigned before read"
-            result.append(proved("initialised", tile.source_name, words, span))
+        tile = walk.tiles[name]
+        words = "initialised by `init=`" if tile.initial is not None else "assigned before read"
+        result.append(proved("initialised", tile.source_name, words, span))
     return result
 
 
 class _Walk:
     """Tracks which tiles are assigned, and which loops assign the others."""
 
-    def __init__(self, prover: Prover) -> None:
-        self.tiles = {tile.name: tile for tile in prover.sketch.tiles}
+    def __init__(self, sketch: ir.Sketch) -> None:
+        self.tiles = {tile.name: tile for tile in sketch.tiles}
         self.assigned: set[str] = set()
         self.lost: dict[str, ir.For] = {}
         self.read: dict[str, Span] = {}
         self.gaps: dict[str, _Gap] = {}
+        for index, phase in enumerate(sketch.phases):
+            self._body(phase.body, host_path(sketch, index))
 
-    def body(self, body: tuple[ir.Statement, ...], place: _Place) -> None:
+    def _body(self, body: tuple[ir.Statement, ...], path: tuple[Step, ...]) -> None:
         for statement in body:
             match statement:
                 case ir.Alloc(tile):
@@ -76,119 +68,97 @@ class _Walk:
                         self.assigned.add(tile)
                 case ir.Bind(value=value):
                     for tile in tiles_read(value):
-                        self._use(tile, place, statement.span)
-                    place = place.after(statement)
+                        self._use(tile, path, statement.span)
+                    path = (*path, statement)
                 case ir.Fetch():
-                    place = place.after(statement)
+                    path = (*path, statement)
                 case ir.Load(access, tile):
-                    self._indices(access, statement.where, place)
+                    self._indices(access, statement.where, path)
                     self.assigned.add(tile)
                 case ir.Store(tile, access) | ir.Atomic(_, tile, access):
-                    self._use(tile, place, statement.span)
-                    self._indices(access, statement.where, place)
+                    self._use(tile, path, statement.span)
+                    self._indices(access, statement.where, path)
                 case ir.Compute():
-                    self._compute(statement, place)
+                    self._compute(statement, path)
                 case ir.For():
-                    self._loop(statement, place)
+                    self._loop(statement, path)
                 case ir.If():
-                    self._branch(statement, place)
+                    self._branch(statement, path)
                 case _:
                     assert_never(statement)
 
-    def _indices(self, access: ir.Access, where: ir.Expr | None, place: _Place) -> None:
+    def _indices(self, access: ir.Access, where: ir.Expr | None, path: tuple[Step, ...]) -> None:
         """Tiles whose lanes are indices, or decide which lanes take part, are read."""
         values = [part.value for part in access.subscripts if isinstance(part, ir.IndexSubscript)]
         for value in (*values, *(() if where is None else (where,))):
             for tile in tiles_read(value):
-                self._use(tile, place, access.span)
+                self._use(tile, path, access.span)
 
-    def _branch(self, branch: ir.If, place: _Place) -> None:
+    def _branch(self, branch: ir.If, path: tuple[Step, ...]) -> None:
         """What both branches assign is assigned after them."""
         before = set(self.assigned)
         ends = []
         for body, holds in ((branch.body, True), (branch.orelse, False)):
             self.assigned = set(before)
-            self.body(body, place.after(Branch(branch.condition, holds)))
+            self._body(body, (*path, Branch(branch.condition, holds)))
             ends.append(self.assigned)
         self.assigned = ends[0] & ends[1]
 
-    def _compute(self, compute: ir.Compute, place: _Place) -> None:
+    def _compute(self, compute: ir.Compute, path: tuple[Step, ...]) -> None:
         for operand in compute.operands:
             if isinstance(operand, ir.TileOperand):
-                self._use(operand.tile, place, operand.span)
+                self._use(operand.tile, path, operand.span)
             elif isinstance(operand, ir.IndexOperand):
                 for tile in tiles_read(operand.value):
-                    self._use(tile, place, operand.span)
+                    self._use(tile, path, operand.span)
         if OPS[compute.operation].accumulates:
             for name in compute.destinations:
-                self._use(name, place, compute.span)
+                self._use(name, path, compute.span)
         self.assigned.update(compute.destinations)
 
-    def _loop(self, loop: ir.For, place: _Place) -> None:
+    def _loop(self, loop: ir.For, path: tuple[Step, ...]) -> None:
         before = set(self.assigned)
-        self.body(loop.body, place.after(loop))
+        self._body(loop.body, (*path, loop))
         for tile in self.assigned - before:
             self.lost[tile] = loop
         self.assigned = before
 
-    def _use(self, tile: str, place: _Place, span: Span) -> None:
+    def _use(self, tile: str, path: tuple[Step, ...], span: Span) -> None:
         self.read.setdefault(tile, span)
         if tile not in self.assigned:
-            self.gaps.setdefault(tile, _Gap(self.tiles[tile], place, span, self.lost.get(tile)))
+            self.gaps.setdefault(tile, _Gap(self.tiles[tile], path, span, self.lost.get(tile)))
 
 
-def _refuted(prover: Prover, gap: _Gap) -> Finding:
+def _example(prover: Prover, gap: _Gap) -> str | None:
     """Sizes at which the read is reached and the assigning loop (if any) runs no iteration."""
-    name, scope = gap.tile.source_name, gap.place.scope
+    scope = prover.root
+    for step in gap.path:
+        scope = scope.after(step)
     facts = scope.facts
     if gap.loop is not None:
         facts = (*facts, Fact(add(scope.form(gap.loop.start), scope.form(gap.loop.stop), -1)))
     outcome = prover.search(facts, counters(scope))
     if outcome.verdict is not Verdict.REFUTED:
-        detail = f"`{name}` is assigned only inside a loop that ended before this read"
-        return contested("initialised", name, _diagnostic(gap, detail))
+        return None
     symbols = prover.sizes(outcome.point)
     host = concrete.host_sample(prover.sketch, symbols)
     try:
-        where = iteration(gap.place.path, scope, outcome.point, host)
+        where = iteration(gap.path, scope, outcome.point, host)
     except (concrete.Untried, ArithmeticError):
         where = {}  # a bound is data, say
-    at = f"iteration {assignments(where)} reads" if where else "the sketch reads"
     reason = "which nothing has assigned"
     if gap.loop is not None:
         reason = f"but the loop over `{gap.loop.variable}` that assigns it runs no iteration"
-    text = f"{for_sizes(symbols)}{at} `{name}`, {reason}"
-    example = ir.CounterExample(symbols, (where,) if where else (), (), text)
-    return contested("initialised", name, _diagnostic(gap, text), example)
-
-
-def _diagnostic(gap: _Gap, text: str) -> Diagnostic:
-    """For a caller that skipped the elaborator's own check, which reports the same reads."""
-    after_loop = gap.loop is not None
-    return Diagnostic(
-        "SK0402" if after_loop else "SK0401",
-        Severity.ERROR,
-        f"`{gap.tile.source_name}` is read before it is assigned",
-        gap.span,
-        text,
-        (Label(gap.tile.span, "allocated here without `init=`"),),
-        notes=(
-            "a loop may run no iteration, so what it alone assigns does not count after it (R12)",
-        ),
-        help="give the alloc an `init=`, or assign the tile first",
-    )
+    return f"{for_sizes(symbols)}{in_iteration(where, 'reads')} `{gap.tile.source_name}`, {reason}"
 
 
 def explain(sketch: ir.Sketch, found: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
     """Adds to the elaborator's reports of unassigned tiles the sizes at which they happen."""
-    examples = {
-        finding.proof.span: finding.proof.counter_example.text
-        for finding in findings(Prover.of(sketch))
-        if finding.proof.counter_example is not None
-    }
+    prover = Prover.of(sketch)
+    examples = {gap.span: _example(prover, gap) for gap in _Walk(sketch).gaps.values()}
     return tuple(
-        records.evolve(one, notes=(*one.notes, examples[one.span]))
-        if one.severity is Severity.ERROR and one.span in examples
+        records.evolve(one, notes=(*one.notes, example))
+        if one.severity is Severity.ERROR and (example := examples.get(one.span))
         else one
         for one in found
     )

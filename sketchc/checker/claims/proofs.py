@@ -25,7 +25,7 @@ from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Usag
 from sketchc.checker.claims import coverage, initialisation, races, subscripts
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import OPEN, UNDECIDED, Finding, contested, severity
+from sketchc.checker.facts.answers import UNDECIDED, Finding, unproved
 from sketchc.checker.facts.concrete import admissible_hosts
 from sketchc.checker.facts.prover import Prover, Verdict
 from sketchc.checker.facts.sites import collect
@@ -39,14 +39,6 @@ from sketchc.ir.symbolic import conjuncts
 RUN_LIMIT = 50_000_000
 MEMORY_LIMIT = 256 * 2**20
 
-_OPEN = {
-    "in-bounds": ("SK0502", "cannot prove that the subscripts of `{}` stay inside"),
-    "slice-fits": ("SK0504", "cannot prove that the slices of `{}` fit their tiles"),
-    "covered": ("SK0511", "cannot prove that every element of `{}` is written"),
-    "initialised": ("SK0531", "cannot prove that an earlier phase writes what is loaded from `{}`"),
-    "independent": ("SK0522", "cannot prove that parallel iterations are independent in `{}`"),
-}
-
 
 def reproduced(
     sketch: ir.Sketch, findings: Sequence[Finding], allow_unproved: bool
@@ -58,7 +50,7 @@ def reproduced(
     result = []
     for finding in findings:
         proof, example = finding.proof, finding.proof.counter_example
-        if proof.tier is not ir.Tier.REFUTED or example is None or proof.claim not in _OPEN:
+        if proof.tier is not ir.Tier.REFUTED or example is None:
             result.append(finding)
             continue
         numbers = (tuple(example.symbols.items()), tuple(example.params.items()))
@@ -96,18 +88,10 @@ def _broken(
 def _opened(finding: Finding, why: str, allow_unproved: bool) -> Finding:
     """The claim as one that is neither proved nor refuted."""
     proof = finding.proof
-    code, message = _OPEN[proof.claim]
-    diagnostic = Diagnostic(
-        code,
-        severity(allow_unproved),
-        message.format(proof.subject),
-        proof.span,
-        OPEN,
-        notes=(UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}"),
-        help="state what makes it true in a `require:`",
-    )
-    opened = contested(proof.claim, proof.subject, diagnostic)
-    return records.evolve(finding, proof=opened.proof, diagnostics=opened.diagnostics)
+    notes = (UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}")
+    about, advice = finding.about, "state what makes it true in a `require:`"
+    opened = unproved(*about, proof.span, allow_unproved, advice, notes=notes)
+    return records.evolve(opened, requires=finding.requires, testable=finding.testable)
 
 
 def without_contradictions(findings: Sequence[Finding]) -> list[Finding]:
@@ -231,7 +215,7 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
     return sketch, [
         *settled,
         *rest,
-        *initialisation.findings(prover),
+        *initialisation.findings(sketch),
         *coverage.findings(prover, sites, allow_unproved),
         *races.findings(prover, sites, allow_unproved),
     ]
@@ -298,13 +282,9 @@ def proved_for_all(sketch: ir.Sketch, known: Collection[tuple[str, str]] = ()) -
 
 def same_but_for_tiles(left: ir.Sketch, right: ir.Sketch) -> bool:
     """True if two elaborations of one sketch differ in the values of tunable constants at most."""
-    values = {c.name: c.value for c in left.constants}
-    constants = tuple(
-        records.evolve(c, value=values.get(c.name, c.value), chosen_by="") if c.tunable else c
-        for c in right.constants
-    )
-    expected = tuple(records.evolve(c, chosen_by="") if c.tunable else c for c in left.constants)
-    return constants == expected and records.evolve(right, constants=left.constants) == left
+    own = {c.name: c for c in left.constants}
+    constants = tuple(own.get(c.name, c) if c.tunable else c for c in right.constants)
+    return records.evolve(right, constants=constants) == left
 
 
 def with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:

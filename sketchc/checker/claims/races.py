@@ -16,8 +16,8 @@ from sketchc.base.diagnostics import Diagnostic, Label, Severity
 from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
-from sketchc.checker.facts.answers import Finding, contested, proved
-from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.facts.answers import Finding, contested, proved, unproved
+from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration, worst
 from sketchc.checker.facts.sites import Site, Touch, resolve, touched
 from sketchc.ir import nodes as ir
 
@@ -76,16 +76,19 @@ def _repeated(
     sketch: ir.Sketch, site: Site, symbols: dict[str, int], values: concrete.Values
 ) -> Finding:
     """Two lanes of one store that write one element at these numbers."""
-    element, lanes = _first_repeat(site, values)
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for element, lane in concrete.footprint(site, values):
+        lanes = (seen.setdefault(element, lane), lane)
+        if lanes[0] != lane:
+            break
     where = concrete.iteration_of(site, values)
     at = f"in iteration {answers.assignments(where)} " if where else ""
-    lane = " and ".join(str(lane[0] if len(lane) == 1 else lane) for lane in lanes)
+    both = " and ".join(str(lane[0] if len(lane) == 1 else lane) for lane in lanes)
     name = site.access.tensor
     params = concrete.named_params(sketch, (site,), {})
-    sizes = answers.for_sizes({**symbols, **params})
-    text = f"{sizes}{at}lanes {lane} both write {answers.element_text(name, element)}"
+    told = f"{at}lanes {both} both write {answers.element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
-    example = ir.CounterExample(symbols, (where, where) if where else (), place, text, params)
+    example = answers.counter_example(symbols, params, (where, where), place, told)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique
     diagnostic = Diagnostic(
         "SK0525" if promised else "SK0526",
@@ -94,38 +97,22 @@ def _repeated(
         if promised
         else f"lanes of one store write the same element of `{site.tensor.name}`",
         site.access.span,
-        text,
+        example.text,
         notes=(_PROMISE,) if promised else ("which of the lanes stays is not defined (R7)",),
         help="give every lane an element of its own, or combine them with an atomic",
     )
     return contested("independent", site.tensor.name, diagnostic, example)
 
 
-def _first_repeat(
-    site: Site, values: concrete.Values
-) -> tuple[tuple[int, ...], tuple[tuple[int, ...], tuple[int, ...]]]:
-    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
-    for element, lane in concrete.footprint(site, values):
-        if element in seen:
-            return element, (seen[element], lane)
-        seen[element] = lane
-    msg = "no two lanes write one element here"
-    raise ValueError(msg)
-
-
 def _promise_taken(site: Site) -> Finding:
     """A store whose promise is taken."""
     detail = "`unique=True` promises that no two lanes or iterations write one element"
-    tier, span = ir.Tier.ASSUMED, site.access.span
-    return Finding(ir.Proof("independent", site.tensor.name, tier, detail, span=span))
+    return proved("independent", site.tensor.name, detail, site.access.span, ir.Tier.ASSUMED)
 
 
 def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
     """A pair that could be neither proved nor refuted."""
     name = first.tensor.name
-    labels: tuple[Label, ...] = ()
-    if second is not first:
-        labels = (Label(second.access.span, "against this access"),)
     if first is second and from_memory(first):
         diagnostic = Diagnostic(
             "SK0523",
@@ -136,19 +123,12 @@ def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
             notes=("two of them may be equal, and nothing says which value stays (R7)",),
             help="promise `unique=True` if they never are, or use an atomic",
         )
-    else:
-        diagnostic = Diagnostic(
-            "SK0522",
-            answers.severity(allow_unproved),
-            f"cannot prove that parallel iterations are independent in `{name}`",
-            first.access.span,
-            answers.OPEN,
-            labels,
-            notes=answers.undecided(),
-            help="access the tensor through one view, with slices like `i*T:(i+1)*T`",
-        )
-    finding = contested("independent", name, diagnostic, detail=answers.OPEN)
-    return records.evolve(finding, testable=diagnostic.code != "SK0523")
+        finding = contested("independent", name, diagnostic, detail=answers.OPEN)
+        return records.evolve(finding, testable=False)
+    other = () if second is first else (Label(second.access.span, "against this access"),)
+    advice = "access the tensor through one view, with slices like `i*T:(i+1)*T`"
+    span = first.access.span
+    return unproved("independent", name, span, allow_unproved, advice, labels=other)
 
 
 def from_memory(site: Site) -> bool:
@@ -170,6 +150,7 @@ class Pair:
 
     @staticmethod
     def of(prover: Prover, first: Site, second: Site) -> Pair:
+        """Two accesses of one phase."""
         one = touched(first, prover.root)
         return Pair(first, second, one, touched(second, prover.root, "'", fetched=""))
 
@@ -180,6 +161,7 @@ class Pair:
 
     @property
     def variables(self) -> tuple[int, ...]:
+        """The counters of the loops around both."""
         return (*counters(self.one.scope), *counters(self.two.scope))
 
 
@@ -281,21 +263,13 @@ def _conflicts(
 
 def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fact, ...]) -> Outcome:
     """The worst outcome over the alternatives of both accesses."""
-    worst = Outcome(Verdict.PROVED)
-    for one, two in product(pair.one.cases, pair.two.cases):
-        facts = (*pair.one.scope.facts, *_own_facts(pair), *outer, *one, *two)
-        outcome = prover.refute(facts, goal, pair.variables)
-        if outcome.verdict is Verdict.REFUTED:
-            return outcome
-        if outcome.verdict is Verdict.UNKNOWN:
-            worst = outcome
-    return worst
-
-
-def _own_facts(pair: Pair) -> tuple[Fact, ...]:
-    """The renamed scope's facts that the first does not have already."""
     known = {id(fact) for fact in pair.one.scope.facts}
-    return tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
+    own = tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
+    facts = (*pair.one.scope.facts, *own, *outer)
+    return worst(
+        prover.refute((*facts, *one, *two), goal, pair.variables)
+        for one, two in product(pair.one.cases, pair.two.cases)
+    )
 
 
 def _gap(pair: Pair, loop: ir.For | ir.HostFor, equality: bool = False) -> Fact:

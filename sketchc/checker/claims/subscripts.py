@@ -19,7 +19,7 @@ from sketchc.checker.context.context import in_phase
 from sketchc.checker.domains.bounds import is_loaded
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import ONE, Fact, add, constant, constant_value, scale
-from sketchc.checker.facts.answers import Finding, contested, proved
+from sketchc.checker.facts.answers import Finding, contested, proved, unproved
 from sketchc.checker.facts.lane_forms import lane_name, pointwise, proves
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Scope, contains_iota, inlined, root_scope, slope
@@ -163,8 +163,7 @@ def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Fin
         require = ir.Require(condition, text, generated=True, span=goal.span)
         detail = f"holds when `{text}`, which the host checks"
         tier = ir.Tier.CHECKED_AT_LAUNCH
-        proof = ir.Proof(goal.claim, site.access.tensor, tier, detail, span=goal.span)
-        return Finding(proof, (), (require,))
+        return proved(goal.claim, site.access.tensor, detail, goal.span, tier, (require,))
     return (
         _refuted(prover, site, goal, outcome)
         or _enumerated(prover, site, goal)
@@ -276,39 +275,34 @@ def _failure(
 ) -> Finding | None:
     """The failure at these numbers, or None where it does not happen."""
     params = concrete.named_params(prover.sketch, (site,), params)
-    numbers = {**symbols, **params}
-    host = concrete.host_sample(prover.sketch, numbers)
+    host = concrete.host_sample(prover.sketch, {**symbols, **params})
     values = concrete.runs(site, host, where)
     if values is None or not _fails(site, goal, values):
         return None
     name = site.access.tensor
     extent = evaluate(prover.sketch.extents(name)[goal.axis], values)
-    verb = "writes" if site.stores else "reads"
-    at = f"iteration {answers.assignments(where)} {verb}" if where else f"the sketch {verb}"
+    at = answers.in_iteration(where, "writes" if site.stores else "reads")
     element: tuple[int, ...] = ()
     if goal.claim == "in-bounds":
         element = _element(site, values)
-        text = (
-            f"{answers.for_sizes(numbers)}{at} {answers.element_text(name, element)}, "
-            f"but axis {goal.axis} of `{name}` has extent {extent}"
-        )
+        touched = answers.element_text(name, element)
+        told = f"{at} {touched}, but axis {goal.axis} of `{name}` has extent {extent}"
         code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
         notes: tuple[str, ...] = ("scalar subscripts are never clamped or wrapped (R13)",)
         advice = "change the range of the loop, or the subscript"
     else:
         length = evaluate(goal.left, values)
         limit = evaluate(site.tile.extents[_tile_axis(site, goal.axis)], values)
-        what = (
-            f"a slice of length {length} of `{name}` into an axis of extent {limit} "
+        told = (
+            f"{at} a slice of length {length} of `{name}` into an axis of extent {limit} "
             f"of `{site.tile.source_name}`"
         )
-        text = f"{answers.for_sizes(numbers)}{at} {what}"
         code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
         notes = ("a slice is at most as long as the tile's axis (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"
-    example = ir.CounterExample(symbols, (where,) if where else (), element, text, params)
+    example = answers.counter_example(symbols, params, (where,), element, told)
     diagnostic = Diagnostic(
-        code, Severity.ERROR, message, goal.span, text, notes=notes, help=advice
+        code, Severity.ERROR, message, goal.span, example.text, notes=notes, help=advice
     )
     return contested(goal.claim, name, diagnostic, example)
 
@@ -353,18 +347,11 @@ def _tile_axis(site: Site, axis: int) -> int:
 def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
     name = site.access.tensor
     claim = f"{show(simplify(goal.left))} <= {show(simplify(goal.right))}"
-    in_bounds = goal.claim == "in-bounds"
-    diagnostic = Diagnostic(
-        "SK0502" if in_bounds else "SK0504",
-        answers.severity(allow_unproved),
-        f"cannot prove that the {'subscript' if in_bounds else 'slice'} of `{name}` "
-        f"{'stays inside' if in_bounds else 'fits its tile'}",
-        goal.span,
-        f"`{claim}` {answers.OPEN}",
-        notes=answers.undecided(),
-        help="state what makes it true in a `require:`",
-    )
-    return contested(goal.claim, name, diagnostic)
+    message = f"cannot prove that the slice of `{name}` fits its tile"
+    if goal.claim == "in-bounds":
+        message = f"cannot prove that the subscript of `{name}` stays inside"
+    advice, label = "state what makes it true in a `require:`", f"`{claim}` {answers.OPEN}"
+    return unproved(goal.claim, name, goal.span, allow_unproved, advice, message, label)
 
 
 def extent_findings(prover: Prover) -> list[Finding]:
@@ -383,15 +370,10 @@ def extent_findings(prover: Prover) -> list[Finding]:
             text = show(condition)
             detail = f"extents are not negative when `{text}`, which the host checks"
             span = tiles[name].span
-            proof = ir.Proof(
-                "slice-fits",
-                tiles[name].source_name,
-                ir.Tier.CHECKED_AT_LAUNCH,
-                detail,
-                span=span,
-            )
             require = ir.Require(condition, text, generated=True, span=span)
-            result.setdefault(text, Finding(proof, (), (require,)))
+            tier, tile = ir.Tier.CHECKED_AT_LAUNCH, tiles[name].source_name
+            finding = proved("slice-fits", tile, detail, span, tier, (require,))
+            result.setdefault(text, finding)
     return list(result.values())
 
 

@@ -91,7 +91,8 @@ class _Solver:
                     return False  # what is found must not need what is sought: this ends
                 self._set(unknown[0], value)
             elif slack is not None:
-                self._set(slack, self._lane(current, target, slack))
+                rest = add(target, {atom: c for atom, c in current.items() if atom != slack}, -1)
+                self._set(slack, _floor(self.atoms, rest, current[slack]))
             if len(unknown) + (slack is not None) <= 1:
                 del self.pending[number]
         return True
@@ -178,10 +179,6 @@ class _Solver:
         if self.scope.proves(rest) and self.scope.proves(add(add(factor, rest, -1), constant(-1))):
             return whole
         return add(whole, self.atoms.quotient(rest, factor, self.scope.proves(rest)))
-
-    def _lane(self, form: Linear, target: Linear, lane: int) -> Linear:
-        rest = add(target, {atom: c for atom, c in form.items() if atom != lane}, -1)
-        return _floor(self.atoms, rest, form[lane])
 
     def replaced(self, form: Linear) -> Linear:
         """The form with solved atoms replaced, inside products too."""

@@ -19,32 +19,17 @@ known sign: it then is an interval of that axis (LANGUAGE R5), `2*iota + i*T < N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal, assert_never
 
 from sketchc.base import records
-from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
-from sketchc.checker.facts.lane_forms import Lanes, lane_name, validity
+from sketchc.checker.facts.affine import Fact, add, constant, scale
+from sketchc.checker.facts.lane_forms import Lanes, lane_facts, lane_name, validity
 from sketchc.checker.facts.scope import Scope
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import Polynomial, normalize, rebuild, simplify
 from sketchc.ir.walk import element_indices, names
-
-_LANE = "'lane"
-
-
-def _lane_facts(scope: Scope, extent: ir.Expr) -> tuple[Linear, tuple[Fact, ...]]:
-    """The lane variable j, and 0 <= j < extent."""
-    lane = {scope.atoms.variable(_LANE, non_negative=True): 1}
-    last = add(add(scope.form(extent), lane, -1), constant(-1))
-    return lane, (Fact(lane), Fact(last))
-
-
-def _kept_facts(scope: Scope, lane: Linear, domain: ir.AxisDomain) -> tuple[Fact, ...]:
-    lower = (Fact(add(lane, scope.form(bound), -1)) for bound in domain.lower)
-    upper = (Fact(add(add(scope.form(bound), lane, -1), constant(-1))) for bound in domain.upper)
-    return (*lower, *upper)
 
 
 def _upper_implied(
@@ -58,9 +43,9 @@ def _upper_implied(
         return True
     if not kept:
         return False
-    lane, facts = _lane_facts(scope, extent)
-    known = _kept_facts(scope, lane, ir.AxisDomain(lower.lower, kept))
-    return scope.refutes((*facts, *known, Fact(add(lane, form, -1))))
+    lane = {scope.atoms.variable("'lane", non_negative=True): 1}
+    known = lane_facts(scope, lane, extent, ir.AxisDomain(lower.lower, kept))
+    return scope.refutes((*known, Fact(add(lane, form, -1))))
 
 
 def _lower_implied(scope: Scope, bound: ir.Expr, kept: tuple[ir.Expr, ...]) -> bool:
@@ -140,29 +125,6 @@ def _count(distance: ir.Expr, step: ir.Expr) -> ir.Expr:
     return simplify(ir.Binary("+", ir.Binary("//", simplify(short), step), ir.Literal(1)))
 
 
-@records.frozen
-class Separated:
-    """A condition as an interval of one axis."""
-
-    axis: int
-    domain: ir.AxisDomain
-
-
-@records.frozen
-class Conjunct:
-    """One of the conditions that must all hold: as it is written, and for one lane, as values that
-    must not be negative (None where it is no comparison)."""
-
-    written: ir.Expr
-    gaps: tuple[ir.Expr, ...] | None
-
-
-def conjuncts(lanes: Lanes, condition: ir.Expr) -> Iterator[Conjunct]:
-    """The parts of a predicate that must all hold."""
-    for written in guards.consequences(condition):
-        yield Conjunct(written, _gaps(lanes.pointwise(written)))
-
-
 def _gaps(condition: ir.Expr) -> tuple[ir.Expr, ...] | None:
     """A condition without lanes of its own as values that must all be >= 0; None where it is not a
     conjunction of integer comparisons."""
@@ -202,16 +164,16 @@ def _sides(value: ir.Expr, operator: str) -> tuple[ir.Expr, ...]:
     return (value,)
 
 
-def separate(lanes: Lanes, gap: ir.Expr) -> Separated | None:
-    """`gap >= 0` for one lane, as an interval of the one axis it depends on; None where it does not
-    separate. `gap` is an expression over lane names (`Lanes.pointwise`)."""
+def separate(lanes: Lanes, gap: ir.Expr) -> tuple[int, ir.AxisDomain] | None:
+    """`gap >= 0` for one lane, as the one axis it depends on and an interval of that; None where it
+    does not separate. `gap` is an expression over lane names (`Lanes.pointwise`)."""
     names = {lane_name(axis): axis for axis in range(len(lanes.extents))}
     used = {ref.name for ref in walk.references(gap)}
     present = [name for name in names if name in used]
     if len(present) != 1 or any(name.startswith("'") for name in used - names.keys()):
         return None
     domain = _interval(lanes, normalize(gap), present[0])
-    return None if domain is None else Separated(names[present[0]], domain)
+    return None if domain is None else (names[present[0]], domain)
 
 
 def _interval(lanes: Lanes, gap: Polynomial, lane: str) -> ir.AxisDomain | None:
@@ -438,9 +400,9 @@ class _Access:
             tiles=self.types,
         )
         for columns in (self.valid, self.inside):
-            for place in range(len(self.tile.extents)):
-                for domain in columns[place]:
-                    lanes = lanes.within(_only(domain, place, len(self.tile.extents)))
+            for axis, domains in enumerate(columns):
+                for domain in domains:
+                    lanes = lanes.within(axis, domain)
         if where is not None:
             lanes = self._where(lanes, where)
         self._inside(lanes, subscripts, indices)
@@ -458,20 +420,21 @@ class _Access:
     def _where(self, lanes: Lanes, where: ir.Expr) -> Lanes:
         """Sorts the parts of `where=`; gives the lanes for which it holds."""
         rest: list[ir.Expr] = []
-        for part in conjuncts(lanes, where):
-            if part.gaps is None:
-                if part.written != ir.Literal(True):
-                    rest.append(part.written)
+        for part in guards.consequences(where):
+            gaps = _gaps(lanes.pointwise(part))
+            if gaps is None:
+                if part != ir.Literal(True):
+                    rest.append(part)
                 continue
-            open_gaps = [gap for gap in part.gaps if not lanes.proves(lanes.base.form(gap))]
+            open_gaps = [gap for gap in gaps if not lanes.proves(lanes.base.form(gap))]
             found = [separate(lanes, gap) for gap in open_gaps]
             separated = [one for one in found if one is not None]
             if len(separated) < len(found):
-                rest.append(part.written)
+                rest.append(part)
                 continue
-            for one in separated:
-                self.wanted[one.axis].append(one.domain)
-                lanes = lanes.within(_only(one.domain, one.axis, len(self.wanted)))
+            for axis, domain in separated:
+                self.wanted[axis].append(domain)
+                lanes = lanes.within(axis, domain)
         if self.strict:
             self.troubles.extend(Trouble("where-needs-pad", part) for part in rest)
         self.guards.extend(rest)
@@ -500,8 +463,9 @@ class _Access:
             if found is None:
                 open_ones.append((number, low, high, form))
                 continue
-            self.inside[found.axis].append(found.domain)
-            lanes = lanes.within(_only(found.domain, found.axis, len(self.inside)))
+            axis, domain = found
+            self.inside[axis].append(domain)
+            lanes = lanes.within(axis, domain)
         unproved: dict[int, list[Literal["low", "high"]]] = {}
         for number, low, high, form in open_ones:
             if lanes.proves(form):
@@ -517,7 +481,3 @@ class _Access:
                 self.guards.append(ir.Binary("<", low, self.extents[number]))
         for number, sides in unproved.items():
             self.troubles.append(Trouble("needs-pad", indices[number], number, tuple(sides)))
-
-
-def _only(domain: ir.AxisDomain, axis: int, rank: int) -> ir.Domain:
-    return tuple(domain if place == axis else ir.FULL for place in range(rank))

@@ -74,7 +74,11 @@ def axis_map(
         case Shape.TRANSPOSED:
             return _swap(aligned)
         case Shape.REDUCED:
-            return _reduced(attribute_axes(compute), rank, len(result))
+            axes = attribute_axes(compute)
+            kept = [axis for axis in range(rank) if axis not in axes]
+            # With keepdim the reduced ones have extent 1.
+            left = kept if rank != len(result) else list(range(rank))
+            return tuple(left.index(axis) if axis in kept else None for axis in range(rank))
         case Shape.MATRIX_PRODUCT:
             flag = compute.attributes.get(("trans_a", "trans_b")[position])
             last: AxisMap = ((len(result) - 2, None), (None, len(result) - 1))[position]
@@ -87,28 +91,14 @@ def axis_map(
             order = attribute_axes(compute, "axes")
             return tuple(order.index(axis) for axis in range(rank))
         case Shape.REARRANGED if op.name == "reshape":
-            return _reshaped(extents, result, scope)
+            before, after = ([scope.form(e) for e in shape] for shape in (extents, result))
+            return kept_axes(before, after, constant(1))
         case _:
             return aligned
 
 
 def _swap(items: tuple[_T, ...]) -> tuple[_T, ...]:
     return (*items[:-2], items[-1], items[-2])
-
-
-def _reduced(axes: tuple[int, ...], rank: int, result: int) -> AxisMap:
-    """The axes that survive a reduction; with keepdim the reduced ones have extent 1."""
-    if rank == result:
-        return tuple(None if axis in axes else axis for axis in range(rank))
-    kept = [axis for axis in range(rank) if axis not in axes]
-    return tuple(kept.index(axis) if axis in kept else None for axis in range(rank))
-
-
-def _reshaped(extents: Sequence[ir.Expr], result: Sequence[ir.Expr], scope: Scope) -> AxisMap:
-    """Leading and trailing axes that both shapes share map one to one, also when axes of extent 1
-    come or go between them; the others are split or merged."""
-    before = [scope.form(extent) for extent in extents]
-    return kept_axes(before, [scope.form(extent) for extent in result], constant(1))
 
 
 def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:
@@ -432,7 +422,9 @@ class _Walk:
             columns[axis] = [*(columns[axis] or []), domain]
 
         for position, operand in enumerate(compute.operands):
-            if isinstance(operand, ir.ScalarOperand) or _reads(operand, apart):
+            if isinstance(operand, ir.ScalarOperand):
+                continue
+            if isinstance(operand, ir.TileOperand) and operand.tile in apart:
                 continue
             extents = self._extents(operand)
             places = axis_map(compute, position, extents, tile.extents, scope)
@@ -570,7 +562,3 @@ def _moves(compute: ir.Compute) -> bool:
     """Lanes of the result are lanes of the source as they are."""
     layout = OPS[compute.operation].category is Category.LAYOUT
     return compute.operation == "copy" or (layout and len(compute.operands) == 1)
-
-
-def _reads(operand: ir.Operand, tiles: tuple[str, ...]) -> bool:
-    return isinstance(operand, ir.TileOperand) and operand.tile in tiles

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from sketchc.base import records
 from sketchc.checker.facts import budget
 from sketchc.ir.symbolic import add as add
-from sketchc.ir.symbolic import multiplied
+from sketchc.ir.symbolic import multiplied, without
 
 Linear: TypeAlias = Mapping[int, int]
 ONE = 0
@@ -28,10 +28,12 @@ FACTOR_LIMIT = 5
 
 
 def constant(value: int) -> Linear:
+    """The form of a number."""
     return {ONE: value}
 
 
 def scale(linear: Linear, factor: int) -> dict[int, int]:
+    """The form times a number."""
     return {atom: factor * coefficient for atom, coefficient in linear.items()} if factor else {}
 
 
@@ -104,6 +106,7 @@ class Chosen:
 
     @property
     def cases(self) -> tuple[tuple[tuple[Fact, ...], Linear], ...]:
+        """Both, in order."""
         return self.then, self.otherwise
 
     def atoms(self) -> Iterator[int]:
@@ -180,6 +183,7 @@ class Atoms:
         return {number: 1}
 
     def opaque(self, key: str, dependencies: frozenset[int]) -> int:
+        """The quantity of this key, of which only the base variables below it are known."""
         number = self._numbers.get(("opaque", key))
         if number is None:
             number = self._new(("opaque", key), key, Opaque(key), dependencies, False)
@@ -359,8 +363,8 @@ class Atoms:
         whole: dict[int, int] = {}
         rest: dict[int, int] = {}
         for atom, coefficient in numerator.items():
-            left = list(self.factors(atom)) if atom != ONE else []
-            if coefficient % scale_by or not all(_take(left, factor) for factor in wanted):
+            left = without(self.factors(atom) if atom != ONE else (), wanted)
+            if coefficient % scale_by or left is None:
                 rest[atom] = coefficient
                 continue
             term: Linear = constant(coefficient // scale_by)
@@ -426,11 +430,3 @@ class Atoms:
         signs = ["-" if c < 0 else "+" for c in linear.values()]
         text = " ".join(f"{sign} {term}" for sign, term in zip(signs, terms, strict=True))
         return text.removeprefix("+ ") or "0"
-
-
-def _take(items: list[int], item: int) -> bool:
-    """Removes one `item`; False where there is none."""
-    if item not in items:
-        return False
-    items.remove(item)
-    return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
 
@@ -46,9 +46,16 @@ class Finding:
         return self.proof.tier is ir.Tier.PROVED
 
 
-def proved(claim: str, subject: str, words: str, span: Span) -> Finding:
-    """A claim that holds at every launch."""
-    return Finding(ir.Proof(claim, subject, ir.Tier.PROVED, words, span=span))
+def proved(
+    claim: str,
+    subject: str,
+    words: str,
+    span: Span,
+    tier: ir.Tier = ir.Tier.PROVED,
+    requires: tuple[ir.Require, ...] = (),
+) -> Finding:
+    """A claim that holds at every launch, or at those that are accepted with what it requires."""
+    return Finding(ir.Proof(claim, subject, tier, words, span=span), (), requires)
 
 
 def contested(
@@ -64,6 +71,59 @@ def contested(
     told = detail or diagnostic.label
     proof = ir.Proof(claim, subject, tier, told, example, span=diagnostic.span)
     return Finding(proof, (diagnostic,))
+
+
+#: Open claims by name: the code, and the message for the subject.
+_UNPROVED = {
+    "in-bounds": ("SK0502", "cannot prove that the subscripts of `{}` stay inside"),
+    "slice-fits": ("SK0504", "cannot prove that the slices of `{}` fit their tiles"),
+    "covered": ("SK0511", "cannot prove that every element of `{}` is written"),
+    "initialised": ("SK0531", "cannot prove that an earlier phase writes what is loaded from `{}`"),
+    "independent": ("SK0522", "cannot prove that parallel iterations are independent in `{}`"),
+}
+
+
+def unproved(
+    claim: str,
+    subject: str,
+    span: Span,
+    allow_unproved: bool,
+    advice: str,
+    message: str = "",
+    label: str = OPEN,
+    labels: tuple[Label, ...] = (),
+    notes: tuple[str, ...] | None = None,
+) -> Finding:
+    """A claim that is neither proved nor refuted: an error unless the user allowed it."""
+    code, usual = _UNPROVED[claim]
+    diagnostic = Diagnostic(
+        code,
+        severity(allow_unproved),
+        message or usual.format(subject),
+        span,
+        label,
+        labels,
+        notes=undecided() if notes is None else notes,
+        help=advice,
+    )
+    return contested(claim, subject, diagnostic)
+
+
+def counter_example(
+    symbols: Mapping[str, int],
+    params: Mapping[str, int | float | bool],
+    iterations: tuple[Mapping[str, int], ...],
+    element: tuple[int, ...],
+    told: str,
+) -> ir.CounterExample:
+    """What happens at these sizes and params; in iterations where there are loops."""
+    text = f"{for_sizes({**symbols, **params})}{told}"
+    return ir.CounterExample(symbols, tuple(filter(None, iterations)), element, text, params)
+
+
+def in_iteration(where: Mapping[str, object], verb: str) -> str:
+    """`iteration i = 2 reads`, or `the sketch reads` where there are no loops."""
+    return f"iteration {assignments(where)} {verb}" if where else f"the sketch {verb}"
 
 
 def assignments(values: Mapping[str, object]) -> str:

@@ -3,14 +3,8 @@
 For an access (or any index tile) at one place of a sketch, `Lanes` names the tile's lanes: axis `a`
 of the tile is the variable `'lane<a>`, with 0 <= lane < extent. `Lanes.pointwise` writes an index
 tile as an ordinary scalar expression over these names (bindings with lanes written out), which
-`Scope.form`, `evaluate` and `symbolic` understand; `Lanes.form` gives its affine form. What comes
-from memory is an unknown of its element type. Domain inference reads
-accesses this way:
-
-    lanes = Lanes.of(scope, tile.extents, element_indices(access, tile.extents))
-    lanes = lanes.within(statement.domain).given(guards)
-    forms = [lanes.form(index) for index in element_indices(access, tile.extents)]
-    lanes.scope.proves(...), lanes.facts
+`Scope.form`, `evaluate` and `symbolic` understand. What comes from memory is an unknown of its
+element type.
 """
 
 from __future__ import annotations
@@ -30,8 +24,6 @@ from sketchc.ir.walk import children
 #: How often a minimum or maximum in a claim is taken apart into its two cases.
 _CASES = 3
 
-NO_TILES: Mapping[str, DType] = {}
-
 
 def lane_name(axis: int) -> str:
     """The name that stands for the lane on one axis of the tile."""
@@ -40,33 +32,29 @@ def lane_name(axis: int) -> str:
 
 @records.frozen
 class Lanes:
-    """The lanes of one tile at one place. `atoms` are the lane variables by axis; `facts` what is
-    known of them and of loaded values, which `scope` knows too. `base` knows no more than their
-    extents: forms are made there, so that they do not depend on what is found out later."""
+    """The lanes of one tile at one place. `atoms` are the lane variables by axis; `scope` knows
+    what is known of them and of loaded values. `base` knows no more than their extents: forms are
+    made there, so that they do not depend on what is found out later."""
 
     base: Scope
     scope: Scope
     extents: tuple[ir.Expr, ...]
     atoms: tuple[int, ...]
-    facts: tuple[Fact, ...]
 
     @staticmethod
     def of(
         scope: Scope,
         extents: tuple[ir.Expr, ...],
-        values: Iterable[ir.Expr] = (),
-        tag: str = "",
-        tiles: Mapping[str, DType] = NO_TILES,
+        values: Iterable[ir.Expr],
+        tiles: Mapping[str, DType],
     ) -> Lanes:
         """Lanes of a tile with these extents. `values` are the index tiles that will be asked
-        about; `tag` keeps the lanes of two accesses in one system apart; `tiles` are the element
-        types of the tiles that indices are loaded into."""
-        outer = len(scope.facts)
+        about; `tiles` are the element types of the tiles that indices are loaded into."""
         forms = dict(scope.forms)
         atoms = []
         facts: list[Fact] = []
         for axis, extent in enumerate(extents):
-            atom = scope.atoms.variable(f"{lane_name(axis)}{tag}", non_negative=True)
+            atom = scope.atoms.variable(lane_name(axis), non_negative=True)
             atoms.append(atom)
             forms[lane_name(axis)] = {atom: 1}
             facts.extend(lane_facts(scope, {atom: 1}, extent))
@@ -74,38 +62,25 @@ class Lanes:
         for value in values:
             for name, lanes in loaded_names(value, extents, scope.bindings).items():
                 if name not in inner.forms:
-                    dtype = tiles.get(lanes.tile, lanes.dtype)
-                    renamed = records.evolve(inner, suffix=inner.suffix + tag)
-                    inner = records.evolve(renamed.unknown(name, dtype), suffix=scope.suffix)
-        return Lanes(inner, inner, extents, tuple(atoms), inner.facts[outer:])
+                    inner = inner.unknown(name, tiles.get(lanes.tile, lanes.dtype))
+        return Lanes(inner, inner, extents, tuple(atoms))
 
-    def within(self, domain: ir.Domain) -> Lanes:
-        """With the lanes inside a domain."""
-        facts: list[Fact] = []
-        for atom, valid in zip(self.atoms, domain, strict=True):
-            facts.extend(domain_facts(self.scope, {atom: 1}, valid))
-        return self.assume(facts)
+    def within(self, axis: int, domain: ir.AxisDomain) -> Lanes:
+        """With the lanes of one axis inside a domain."""
+        facts = domain_facts(self.scope, {self.atoms[axis]: 1}, domain)
+        return records.evolve(self, scope=self.scope.assume(facts))
 
     def given(self, conditions: Iterable[ir.Expr]) -> Lanes:
         """With lanes for which all conditions (bool index tiles) hold."""
-        lanes = self
+        scope = self.scope
         for condition in conditions:
-            lanes = lanes.assume(lanes.base.compare(lanes.pointwise(condition)))
-        return lanes
-
-    def assume(self, facts: Iterable[Fact]) -> Lanes:
-        scope = self.scope.assume(facts)
-        added = scope.facts[len(self.scope.facts) :]
-        return records.evolve(self, scope=scope, facts=(*self.facts, *added))
+            scope = scope.assume(self.base.compare(self.pointwise(condition)))
+        return records.evolve(self, scope=scope)
 
     def pointwise(self, value: ir.Expr) -> ir.Expr:
         """An index tile that broadcasts to the tile, for one lane: a scalar expression over the
         lane names (and one name for each loaded value)."""
         return pointwise(value, self.extents, self.scope.bindings)
-
-    def form(self, value: ir.Expr) -> Linear:
-        """The affine form of an index tile that broadcasts to the tile."""
-        return self.base.form(self.pointwise(value))
 
     def proves(self, form: Linear) -> bool:
         """True when `form >= 0` follows for all lanes; see `proves`."""

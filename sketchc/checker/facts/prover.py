@@ -204,6 +204,8 @@ GAVE_UP = "the exact procedure (isl) was given up after too many steps"
 
 
 class Verdict(Enum):
+    """What became of a question."""
+
     PROVED = "proved"
     REFUTED = "refuted"
     UNKNOWN = "unknown"
@@ -221,6 +223,17 @@ PROVED = Outcome(Verdict.PROVED)
 UNKNOWN = Outcome(Verdict.UNKNOWN)
 
 
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The worst of some outcomes; none is asked for after one that is refuted."""
+    found = PROVED
+    for outcome in outcomes:
+        if outcome.verdict is Verdict.REFUTED:
+            return outcome
+        if outcome.verdict is Verdict.UNKNOWN:
+            found = outcome
+    return found
+
+
 @records.frozen
 class Prover:
     """What all claims of one sketch share."""
@@ -231,12 +244,14 @@ class Prover:
 
     @staticmethod
     def of(sketch: ir.Sketch) -> Prover:
+        """A prover for a sketch, which knows nothing yet but its declarations."""
         root = root_scope(sketch)
         symbols = {s.name: root.atoms.variable(s.name, True) for s in sketch.symbols}
         return Prover(sketch, root, symbols)
 
     @property
     def atoms(self) -> Atoms:
+        """The numbering of the sketch's quantities."""
         return self.root.atoms
 
     @property

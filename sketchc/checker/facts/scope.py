@@ -240,6 +240,7 @@ class Scope:
         return scope
 
     def assume(self, facts: Iterable[Fact]) -> Scope:
+        """The scope where these facts hold."""
         added = [part for fact in facts for part in (fact, *_factors_positive(self.atoms, fact))]
         return records.evolve(self, facts=(*self.facts, *added)) if added else self
 
@@ -392,7 +393,8 @@ class Scope:
         value = constant_value(form)
         if value is not None and value >= 0:
             return True
-        if value is None and form.get(ONE, 0) >= 0 and self._plainly_non_negative(form):
+        plain = self.atoms.non_negative
+        if value is None and all(c > 0 and plain[atom] for atom, c in form.items()):
             return True
         goal = Fact(add(scale(form, -1), constant(-1)))
         if extra:
@@ -404,19 +406,11 @@ class Scope:
             known = self.atoms.answers[key] = self.refutes((goal,))
         return known
 
-    def _plainly_non_negative(self, form: Linear) -> bool:
-        known = self.atoms.non_negative
-        return all(c > 0 and known[atom] for atom, c in form.items())
 
-    def below(self, left: ir.Expr, right: ir.Expr) -> bool:
-        """True when `left <= right` follows here."""
-        return self.proves(add(self.form(right), self.form(left), -1))
-
-
-def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") -> Scope:
+def root_scope(sketch: ir.Sketch) -> Scope:
     """The scope of host scalars: constants by value, symbols >= 0 and within their bounds, integer
     `let`s written out, requirements, and extents >= 0 (checked at launch)."""
-    numbering = atoms or Atoms()
+    numbering = Atoms()
     forms: dict[str, Linear] = {}
     facts: list[Fact] = []
     for symbol in sketch.symbols:
@@ -432,7 +426,7 @@ def root_scope(sketch: ir.Sketch, atoms: Atoms | None = None, suffix: str = "") 
         if param.dtype.is_integer:
             unsigned = not param.dtype.is_signed
             forms[param.name] = {numbering.variable(param.name, unsigned): 1}
-    scope = _tied(sketch, Scope(numbering, forms, tuple(facts), suffix=suffix))
+    scope = _tied(sketch, Scope(numbering, forms, tuple(facts)))
     lets = {let.name for let in sketch.lets}
     for require in sketch.requires:  # lets may divide by what these say is positive
         if not names(require.condition) & lets:

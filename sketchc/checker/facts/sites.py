@@ -47,6 +47,7 @@ class Site:
 
     @property
     def access(self) -> ir.Access:
+        """What is accessed, and where."""
         return self.statement.access
 
     @property
@@ -85,10 +86,12 @@ class Site:
 
     @property
     def loops(self) -> tuple[ir.For, ...]:
+        """The loops around it in its phase."""
         return self.scope.loops
 
     @property
     def span(self) -> Span:
+        """Its place in the source."""
         return self.statement.span
 
 
@@ -190,7 +193,9 @@ def cases(scope: Scope, condition: ir.Expr, holds: bool = True) -> Cases:
             return cases(scope, operand, not holds)
         case ir.Binary("and" | "or" as operator, left, right):
             sides = (cases(scope, left, holds), cases(scope, right, holds))
-            return both(*sides) if (operator == "and") == holds else _either(*sides)
+            if (operator == "and") == holds:
+                return both(*sides)
+            return ALWAYS if ALWAYS in sides else sides[0] + sides[1]
         case ir.Binary(operator, left, right) if operator in OPPOSITE and not is_float(condition):
             gap = add(scope.form(right), scope.form(left), -1)
             return _related(operator if holds else OPPOSITE[operator], gap)
@@ -207,10 +212,6 @@ def both(left: Cases, right: Cases) -> Cases:
     if right == ALWAYS or not left:
         return left
     return tuple((*one, *two) for one in left for two in right)
-
-
-def _either(left: Cases, right: Cases) -> Cases:
-    return ALWAYS if ALWAYS in (left, right) else (*left, *right)
 
 
 def _related(operator: str, gap: Linear) -> Cases:
@@ -283,23 +284,18 @@ def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
     match value:
         case ir.Function():
             return value
-        case ir.Binary("//" | "%", ir.Binary("+" | "-") as left) if _has_lane(
-            left
-        ) and not _has_quotient(left):
+        case ir.Binary("//" | "%", ir.Binary("+" | "-") as left) if _is_sum_of_lanes(left):
             name = places.setdefault(left, f"'place{len(places)}")
             return records.evolve(value, left=ir.Ref(name, ir.NameKind.BINDING))
         case _:
             return walk.changed(value, lambda part: _placed(part, places))
 
 
-def _has_lane(value: ir.Expr) -> bool:
-    return any(reference.name.startswith("'lane") for reference in walk.references(value))
-
-
-def _has_quotient(value: ir.Expr) -> bool:
-    return any(
-        isinstance(part, ir.Binary) and part.operator in ("//", "%") for part in walk.parts(value)
-    )
+def _is_sum_of_lanes(value: ir.Expr) -> bool:
+    """Whether lanes occur, and no quotients."""
+    has_lane = any(name.startswith("'lane") for name in names(value))
+    parts = (part for part in walk.parts(value) if isinstance(part, ir.Binary))
+    return has_lane and not any(part.operator in ("//", "%") for part in parts)
 
 
 # ---------------------------------------------------------------- facts

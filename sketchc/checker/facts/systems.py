@@ -40,8 +40,12 @@ class _Empty(Exception):
 
 def infeasible(facts: Iterable[Fact]) -> bool:
     """True when no integer point satisfies all facts; False when that could not be shown."""
+    rows: _Rows = {}
     try:
-        rows = _rows(_eliminate_equalities(facts))
+        for form in _eliminate_equalities(facts):
+            budget.spend(2)
+            items = [(atom, c) for atom, c in form.items() if atom != ONE and c]
+            _insert(rows, items, form.get(ONE, 0))
         return _projected(rows)
     except _Empty:
         return True
@@ -90,15 +94,6 @@ def _insert(rows: _Rows, items: list[tuple[int, int]], rest: int) -> None:
     known = rows.get(key)
     if known is None or rest < known:
         rows[key] = rest
-
-
-def _rows(forms: Iterable[Linear]) -> _Rows:
-    rows: _Rows = {}
-    for form in forms:
-        budget.spend(2)
-        items = [(atom, c) for atom, c in form.items() if atom != ONE and c]
-        _insert(rows, items, form.get(ONE, 0))
-    return rows
 
 
 def _projected(rows: _Rows) -> bool:
@@ -159,7 +154,7 @@ def refuted(
     system = _connected(atoms, facts, goal)
     return budget.known(
         lambda: (thorough, _written(atoms, system)),
-        lambda: (_impossible if thorough else _infeasible)(atoms, system),
+        lambda: _impossible(atoms, system, thorough),
     )
 
 
@@ -171,16 +166,6 @@ def _written(atoms: Atoms, system: list[Fact]) -> Hashable:
     used |= {factor for atom in used for factor in atoms.factors(atom)}
     origins = tuple((n, atoms.origins[n], atoms.non_negative[n]) for n in sorted(used))
     return origins, tuple((fact.equality, *fact.form.items()) for fact in system)
-
-
-def _infeasible(atoms: Atoms, system: list[Fact]) -> bool:
-    return infeasible(_completed(atoms, system))
-
-
-def _completed(atoms: Atoms, system: list[Fact]) -> list[Fact]:
-    """The system with what follows from it for quotients and products."""
-    system = system + _quotient_bounds(atoms, system)
-    return system + lifted(atoms, system)
 
 
 def _connected(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) -> list[Fact]:
@@ -316,12 +301,16 @@ def _non_negative(atoms: Atoms, factor: int, signs: frozenset[int]) -> bool:
     return known[factor] or all(known[part] or part in signs for part in atoms.factors(factor))
 
 
-def _impossible(atoms: Atoms, system: list[Fact]) -> bool:
-    """Whether a system has no integer point, as far as linear reasoning goes with products of what
-    compares: from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
-    system = _completed(atoms, system)
+def _impossible(atoms: Atoms, system: list[Fact], thorough: bool) -> bool:
+    """Whether a system has no integer point, as far as linear reasoning goes with what follows for
+    quotients and products; `thorough`: with products of what compares, since from `a < b` follows
+    `a*n + n <= b*n`, for n >= 0."""
+    system = system + _quotient_bounds(atoms, system)
+    system = system + lifted(atoms, system)
     if infeasible(system):
         return True
+    if not thorough:
+        return False
     found = _compared(atoms, system)
     if not found:
         return False
