@@ -39,7 +39,6 @@ class Scope:
     memory_scalars: bool = False
     scalars: dict[str, ir.NameKind] = attrs.field(factory=dict)  # sketch names read, host scalars
     buckets: dict[str, ir.Expr] = attrs.field(factory=dict)  # compile-time name -> bucket of
-    hoisted: dict[ir.Expr, str] = attrs.field(factory=dict)  # host-computed float -> argument
     lanes: dict[str, str] = attrs.field(factory=dict)  # physical extent text -> lane vector
     strides: dict[tuple[str, int], str] = attrs.field(factory=dict)  # broadcast strides
     tensors: dict[str, None] = attrs.field(factory=dict)  # base tensors accessed
@@ -182,8 +181,9 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
                 # What memory holds may be anything: 64 bits keep every value of it apart.
                 code = PYTHON.call("tl.cast", code, TL[DType.I64])
             return laid_out(code, layout) if scope.shape(tile) else code
-        case ir.Function(name, arguments):
-            return _function(name, [kernel_expression(a, scope) for a in arguments])
+        case ir.Function():
+            msg = "functions of scalars are the host's to compute"
+            raise InternalError(msg)
         case _:
             assert_never(expression)
 
@@ -360,24 +360,3 @@ def truth(code: Code, lanes: tuple[Code, ...], scope: Scope) -> Code:
     if lanes or not scope.dialect.interval_masks:
         return code
     return PYTHON.call("tl.cast", code, "tl.int1")
-
-
-_KERNEL_FUNCTIONS = {"sqrt": "tl.sqrt", "exp": "tl.exp", "log": "tl.log", "log2": "tl.log2"}
-
-
-def _function(name: str, arguments: list[Code]) -> Code:
-    match name:
-        case "abs":
-            return PYTHON.call("tl.abs", *arguments)
-        case "float":
-            return PYTHON.call("tl.cast", arguments[0], TL[DType.F32])
-        case "int":
-            return PYTHON.call("tl.cast", arguments[0], TL[DType.I64])
-        case "rsqrt":
-            return PYTHON.call("tl.rsqrt", PYTHON.call("tl.cast", arguments[0], "tl.float32"))
-        case "pow":
-            scaled = PYTHON.binary("*", arguments[1], PYTHON.call("tl.log2", arguments[0]))
-            return PYTHON.call("tl.exp2", scaled)
-        case _:
-            inner = PYTHON.call("tl.cast", arguments[0], "tl.float32")
-            return PYTHON.call(_KERNEL_FUNCTIONS[name], inner)

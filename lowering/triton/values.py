@@ -83,10 +83,10 @@ def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Valu
             return _number(number, dtype)
         case ir.Unary("-", ir.Literal(number)):
             return _number(-number, dtype)
+        case ir.Ref() if own.is_float and on_host(value):
+            return _host_float(value, dtype, scope)
         case _:
             pass
-    if own.is_float and on_host(value):
-        return _host_float(value, dtype, scope)
     code = kernel_expression(value, scope)
     if own is DType.BOOL and dtype is DType.BOOL:
         return Value(code, None)
@@ -103,19 +103,14 @@ def _number(number: int | float | bool, dtype: DType) -> Value:
     return Value(code, None)
 
 
-def _host_float(value: ir.Expr, dtype: DType, scope: Scope) -> Value:
-    """A float known on the host: a parameter, or an expression computed there in f64."""
-    if isinstance(value, ir.Ref) and value.kind is ir.NameKind.CONSTANT:
+def _host_float(value: ir.Ref, dtype: DType, scope: Scope) -> Value:
+    """A float known on the host: a parameter, or what is computed there in f64."""
+    if value.kind is ir.NameKind.CONSTANT:
         number = scope.constant(value)
         if dtype is DType.F64 and number is not None:
             return _number(number, dtype)
         return Value(kernel_expression(value, scope), None)
-    if isinstance(value, ir.Ref):
-        code = kernel_expression(value, scope)
-    else:
-        if value not in scope.hoisted:
-            scope.hoisted[value] = scope.names.fresh(f"scalar_{len(scope.hoisted) + 1}")
-        code = Code(scope.hoisted[value])
+    code = kernel_expression(value, scope)
     if dtype is not (DType.F64 if scope.memory_scalars else DType.F32):
         code = PYTHON.call("tl.cast", code, TL[dtype])
     return Value(code, dtype)
