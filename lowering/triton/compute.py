@@ -55,10 +55,12 @@ class Request:
 
     @property
     def first(self) -> Code:
+        """The first operand."""
         return self.operands[0]
 
     @property
     def bits(self) -> str:
+        """How wide the type is."""
         return str(self.dtype.bytes * 8)
 
 
@@ -95,20 +97,19 @@ def _rounded(function: Writer) -> Writer:
     return lambda request: function(request) if request.dtype.is_float else request.first
 
 
-def extremum(request: Request, function: str, boolean: str) -> Code:
+def _extremum(function: str, boolean: str) -> Writer:
     """max or min of two operands; NaN wins."""
-    if request.dtype is DType.BOOL:
-        return PYTHON.binary(boolean, *request.operands)
-    arguments = [str(operand) for operand in request.operands]
-    return PYTHON.call(function, *arguments, *([_NAN_ALL] if request.dtype.is_float else []))
+
+    def write(request: Request) -> Code:
+        if request.dtype is DType.BOOL:
+            return PYTHON.binary(boolean, *request.operands)
+        nan = [_NAN_ALL] if request.dtype.is_float else []
+        return PYTHON.call(function, *request.operands, *nan)
+
+    return write
 
 
-def _maximum(request: Request, left: Code, right: Code) -> Code:
-    return extremum(attrs.evolve(request, operands=(left, right)), "tl.maximum", "|")
-
-
-def _minimum(request: Request, left: Code, right: Code) -> Code:
-    return extremum(attrs.evolve(request, operands=(left, right)), "tl.minimum", "&")
+_maximum, _minimum = _extremum("tl.maximum", "|"), _extremum("tl.minimum", "&")
 
 
 def _bound(request: Request, name: str) -> Code | None:
@@ -125,10 +126,16 @@ def _bound(request: Request, name: str) -> Code | None:
 
 def _clamp(request: Request) -> Code:
     result = request.first
-    low, high = _bound(request, "low"), _bound(request, "high")
-    if low is not None:
-        result = _maximum(request, result, low)
-    return result if high is None else _minimum(request, result, high)
+    for name, limited in (("low", _maximum), ("high", _minimum)):
+        bound = _bound(request, name)
+        if bound is not None:
+            result = limited(attrs.evolve(request, operands=(result, bound)))
+    return result
+
+
+def _relu(request: Request) -> Code:
+    zero = Code("0.0") if request.dtype.is_float else typed(_ZERO, request.dtype)
+    return _maximum(attrs.evolve(request, operands=(request.first, zero)))
 
 
 def _hardswish(request: Request) -> Code:
@@ -141,12 +148,11 @@ def _gelu(request: Request) -> Code:
 
 
 def _leaky_relu(request: Request) -> Code:
+    positive = PYTHON.binary(">", request.first, _ZERO)
     slope = literal(_number(request.attributes["slope"]))
-    return _where_positive(request.first, PYTHON.binary("*", slope, request.first))
-
-
-def _where_positive(value: Code, other: Code) -> Code:
-    return PYTHON.call("tl.where", PYTHON.binary(">", value, _ZERO), value, other)
+    return PYTHON.call(
+        "tl.where", positive, request.first, PYTHON.binary("*", slope, request.first)
+    )
 
 
 def _round(request: Request) -> Code:
@@ -216,7 +222,7 @@ WRITERS: dict[str, Writer] = {
     "copy": lambda request: request.first,
     "neg": lambda request: PYTHON.unary("-", request.first),
     "abs": _abs,
-    "relu": lambda request: _maximum(request, request.first, _bound_zero(request)),
+    "relu": _relu,
     "clamp": _clamp,
     "floor": _rounded(_primitive("tl.floor")),
     "ceil": _rounded(_primitive("tl.ceil")),
@@ -249,8 +255,8 @@ WRITERS: dict[str, Writer] = {
     "sub": _operator("-", "^"),
     "mul": _operator("*", "&"),
     "div": _operator("/"),
-    "max": lambda request: extremum(request, "tl.maximum", "|"),
-    "min": lambda request: extremum(request, "tl.minimum", "&"),
+    "max": _maximum,
+    "min": _minimum,
     "pow": _power,
     "atan2": _device("arctangent2"),
     "floordiv": _floor_pair("integer_floordiv", "float_floordiv"),
@@ -293,10 +299,6 @@ TENSOR_OPERANDS = frozenset({"pow", "atan2", "floordiv", "mod", "shl", "shr"})
 #: Operations that look at truth values only.
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
 BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
-
-
-def _bound_zero(request: Request) -> Code:
-    return Code("0.0") if request.dtype.is_float else typed(_ZERO, request.dtype)
 
 
 def typed(number: Code, dtype: DType) -> Code:

@@ -49,10 +49,12 @@ class BodyEmitter:
         self.marks.add(first, len(self.lines), (origin,))
 
     def comment(self, text: str) -> None:
+        """Append a comment; nothing for an empty one."""
         if text:
             self.lines += wrapping.comment(text, self.indent)
 
     def line(self, text: str) -> None:
+        """Append a statement, behind the assignments that wait for it."""
         pending, self.scope.pending = self.scope.pending, []
         for assignment in pending:
             self.lines += wrapping.statement(assignment, self.indent)
