@@ -11,7 +11,7 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.show import show, show_layout
+from sketchc.ir.show import range_arguments, show, show_layout
 from sketchc.ir.walk import changed
 from sketchc.lowering.plan import Plan, TilePlan
 from sketchc.ops.table import OPS
@@ -192,12 +192,7 @@ class _Printer:
 
 
 def _header(loop: ir.For | ir.HostFor) -> str:
-    arguments = [show(loop.stop)]
-    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
-        arguments.insert(0, show(loop.start))
-    if loop.step != ir.Literal(1):
-        arguments.append(show(loop.step))
-    return f"for {loop.variable} in range({', '.join(arguments)}):"
+    return f"for {loop.variable} in range({', '.join(range_arguments(loop))}):"
 
 
 def _alloc(tile: ir.Tile) -> str:

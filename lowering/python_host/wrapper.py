@@ -14,7 +14,7 @@ import attrs
 
 from sketchc.base.types import FORMATS, DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.show import show
+from sketchc.ir.show import range_arguments, show
 from sketchc.launch.conditions import (
     Condition,
     Kind,
@@ -344,11 +344,7 @@ class Wrapper(ABC):
         self.indent = outer
 
     def _loop(self, loop: ir.HostFor) -> None:
-        arguments = [str(self.code(loop.stop))]
-        if not is_literal(loop.start, 0) or not is_literal(loop.step, 1):
-            arguments.insert(0, str(self.code(loop.start)))
-        if not is_literal(loop.step, 1):
-            arguments.append(str(self.code(loop.step)))
+        arguments = range_arguments(loop, self.code)
         name = self.names[loop.variable]
         place = len(self.lines)
         self._block(loop.body)

@@ -22,24 +22,22 @@ def statement(text: str, indent: str) -> list[str]:
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
     header = text.endswith(":")
-    parsed = ast.parse(text + " pass" if header else text).body[0]
-    match parsed:
+    match ast.parse(text + " pass" if header else text).body[0]:
         case ast.Assign(targets=[ast.Tuple() as target], value=ast.Name(name)):
             return _expression("", target, text, f" = {name}", indent)
         case ast.Assign(targets=[target], value=value):
-            return _expression(f"{ast.unparse(target)} = ", value, text, "", indent)
+            prefix = f"{ast.unparse(target)} = "
         case ast.Expr(value=value):
-            return _expression("", value, text, "", indent)
+            prefix = ""
         case ast.Return(value=ast.expr() as value):
-            return _expression("return ", value, text, "", indent)
+            prefix = "return "
         case ast.For(target=target, iter=value):
-            return _expression(f"for {ast.unparse(target)} in ", value, text, ":", indent)
+            prefix = f"for {ast.unparse(target)} in "
         case ast.If(test=value):
-            return _expression("if ", value, text, ":", indent)
-        case ast.Raise(exc=ast.expr() as value):
-            return _expression("raise ", value, text, "", indent)
+            prefix = "if "
         case _:
             return [indent + text]
+    return _expression(prefix, value, text, ":" if header else "", indent)
 
 
 def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str) -> list[str]:
@@ -99,27 +97,15 @@ def _chain(
     """A chain of operators, broken before each of them."""
     flat, inner = _source(node, text), indent + "    "
     operands = _operands(node, text)
-    if prefix.endswith("=") and not prefix.endswith(" = "):  # keyword argument: no parens
+    keyword = prefix.endswith("=") and not prefix.endswith(" = ")
+    if keyword or (not prefix and suffix == ","):  # an argument: no parentheses
         first, *rest = operands
-        lines = [f"{indent}{prefix}{first}"]
-        lines += [f"{indent}{operand}" for operand in rest]
-        return [*lines[:-1], lines[-1] + suffix]
-    opening = f"{indent}{prefix}(" if prefix or suffix != "," else None
-    if opening is not None and (pair := _last_pair(prefix, operands, suffix, indent)):
-        return pair
-    if opening is not None and len(inner) + len(flat) <= WIDTH:
-        return [opening, inner + flat, f"{indent}){suffix}"]
-    if opening is None:
-        lines = [f"{indent}{operand}" for operand in operands]
-        return [*lines[:-1], lines[-1] + suffix]
-    return [opening, *(inner + operand for operand in operands), f"{indent}){suffix}"]
-
-
-def _last_pair(prefix: str, operands: list[str], suffix: str, indent: str) -> list[str]:
-    """Two operands, the second one bracketed: broken inside of it; [] where that is not so."""
-    if len(operands) != 2:
-        return []
-    return _last_bracket(prefix, " ".join(operands), suffix, indent)
+        *lines, last = [f"{indent}{prefix}{first}", *(f"{indent}{operand}" for operand in rest)]
+        return [*lines, last + suffix]
+    if len(operands) == 2 and (split := _last_bracket(prefix, " ".join(operands), suffix, indent)):
+        return split
+    parts = [flat] if len(inner) + len(flat) <= WIDTH else operands
+    return [f"{indent}{prefix}(", *(inner + part for part in parts), f"{indent}){suffix}"]
 
 
 def _last_bracket(prefix: str, flat: str, suffix: str, indent: str) -> list[str]:

@@ -15,7 +15,7 @@ from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import Host
-from sketchc.lowering.python_host.library import definitions, texts, with_callees
+from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.source import python_kernel
 from sketchc.lowering.python_host.wrapper import Wrapper
@@ -132,7 +132,9 @@ def emit(plan: Plan) -> Kernel:
     host = Host(names, cdiv="triton.cdiv")
     wrapper = TritonWrapper(plan, host, anyway, dialect=dialect, kernels=kernels)
     imports = ["import torch", "import triton", "import triton.language as tl"]
-    return python_kernel(wrapper, imports, texts(called, FUNCTIONS, names.functions), kernels)
+    functions = part_of(FUNCTIONS, called, names.functions)
+    bodies = [(kernel.lines, kernel.origins) for kernel in kernels]
+    return python_kernel(wrapper, imports, functions, bodies)
 
 
 def _kernels(

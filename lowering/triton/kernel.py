@@ -35,13 +35,12 @@ from sketchc.lowering.plan import (
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapping import WIDTH
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.scope import Scope, kernel_expression
-from sketchc.lowering.triton.statements import BodyEmitter
+from sketchc.lowering.triton.statements import BodyEmitter, iterate
 
 #: 32-bit signed integers hold magnitudes below this.
 LIMIT = 2**31
@@ -202,13 +201,15 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
         _grouped(emitter, grid, counts)
         return
     for position, axis in enumerate(grid):
-        inner = counts[position + 1 :]
-        index = program
-        if inner:
-            index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
-        if position > 0:
-            index = PYTHON.binary("%", index, counts[position])
-        _bind_axis(emitter, axis, index)
+        _bind_axis(emitter, axis, _number(program, position, counts))
+
+
+def _number(program: Code, position: int, counts: list[Code]) -> Code:
+    """Of an axis's iterations, the one that a program is for."""
+    index = program
+    if inner := counts[position + 1 :]:
+        index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
+    return PYTHON.binary("%", index, counts[position]) if position > 0 else index
 
 
 def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
@@ -230,13 +231,8 @@ def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -
 
 def _bind_axis(emitter: BodyEmitter, axis: GridAxis, index: Code) -> None:
     scope = emitter.scope
-    value = index
-    if not is_literal(axis.step, 1):
-        value = PYTHON.binary("*", value, kernel_expression(axis.step, scope))
-    if not is_literal(axis.start, 0):
-        value = PYTHON.binary("+", kernel_expression(axis.start, scope), value)
     with emitter.tracing(axis.span):
-        emitter.line(f"{scope.names[axis.variable]} = {value}")
+        emitter.line(f"{scope.names[axis.variable]} = {iterate(axis, index, scope)}")
 
 
 def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
@@ -255,10 +251,7 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
     emitter.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
     in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
     for position, axis in enumerate(outer):
-        index = PYTHON.binary("//", Code("program"), PYTHON.fold("*", counts[position + 1 :]))
-        if position > 0:
-            index = PYTHON.binary("%", index, counts[position])
-        _bind_axis(emitter, axis, index)
+        _bind_axis(emitter, axis, _number(Code("program"), position, counts))
     within = PYTHON.binary("%", in_group, Code(group_rows))
     _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
     _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))

@@ -11,7 +11,8 @@ import attrs
 from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.show import show
+from sketchc.ir.show import range_arguments, show
+from sketchc.lowering.plan import GridAxis
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import is_literal
@@ -150,18 +151,11 @@ class BodyEmitter:
         if downward is None:
             self._counted(loop, position)
             return
-        start, stop, step = (
-            kernel_expression(e, scope) for e in (loop.start, loop.stop, loop.step)
-        )
-        # A loop over constants would count in 32 bits.
-        widen = scope.wide_literals and scope.constant(loop.stop) is not None
-        if widen:
-            start = PYTHON.call("tl.cast", start, "INDEX")
-        arguments = [str(stop)]
-        if widen or not is_literal(loop.start, 0) or not is_literal(loop.step, 1):
-            arguments.insert(0, str(start))
-        if not is_literal(loop.step, 1):
-            arguments.append(str(step))
+        arguments = range_arguments(loop, lambda each: kernel_expression(each, scope))
+        if scope.wide_literals and scope.constant(loop.stop) is not None:
+            # A loop over constants would count in 32 bits.
+            start = PYTHON.call("tl.cast", kernel_expression(loop.start, scope), "INDEX")
+            arguments = [str(start), *(arguments[1:] or arguments)]
         stages = stages_of(scope.plan, loop, position in self.hazards.loops)
         function = "range"
         options = [] if stages is None else [f"num_stages={stages}"]
@@ -187,11 +181,19 @@ class BodyEmitter:
         trips = ir.Binary("cdiv", ir.Binary("-", loop.stop, loop.start), loop.step)
         self.line(f"{count} = {kernel_expression(trips, scope)}")
         self.line(f"for {turn} in range({count}):")
-        value = PYTHON.binary("*", Code(turn), kernel_expression(loop.step, scope))
-        if not is_literal(loop.start, 0):
-            value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
+        value = iterate(loop, Code(turn), scope)
         self.lines += wrapping.statement(f"{variable} = {value}", self.indent + "    ")
         self._block(loop.body, position + 1)
+
+
+def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
+    """The value of the variable in the iteration of a number."""
+    value = index
+    if not is_literal(loop.step, 1):
+        value = PYTHON.binary("*", value, kernel_expression(loop.step, scope))
+    if not is_literal(loop.start, 0):
+        value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
+    return value
 
 
 def condition(expression: ir.Expr, scope: Scope) -> Code:

@@ -22,7 +22,7 @@ from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.precedence import CPP, PYTHON, Code
 from sketchc.lowering.python_host import wrapping
-from sketchc.lowering.python_host.library import definitions, texts
+from sketchc.lowering.python_host.library import definitions, part_of
 from sketchc.lowering.triton.emit import FUNCTIONS
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.kernel import phase_magnitudes
@@ -340,7 +340,7 @@ def test_wrapping_keeps_the_expression() -> None:
 def test_device_functions_come_with_what_they_call() -> None:
     functions = definitions(FUNCTIONS)
     for name in functions:
-        text = "\n\n".join(texts([name], FUNCTIONS))
+        text = part_of(FUNCTIONS, [name]).text
         defined = {n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
         read = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
         assert name in defined
