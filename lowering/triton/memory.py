@@ -22,6 +22,7 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
+from sketchc.lowering.plan import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
@@ -80,15 +81,6 @@ class Place:
             for e, stride in zip(self.extents, self.strides, strict=True)
         ]
         return PYTHON.fold("+", reaches) if reaches else Code("0")
-
-
-def is_plain(access: ir.Access) -> bool:
-    """True where the access has scalars and slices of step 1 only."""
-    return not any(
-        isinstance(subscript, ir.IndexSubscript)
-        or (isinstance(subscript, ir.SliceSubscript) and not is_literal(subscript.step, 1))
-        for subscript in access.subscripts
-    )
 
 
 def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
