@@ -30,35 +30,30 @@ class Hazards:
     sketch: ir.Sketch
     before: set[int] = attrs.field(factory=set)
     loops: set[int] = attrs.field(factory=set)
+    _position: int = 0
 
     def find(self, body: tuple[ir.Statement, ...]) -> Hazards:
         """Fill in both for the body of one kernel."""
-        self._visit(body, {}, 0)
+        self._visit(body, {})
         return self
 
-    def _visit(self, body: tuple[ir.Statement, ...], pending: Pending, position: int) -> Pending:
+    def _visit(self, body: tuple[ir.Statement, ...], pending: Pending) -> Pending:
         for statement in body:
+            here = self._position
+            self._position += 1
             match statement:
-                case ir.Load(access):
-                    pending = self._access(access, False, pending, position)
-                case ir.Fetch(_, access):
-                    pending = self._access(access, False, pending, position)
-                case ir.Store(_, access) | ir.Atomic(_, _, access):
-                    pending = self._access(access, True, pending, position)
+                case ir.Load(access=access) | ir.Fetch(access=access):
+                    pending = self._access(access, False, pending, here)
+                case ir.Store(access=access) | ir.Atomic(access=access):
+                    pending = self._access(access, True, pending, here)
                 case ir.For():
-                    pending = self._loop(statement, pending, position)
-                    position += len(list(walk.statements(statement.body)))
+                    pending = self._loop(statement, pending, here)
                 case ir.If(_, then, orelse):
-                    inside = len(list(walk.statements(then)))
-                    one = self._visit(then, pending, position + 1)
-                    other = self._visit(orelse, pending, position + 1 + inside)
-                    pending = _either(one, other)
-                    position += inside + len(list(walk.statements(orelse)))
+                    pending = _either(self._visit(then, pending), self._visit(orelse, pending))
                 case ir.Alloc() | ir.Compute() | ir.Bind():
                     pass
                 case _:
                     assert_never(statement)
-            position += 1
         return pending
 
     def _access(self, access: ir.Access, store: bool, pending: Pending, at: int) -> Pending:
@@ -82,7 +77,7 @@ class Hazards:
             if not self._moves_on(loop, accesses):
                 kinds = frozenset(isinstance(s, ir.Store | ir.Atomic) for s in accesses)
                 around[tensor] = around.get(tensor, frozenset()) | kinds
-        return _either(pending, self._visit(loop.body, around, at + 1))
+        return _either(pending, self._visit(loop.body, around))
 
     def _moves_on(self, loop: ir.For, accesses: list[Access]) -> bool:
         """True where every iteration touches elements that no other iteration touches."""

@@ -10,7 +10,6 @@ import attrs
 
 from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
 from sketchc.ir.show import range_arguments, show
 from sketchc.lowering.plan import GridAxis
 from sketchc.lowering.precedence import PYTHON, Code
@@ -34,13 +33,15 @@ class BodyEmitter:
     indent: str = "    "
     lines: list[str] = attrs.field(factory=list)
     marks: Marks = attrs.field(factory=Marks)
+    _position: int = 0  # of the next statement, in pre-order
 
-    def emit(self, body: tuple[ir.Statement, ...], position: int = 0) -> None:
-        """Append the lines of `body`, whose first statement has this pre-order position."""
+    def emit(self, body: tuple[ir.Statement, ...]) -> None:
+        """Append the lines of `body`."""
         for statement in body:
+            position = self._position
+            self._position += 1
             with self.tracing(statement.span):
                 self._statement(statement, position)
-            position += len(list(walk.statements((statement,))))
 
     @contextmanager
     def tracing(self, origin: Span) -> Iterator[None]:
@@ -102,7 +103,7 @@ class BodyEmitter:
             case ir.For():
                 self._loop(statement, position)
             case ir.If():
-                self._branch(statement, position)
+                self._branch(statement)
             case _:
                 assert_never(statement)
 
@@ -127,19 +128,19 @@ class BodyEmitter:
         initial = full(self.scope.shape(tile.name), value, tile.dtype)
         self.line(f"{self.scope.names[tile.name]} = {initial}")
 
-    def _branch(self, branch: ir.If, position: int) -> None:
+    def _branch(self, branch: ir.If) -> None:
         """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
         self.comment(branch.text)
         self.line(f"if {condition(branch.condition, self.scope)}:")
-        self._block(branch.body, position + 1)
+        self._block(branch.body)
         if branch.orelse:
             self.line("else:")
-            self._block(branch.orelse, position + 1 + len(list(walk.statements(branch.body))))
+            self._block(branch.orelse)
 
-    def _block(self, body: tuple[ir.Statement, ...], position: int) -> None:
+    def _block(self, body: tuple[ir.Statement, ...]) -> None:
         outer, self.indent = self.indent, self.indent + "    "
         length = len(self.lines)
-        self.emit(body, position)
+        self.emit(body)
         if all(line.lstrip().startswith("#") for line in self.lines[length:]):
             self.line("pass")
         self.indent = outer
@@ -149,7 +150,7 @@ class BodyEmitter:
         downward = loop_step(loop, scope)
         scope.known[loop.variable] = _never_negative(loop, downward, scope)
         if downward is None:
-            self._counted(loop, position)
+            self._counted(loop)
             return
         arguments = range_arguments(loop, lambda each: kernel_expression(each, scope))
         if scope.wide_literals and scope.constant(loop.stop) is not None:
@@ -169,9 +170,9 @@ class BodyEmitter:
         if loop.text != header:
             self.comment(loop.text)
         self.line(header)
-        self._block(loop.body, position + 1)
+        self._block(loop.body)
 
-    def _counted(self, loop: ir.For, position: int) -> None:
+    def _counted(self, loop: ir.For) -> None:
         """A loop whose step's sign the kernel's compiler does not see: Triton takes a run-time step
         for positive."""
         scope = self.scope
@@ -183,7 +184,7 @@ class BodyEmitter:
         self.line(f"for {turn} in range({count}):")
         value = iterate(loop, Code(turn), scope)
         self.lines += wrapping.statement(f"{variable} = {value}", self.indent + "    ")
-        self._block(loop.body, position + 1)
+        self._block(loop.body)
 
 
 def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
