@@ -223,12 +223,15 @@ def load_module(kernel: Kernel, folder: Path) -> ModuleType:
 def test_the_wrapper_widens_indices_beyond_two_gigaelements(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from sketchc.runtime.toolchains.triton_cuda.worker import record_launches
+    from sketchc.runtime.toolchains.triton_cuda.worker import Launch, recording
 
     module = load_module(lower(example("relu"))[1], tmp_path)
     for rows, expected in ((1000, "int32"), (60_000, "int64")):
         x = torch.empty((rows, 60_000), device="meta")
-        (launch,) = record_launches(module, lambda x=x: module.relu(x))
+        launches: list[Launch] = []
+        with recording(module, launches.append):
+            module.relu(x)
+        (launch,) = launches
         assert str(launch.arguments["INDEX"]) == expected
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.base.types import DType
 from sketchc.runtime.guards import torch_state, wrapper_guard
 from sketchc.runtime.guards.host_limit import (
     HOST_SECONDS,
@@ -48,18 +49,8 @@ from sketchc.runtime.toolchains.triton_ascend.linalg import (
 )
 
 _POINTERS: dict[torch.dtype, str] = {
-    torch.float64: "*fp64",
-    torch.float32: "*fp32",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.int64: "*i64",
-    torch.int32: "*i32",
-    torch.int16: "*i16",
-    torch.int8: "*i8",
-    torch.uint8: "*u8",
-    torch.uint32: "*u32",
-    torch.bool: "*i1",
-}
+    getattr(torch, dtype.numpy_name): "*" + dtype.value.replace("f", "fp") for dtype in DType
+} | {torch.bfloat16: "*bf16", torch.bool: "*i1"}
 FRONTEND_TIMEOUT = 120.0
 
 
