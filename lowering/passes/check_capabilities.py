@@ -46,10 +46,11 @@ class CheckCapabilities:
 
 
 #: What the target does not have, where it is asked for, and advice.
-_Refusal = tuple[str, Span, str]
+Refusal = tuple[str, Span, str]
 
 
-def _dtypes(plan: Plan) -> Iterator[_Refusal]:
+def dtypes(plan: Plan) -> Iterator[Refusal]:
+    """Types of tensors and tiles."""
     known = plan.capabilities.dtypes
     for what, group in (("tensor", plan.sketch.tensors), ("tile", plan.sketch.tiles)):
         for declared in group:
@@ -58,14 +59,15 @@ def _dtypes(plan: Plan) -> Iterator[_Refusal]:
                 yield asked, declared.span, f"{plan.target} takes {', '.join(sorted(known))}"
 
 
-def _operations(plan: Plan) -> Iterator[_Refusal]:
+def operations(plan: Plan) -> Iterator[Refusal]:
+    """Operations on tiles."""
     for statement in _computations(plan):
         if statement.operation in plan.capabilities.ops_missing:
             advice = "use other operations, or another target"
             yield f"operation `{statement.operation}`", statement.span, advice
 
 
-def _casts(plan: Plan) -> Iterator[_Refusal]:
+def _casts(plan: Plan) -> Iterator[Refusal]:
     """Some casts look at a scalar in its own dtype, as operations on scalars alone do; that of a
     `let` of floats is f64."""
     for statement in _computations(plan):
@@ -76,7 +78,7 @@ def _casts(plan: Plan) -> Iterator[_Refusal]:
                 yield asked, statement.span, advice
 
 
-def _numbers(plan: Plan) -> Iterator[_Refusal]:
+def _numbers(plan: Plan) -> Iterator[Refusal]:
     """An operation on numbers alone is evaluated in their type, which is f64."""
     for statement in _computations(plan):
         if (
@@ -90,7 +92,7 @@ def _numbers(plan: Plan) -> Iterator[_Refusal]:
             yield asked, statement.span, advice
 
 
-def _atomics(plan: Plan) -> Iterator[_Refusal]:
+def _atomics(plan: Plan) -> Iterator[Refusal]:
     for statement in walk.in_phases(plan.sketch.phases):
         if isinstance(statement, ir.Atomic):
             known = plan.capabilities.atomics.get(statement.operation)
@@ -104,7 +106,7 @@ def _atomics(plan: Plan) -> Iterator[_Refusal]:
                 yield asked, statement.span, advice
 
 
-def _float_scalars(plan: Plan) -> Iterator[_Refusal]:
+def _float_scalars(plan: Plan) -> Iterator[Refusal]:
     """Float scalars are compared as f64 holds them: f32 shows the same of two that it holds."""
     if DType.F64.value in plan.capabilities.dtypes:
         return
@@ -133,8 +135,8 @@ def _computations(plan: Plan) -> Iterator[ir.Compute]:
 
 #: The checks, in order, with the code of what they find.
 _CHECKS = (
-    ("SK0703", _dtypes),
-    ("SK0703", _operations),
+    ("SK0703", dtypes),
+    ("SK0703", operations),
     ("SK0703", _casts),
     ("SK0703", _numbers),
     ("SK0704", _atomics),

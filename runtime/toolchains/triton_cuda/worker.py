@@ -388,17 +388,16 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     module = loaded(request["source"])
     call = bound_call(entry_of(module, request), request, tensors)
     tracer = Tracer(tensors, states)
-    noted: list[Launch] = []
 
     def note(launch: Launch) -> None:
         record = _written(launch, tracer)
         if all(record["grid"]):
-            noted.append(launch)
-            tracer.launch(record)
+            tracer.launch({**record, "launch": launch})
 
     with recording(module, note):
         done, contents = tracer.trace(call, names_of(request, "out", "inout"))
-    for record, launch in zip(tracer.launches, noted, strict=True):
+    for record in tracer.launches:
+        launch = record.pop("launch")
         record["artefact"] = built_launch(launch, request["architecture"], Path(request["folder"]))
     return {"launches": tracer.launches, "done": done}, contents
 
