@@ -216,9 +216,17 @@ def _invert(request: Request) -> Code:
     return PYTHON.binary("^", request.first, typed(ones, request.dtype))
 
 
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+#: Operations that Triton and this package's device functions have under their own names.
+_PRIMITIVES = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")
+_DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
+
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
 #: `compute`; what moves lanes stands in `shuffles`.
 WRITERS: dict[str, Writer] = {
+    **{name: _operator(sign) for name, sign in _COMPARISONS.items()},
+    **{name: _primitive(f"tl.{name}") for name in _PRIMITIVES},
+    **{name: _device(name) for name in _DEVICE},
     "copy": lambda request: request.first,
     "neg": lambda request: PYTHON.unary("-", request.first),
     "abs": _abs,
@@ -229,27 +237,11 @@ WRITERS: dict[str, Writer] = {
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
     "sign": lambda r: r.scope.call("sign" if r.dtype.is_float else "integer_sign", r.first),
-    "exp": _primitive("tl.exp"),
-    "exp2": _primitive("tl.exp2"),
-    "log": _primitive("tl.log"),
-    "log2": _primitive("tl.log2"),
-    "sqrt": _primitive("tl.sqrt"),
-    "rsqrt": _primitive("tl.rsqrt"),
-    "sin": _primitive("tl.sin"),
-    "cos": _primitive("tl.cos"),
     "tan": _tangent,
     "atan": _device("arctangent"),
-    "tanh": _device("tanh"),
-    "erf": _primitive("tl.erf"),
-    "sigmoid": _device("sigmoid"),
-    "silu": _device("silu"),
     "gelu": _gelu,
-    "softplus": _device("softplus"),
-    "softsign": _device("softsign"),
-    "hardsigmoid": _device("hardsigmoid"),
     "hardswish": _hardswish,
     "elu": _device("elu", "alpha"),
-    "selu": _device("selu"),
     "leaky_relu": _leaky_relu,
     "add": _operator("+", "|"),
     "sub": _operator("-", "^"),
@@ -262,12 +254,6 @@ WRITERS: dict[str, Writer] = {
     "floordiv": _floor_pair("integer_floordiv", "float_floordiv"),
     "mod": _floor_pair("integer_mod", "float_mod"),
     "fma": _fma,
-    "eq": _operator("=="),
-    "ne": _operator("!="),
-    "lt": _operator("<"),
-    "le": _operator("<="),
-    "gt": _operator(">"),
-    "ge": _operator(">="),
     "isnan": lambda request: PYTHON.binary("!=", request.first, request.first),
     "isinf": _magnitude_test("=="),
     "isfinite": _magnitude_test("<"),
@@ -284,10 +270,10 @@ WRITERS: dict[str, Writer] = {
 
 #: Operations whose result is `int1` whatever the evaluation type.
 TESTS = frozenset(
-    {
-        *("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"),
-        *("logical_and", "logical_or", "logical_not"),
-    }
+    (
+        *_COMPARISONS,
+        *("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not"),
+    )
 )
 
 #: Operations that look at floats only; integer operands are brought to f32.
