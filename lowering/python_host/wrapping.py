@@ -60,25 +60,17 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
             name = _source(function, text)
             items = [("", argument) for argument in args]
             items += [(f"{k.arg}=" if k.arg else "**", k.value) for k in keywords]
-            lines = [f"{indent}{prefix}{name}("]
-            one_line = ", ".join(start + _source(value, text) for start, value in items)
-            if len(inner) + len(one_line) <= WIDTH:
-                lines.append(inner + one_line)
-            else:
-                for start, value in items:
-                    lines += _expression(start, value, text, ",", inner)
-            return [*lines, f"{indent}){suffix}"]
+            one_line = inner + ", ".join(start + _source(value, text) for start, value in items)
+            if len(one_line) <= WIDTH:
+                return [f"{indent}{prefix}{name}(", one_line, f"{indent}){suffix}"]
+            return _listed(f"{prefix}{name}(", items, text, f"){suffix}", indent)
         case ast.Tuple(elts=elements) if elements:
-            lines = [f"{indent}{prefix}("]
-            for element in elements:
-                lines += _expression("", element, text, ",", inner)
-            return [*lines, f"{indent}){suffix}"]
+            parts = [("", element) for element in elements]
+            return _listed(f"{prefix}(", parts, text, f"){suffix}", indent)
         case ast.Dict(keys=keys, values=values) if keys:
-            lines = [f"{indent}{prefix}{{"]
-            for key, value in zip(keys, values, strict=True):
-                start = "**" if key is None else f"{_source(key, text)}: "
-                lines += _expression(start, value, text, ",", inner)
-            return [*lines, f"{indent}}}{suffix}"]
+            starts = ("**" if key is None else f"{_source(key, text)}: " for key in keys)
+            entries = list(zip(starts, values, strict=True))
+            return _listed(f"{prefix}{{", entries, text, f"}}{suffix}", indent)
         case ast.Compare(left=ast.Call() as left, comparators=[_]) if prefix.endswith(" = "):
             lines = [inner + flat]
             if len(lines[0]) > WIDTH:
@@ -89,6 +81,15 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
             return _chain(prefix, node, text, suffix, indent)
         case _:
             return [f"{indent}{prefix}{flat}{suffix}"]
+
+
+def _listed(
+    opening: str, items: list[tuple[str, ast.expr]], text: str, closing: str, indent: str
+) -> list[str]:
+    """Items with what each begins with, one after the other."""
+    inner = indent + "    "
+    lines = [line for start, value in items for line in _expression(start, value, text, ",", inner)]
+    return [indent + opening, *lines, indent + closing]
 
 
 def _chain(
