@@ -21,13 +21,14 @@ from sketchc.ops.table import OPS, Category
 
 @attrs.frozen
 class Hardware:
-    """One chip, read from lowering/hardware/<name>.toml. `facts` keeps the whole file, with the
-    source of each fact."""
+    """One chip, read from lowering/hardware/<name>.toml, rates in bytes/s. `facts` keeps the whole
+    file, with the source of each fact."""
 
     name: str
     family: str  # "nvidia", "ascend", "cpu"
     cores: int  # SMs, vector cores, or CPU cores
     matrix_cores: int  # cube cores; equal to `cores` elsewhere
+    memory_bandwidth: float
     facts: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
 
@@ -164,15 +165,6 @@ class Plan:
     def target(self) -> str:
         """The target's name."""
         return self.capabilities.name
-
-
-def is_plain(access: ir.Access) -> bool:
-    """True where the access has scalars and slices of step 1 only."""
-    return all(
-        isinstance(subscript, ir.ScalarSubscript)
-        or (isinstance(subscript, ir.SliceSubscript) and subscript.step == ir.Literal(1))
-        for subscript in access.subscripts
-    )
 
 
 def stores(body: Iterable[ir.Statement]) -> bool:

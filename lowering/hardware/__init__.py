@@ -54,5 +54,6 @@ def _hardware(facts: dict[str, Any]) -> Hardware:
         family=facts["family"],
         cores=cores,
         matrix_cores=matrix_cores,
+        memory_bandwidth=facts["memory_bandwidth"],
         facts=facts,
     )

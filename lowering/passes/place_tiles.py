@@ -187,38 +187,24 @@ def live_intervals(
     A tile with an initial value (`initialised`) lives from its alloc. A tile that lives into a
     loop and is used there stays alive until the loop's end.
     """
-    intervals: dict[str, tuple[int, int]] = {}
-    position = 0
-
-    def touch(tile: str, at: int) -> None:
-        low, high = intervals.get(tile, (at, at))
-        intervals[tile] = (min(low, at), max(high, at))
-
-    def visit(statements: tuple[ir.Statement, ...]) -> None:
-        nonlocal position
-        for statement in statements:
-            here = position
-            position += 1
-            for tile in tiles_used(statement):
-                touch(tile, here)
-            match statement:
-                case ir.Alloc(tile):
-                    if tile in initialised:
-                        touch(tile, here)
-                case ir.For(body=inner):
-                    before = dict(intervals)
-                    visit(inner)
-                    for tile in before:
-                        if intervals[tile][1] > here:
-                            touch(tile, position - 1)
-                case ir.If(_, then, orelse):
-                    visit(then)
-                    visit(orelse)
-                case _:
-                    pass
-
-    visit(body)
-    return intervals
+    uses: dict[str, list[int]] = {}
+    loops: list[tuple[int, int]] = []  # (position of the last statement, of the loop)
+    for here, statement in enumerate(walk.statements(body)):
+        used = tiles_used(statement)
+        match statement:
+            case ir.Alloc(tile) if tile in initialised:
+                used.append(tile)
+            case ir.For(body=inner):
+                loops.append((here + len(list(walk.statements(inner))), here))
+            case _:
+                pass
+        for tile in used:
+            uses.setdefault(tile, []).append(here)
+    for end, start in sorted(loops, key=lambda loop: (loop[0], -loop[1])):  # inner ones first
+        for places in uses.values():
+            if min(places) <= start and any(start < place <= end for place in places):
+                places.append(end)
+    return {tile: (min(places), max(places)) for tile, places in uses.items()}
 
 
 def tiles_used(statement: ir.Statement) -> list[str]:

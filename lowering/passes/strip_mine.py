@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import assert_never
 
 import attrs
@@ -11,9 +12,9 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
-from sketchc.ir.walk import laid_out
+from sketchc.ir.walk import is_plain, laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
-from sketchc.lowering.plan import Plan, is_plain
+from sketchc.lowering.plan import Plan
 from sketchc.ops.table import OPS, Category
 
 Axis = tuple[str, int]  # (tile, axis)
@@ -219,35 +220,32 @@ def _rewrite(
     upper = ir.Binary("*", ir.Binary("+", counter, ir.Literal(1)), size)
 
     def access(old: ir.Access, tile: str) -> ir.Access:
-        subscripts: list[ir.Subscript] = []
-        axis = 0
-        for subscript in old.subscripts:
-            if isinstance(subscript, ir.SliceSubscript):
-                inside = (tile, axis) in group
-                subscripts.append(ir.SliceSubscript(lower, upper) if inside else subscript)
-                axis += 1
-            else:
-                subscripts.append(subscript)  # index tiles: not in any group
-        return attrs.evolve(old, subscripts=tuple(subscripts))
+        axes = itertools.count()
+        subscripts = tuple(
+            ir.SliceSubscript(lower, upper)
+            if isinstance(subscript, ir.SliceSubscript) and (tile, next(axes)) in group
+            else subscript  # index tiles: not in any group
+            for subscript in old.subscripts
+        )
+        return attrs.evolve(old, subscripts=subscripts)
 
-    rewritten: list[ir.Statement] = []
-    for statement in body:
+    def rewritten(statement: ir.Statement) -> ir.Statement:
         match statement:
             case ir.Load() | ir.Store():
-                changed = access(statement.access, statement.tile)
-                rewritten.append(attrs.evolve(statement, access=changed))
+                return attrs.evolve(statement, access=access(statement.access, statement.tile))
             case ir.For():
-                inner = _rewrite(statement.body, group, counter, size)
-                rewritten.append(attrs.evolve(statement, body=inner))
+                return attrs.evolve(statement, body=tuple(map(rewritten, statement.body)))
             case ir.If():
-                then = _rewrite(statement.body, group, counter, size)
-                orelse = _rewrite(statement.orelse, group, counter, size)
-                rewritten.append(attrs.evolve(statement, body=then, orelse=orelse))
+                then, orelse = (
+                    tuple(map(rewritten, b)) for b in (statement.body, statement.orelse)
+                )
+                return attrs.evolve(statement, body=then, orelse=orelse)
             case ir.Alloc() | ir.Compute() | ir.Bind() | ir.Atomic() | ir.Fetch():
-                rewritten.append(statement)
+                return statement
             case _:
                 assert_never(statement)
-    return tuple(rewritten)
+
+    return tuple(map(rewritten, body))
 
 
 def _wrap(

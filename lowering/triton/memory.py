@@ -22,7 +22,7 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.lowering.plan import is_plain
+from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
