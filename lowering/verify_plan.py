@@ -16,7 +16,6 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.launch.conditions import launch_conditions
-from sketchc.lowering.passes.check_capabilities import Refusal, dtypes, operations
 from sketchc.lowering.plan import Plan, source_loops, stores
 from sketchc.ops.table import OPS
 
@@ -53,8 +52,18 @@ def verify_plan(plan: Plan, done: frozenset[str]) -> None:
 # ---------------------------------------------------------------- CheckCapabilities
 
 
-def _refused(check: Callable[[Plan], Iterator[Refusal]]) -> Callable[[Plan], Iterator[str]]:
-    return lambda plan: (asked for asked, _, _ in check(plan))
+def _dtypes(plan: Plan) -> Iterator[str]:
+    named: tuple[ir.Tensor | ir.Tile, ...] = (*plan.sketch.tensors, *plan.sketch.tiles)
+    for declared in named:
+        if declared.dtype.value not in plan.capabilities.dtypes:
+            yield f"{declared.name} is {declared.dtype.value}"
+
+
+def _operations(plan: Plan) -> Iterator[str]:
+    for statement in walk.in_phases(plan.sketch.phases):
+        operation = statement.operation if isinstance(statement, ir.Compute) else ""
+        if operation in plan.capabilities.ops_missing:
+            yield operation
 
 
 def _constants(plan: Plan) -> Iterator[str]:
@@ -236,8 +245,8 @@ def _conditions(plan: Plan) -> Iterator[str]:
 
 #: The rules, in the order of the passes: one line each.
 RULES: tuple[Rule, ...] = (
-    Rule("CheckCapabilities", "every dtype is one that the target has", _refused(dtypes)),
-    Rule("CheckCapabilities", "every operation is one that the target has", _refused(operations)),
+    Rule("CheckCapabilities", "every dtype is one that the target has", _dtypes),
+    Rule("CheckCapabilities", "every operation is one that the target has", _operations),
     Rule("CheckCapabilities", "every compile-time constant is bound", _constants),
     Rule("MapGrid", "launches are phases of the sketch, each once, in order", _phases),
     Rule("MapGrid", "a launch stores", _effects),

@@ -46,11 +46,10 @@ class CheckCapabilities:
 
 
 #: What the target does not have, where it is asked for, and advice.
-Refusal = tuple[str, Span, str]
+_Refusal = tuple[str, Span, str]
 
 
-def dtypes(plan: Plan) -> Iterator[Refusal]:
-    """Types of tensors and tiles."""
+def _dtypes(plan: Plan) -> Iterator[_Refusal]:
     known = plan.capabilities.dtypes
     for what, group in (("tensor", plan.sketch.tensors), ("tile", plan.sketch.tiles)):
         for declared in group:
@@ -59,15 +58,14 @@ def dtypes(plan: Plan) -> Iterator[Refusal]:
                 yield asked, declared.span, f"{plan.target} takes {', '.join(sorted(known))}"
 
 
-def operations(plan: Plan) -> Iterator[Refusal]:
-    """Operations on tiles."""
+def _operations(plan: Plan) -> Iterator[_Refusal]:
     for statement in _computations(plan):
         if statement.operation in plan.capabilities.ops_missing:
             advice = "use other operations, or another target"
             yield f"operation `{statement.operation}`", statement.span, advice
 
 
-def _casts(plan: Plan) -> Iterator[Refusal]:
+def _casts(plan: Plan) -> Iterator[_Refusal]:
     """Some casts look at a scalar in its own dtype, as operations on scalars alone do; that of a
     `let` of floats is f64."""
     for statement in _computations(plan):
@@ -78,7 +76,7 @@ def _casts(plan: Plan) -> Iterator[Refusal]:
                 yield asked, statement.span, advice
 
 
-def _numbers(plan: Plan) -> Iterator[Refusal]:
+def _numbers(plan: Plan) -> Iterator[_Refusal]:
     """An operation on numbers alone is evaluated in their type, which is f64."""
     for statement in _computations(plan):
         if (
@@ -92,7 +90,7 @@ def _numbers(plan: Plan) -> Iterator[Refusal]:
             yield asked, statement.span, advice
 
 
-def _atomics(plan: Plan) -> Iterator[Refusal]:
+def _atomics(plan: Plan) -> Iterator[_Refusal]:
     for statement in walk.in_phases(plan.sketch.phases):
         if isinstance(statement, ir.Atomic):
             known = plan.capabilities.atomics.get(statement.operation)
@@ -106,7 +104,7 @@ def _atomics(plan: Plan) -> Iterator[Refusal]:
                 yield asked, statement.span, advice
 
 
-def _float_scalars(plan: Plan) -> Iterator[Refusal]:
+def _float_scalars(plan: Plan) -> Iterator[_Refusal]:
     """Float scalars are compared as f64 holds them: f32 shows the same of two that it holds."""
     if DType.F64.value in plan.capabilities.dtypes:
         return
@@ -135,8 +133,8 @@ def _computations(plan: Plan) -> Iterator[ir.Compute]:
 
 #: The checks, in order, with the code of what they find.
 _CHECKS = (
-    ("SK0703", dtypes),
-    ("SK0703", operations),
+    ("SK0703", _dtypes),
+    ("SK0703", _operations),
     ("SK0703", _casts),
     ("SK0703", _numbers),
     ("SK0704", _atomics),
