@@ -133,11 +133,11 @@ class Planner:
         choice = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
         if choice:
             sketch, found = self._program({**constants, **choice}, split)
-            constants = tuple(
+            bound = tuple(
                 attrs.evolve(c, chosen_by="plan") if c.name in choice else c
                 for c in sketch.constants
             )
-            sketch = attrs.evolve(sketch, constants=constants)
+            sketch = attrs.evolve(sketch, constants=bound)
         return PlannedSketch(attrs.evolve(plan, sketch=sketch), diagnostics=found)
 
     def _unmapped(self, sketch: ir.Sketch) -> Plan:
