@@ -31,7 +31,7 @@ SIZES = (8, 16, 32, 64, 128)
 
 def points(tree: syntax.Sketch, target: str, count: int) -> list[dict[str, Any]]:
     """Some points of the product of the sizes of all constants that the plan may choose."""
-    sketch = planner_of(tree, target).bound({}).sketch
+    sketch = planner_of(tree, target).bound({}).plan.sketch
     names = {c.name: c.choices or SIZES for c in sketch.constants if c.tunable}
     found = [dict(zip(names, v, strict=True)) for v in itertools.product(*names.values())]
     random.Random(0).shuffle(found)

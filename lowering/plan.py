@@ -6,7 +6,7 @@ emitter walks it and decides nothing that stands here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 import attrs
@@ -22,14 +22,13 @@ from sketchc.ops.table import OPS, Category
 
 @attrs.frozen
 class Hardware:
-    """One chip, read from lowering/hardware/<name>.toml. Sizes in bytes, rates in bytes/s and
-    FLOP/s. `facts` keeps the whole file, with the source of each fact."""
+    """One chip, read from lowering/hardware/<name>.toml, rates in bytes/s. `facts` keeps the whole
+    file, with the source of each fact."""
 
     name: str
     family: str  # "nvidia", "ascend", "cpu"
     cores: int  # SMs, vector cores, or CPU cores
     matrix_cores: int  # cube cores; equal to `cores` elsewhere
-    scratch_bytes: int  # what one program's tiles may take: UB, registers + shared, L2 share
     memory_bandwidth: float
     facts: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
@@ -114,8 +113,6 @@ class PhasePlan:
     name: str  # "rms_norm_optimized", or "..._phase_2"
     grid: tuple[GridAxis, ...]
     body: tuple[ir.Statement, ...]
-    loads: frozenset[str] = frozenset()  # base tensors loaded
-    stores: frozenset[str] = frozenset()  # base tensors stored
     memory_use: tuple[MemoryUse, ...] = ()  # physical sizes, buckets at their largest or a sample
 
 
@@ -159,8 +156,21 @@ class Plan:
         return self.hardware.matrix_cores if has_product(phase.body) else self.hardware.cores
 
     @property
+    def positions(self) -> Iterator[tuple[tuple[int, int], ir.Statement]]:
+        """The statements of all launches by `(phase, position)`."""
+        for phase in self.phases:
+            for position, statement in enumerate(walk.statements(phase.body)):
+                yield (phase.index, position), statement
+
+    @property
     def target(self) -> str:
+        """The target's name."""
         return self.capabilities.name
+
+
+def stores(body: Iterable[ir.Statement]) -> bool:
+    """True where something is written to memory, at whatever depth."""
+    return any(isinstance(s, ir.Store | ir.Atomic) for s in walk.statements(body))
 
 
 def is_product(statement: ir.Statement) -> TypeGuard[ir.Compute]:

@@ -5,13 +5,13 @@ People read it, the LLM Coder reads it, and the parser accepts it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.show import show, show_layout
+from sketchc.ir.show import range_arguments, show, show_layout
 from sketchc.ir.walk import changed
 from sketchc.lowering.plan import Plan, TilePlan
 from sketchc.ops.table import OPS
@@ -74,7 +74,7 @@ class _Printer:
     def text(self) -> str:
         lines = [f"sketch {self.sketch.name} {{"]
         lines += [_INDENT + line for line in self._sections()]
-        lines += self._steps(self.sketch.steps, 1)
+        lines += self._body(self.sketch.steps, 1, host=True)
         return "\n".join([*lines, "}", ""])
 
     # ------------------------------------------------------------ sections
@@ -95,59 +95,37 @@ class _Printer:
         ]
         return [f"{keyword}: {text};" for keyword, text in sections if text]
 
-    # ------------------------------------------------------------ host steps
-
-    def _steps(self, steps: tuple[ir.HostStep, ...], depth: int) -> list[str]:
-        lines: list[str] = []
-        pad = _INDENT * depth
-        for step in steps:
-            match step:
-                case ir.Launch(index):
-                    lines += ["", *self._body(self.sketch.phases[index].body, depth)]
-                case ir.HostFor(body=body):
-                    lines += ["", f"{pad}{_header(step)}  # on the host"]
-                    lines += self._steps(body, depth + 1)
-                case ir.HostIf(condition, body, orelse):
-                    lines += ["", f"{pad}if {show(condition)}:  # on the host"]
-                    lines += self._steps(body, depth + 1)
-                    if orelse:
-                        lines += [f"{pad}else:", *self._steps(orelse, depth + 1)]
-                case ir.Fetch(name, access):
-                    lines += ["", f"{pad}{name} = fetch({_access(access)})  # on the host"]
-                case ir.Bind(name, value):
-                    lines += ["", f"{pad}{name} = {show(value)}"]
-                case _:
-                    assert_never(step)
-        return lines
-
     # ------------------------------------------------------------ statements
 
-    def _body(self, body: tuple[ir.Statement, ...], depth: int) -> list[str]:
+    def _body(
+        self, body: Sequence[ir.Statement | ir.HostStep], depth: int, host: bool = False
+    ) -> list[str]:
+        """The lines of statements; the host's steps are set apart, and marked."""
         lines: list[str] = []
         for statement in body:
-            lines += self._statement(statement, depth)
+            own = self._statement(statement, depth, "  # on the host" if host else "")
+            lines += ["", *own] if host else own
         return lines
 
-    def _statement(self, statement: ir.Statement, depth: int) -> list[str]:
-        pad = _INDENT * depth
+    def _statement(self, statement: ir.Statement | ir.HostStep, depth: int, mark: str) -> list[str]:
+        pad, host = _INDENT * depth, bool(mark)
         match statement:
-            case ir.For():
-                hints = [f'"{hint}"' for hint in statement.hints]
-                if statement.stages is not None:
-                    hints.append(f"stages={statement.stages}")
-                lines = [f"{pad}@llm_hint({', '.join(hints)})"] if hints else []
-                if statement.carried:
-                    lines.append(f"{pad}# carried: {', '.join(statement.carried)}")
+            case ir.Launch(index):
+                return self._body(self.sketch.phases[index].body, depth)
+            case ir.For() | ir.HostFor():
+                header = f"{pad}for {statement.variable} in range"
                 return [
-                    *lines,
-                    f"{pad}{_header(statement)}",
-                    *self._body(statement.body, depth + 1),
+                    *(_remarks(statement, pad) if isinstance(statement, ir.For) else ()),
+                    f"{header}({', '.join(range_arguments(statement))}):{mark}",
+                    *self._body(statement.body, depth + 1, host),
                 ]
-            case ir.If(condition, body, orelse, carried):
+            case ir.If() | ir.HostIf():
+                carried = statement.carried if isinstance(statement, ir.If) else ()
                 lines = [f"{pad}# carried: {', '.join(carried)}"] if carried else []
-                lines += [f"{pad}if {show(condition)}:", *self._body(body, depth + 1)]
-                if orelse:
-                    lines += [f"{pad}else:", *self._body(orelse, depth + 1)]
+                lines.append(f"{pad}if {show(statement.condition)}:{mark}")
+                lines += self._body(statement.body, depth + 1, host)
+                if statement.orelse:
+                    lines += [f"{pad}else:", *self._body(statement.orelse, depth + 1, host)]
                 return lines
             case ir.Alloc(name):
                 tile = self.sketch.tile(name)
@@ -165,7 +143,7 @@ class _Printer:
                 call = _memory(f"atomic_{operation}", [f"{tile} -> {_access(access)}"], statement)
                 return [pad + call]
             case ir.Fetch(name, access):
-                return [f"{pad}{name} = fetch({_access(access)})"]
+                return [f"{pad}{name} = fetch({_access(access)}){mark}"]
             case ir.Compute():
                 note = _lanes(statement.written, "changes lanes") if statement.masked else ""
                 return [f"{pad}{_call(statement)}{note}"]
@@ -191,13 +169,12 @@ class _Printer:
         return f"  # {placed.memory.replace('_', ' ')}, {size}{reason}{extra}"
 
 
-def _header(loop: ir.For | ir.HostFor) -> str:
-    arguments = [show(loop.stop)]
-    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
-        arguments.insert(0, show(loop.start))
-    if loop.step != ir.Literal(1):
-        arguments.append(show(loop.step))
-    return f"for {loop.variable} in range({', '.join(arguments)}):"
+def _remarks(loop: ir.For, pad: str) -> list[str]:
+    hints = [f'"{hint}"' for hint in loop.hints]
+    if loop.stages is not None:
+        hints.append(f"stages={loop.stages}")
+    lines = [f"{pad}@llm_hint({', '.join(hints)})"] if hints else []
+    return lines + ([f"{pad}# carried: {', '.join(loop.carried)}"] if loop.carried else [])
 
 
 def _alloc(tile: ir.Tile) -> str:
@@ -289,9 +266,7 @@ def _operand(operand: ir.Operand) -> str:
     match operand:
         case ir.TileOperand(tile, layout=layout):
             return tile if layout is None else tile + show_layout(layout)
-        case ir.ScalarOperand(value):
-            return show(value)
-        case ir.IndexOperand(value):
+        case ir.ScalarOperand(value) | ir.IndexOperand(value):
             return show(value)
         case _:
             assert_never(operand)

@@ -90,53 +90,24 @@ def at_least(code: Code, level: int) -> str:
     return (code if code.level >= level else parenthesised(code)).text
 
 
-_PYTHON_COMPARISONS = dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "in", "is"), 4)
+def _levels(first: int, *rows: str) -> dict[str, int]:
+    """The level of each operator: a row holds those of one level, the loosest first."""
+    return {sign: level for level, row in enumerate(rows, first) for sign in row.split()}
+
+
+_COMPARISONS = "< <= > >= == != in is"
 
 PYTHON = Precedence(
     "python",
-    binary_levels={
-        "or": 1,
-        "and": 2,
-        **_PYTHON_COMPARISONS,
-        "|": 5,
-        "^": 6,
-        "&": 7,
-        "<<": 8,
-        ">>": 8,
-        "+": 9,
-        "-": 9,
-        "*": 10,
-        "/": 10,
-        "//": 10,
-        "%": 10,
-    },
+    _levels(1, "or", "and", "", _COMPARISONS, "|", "^", "&", "<< >>", "+ -", "* / // %"),
     unary_levels={"not": 3, "-": 11, "~": 11},
     postfix_level=13,
-    chained=frozenset(_PYTHON_COMPARISONS),
+    chained=frozenset(_COMPARISONS.split()),
 )
 
 CPP = Precedence(
     "c++",
-    binary_levels={
-        "||": 2,
-        "&&": 3,
-        "|": 4,
-        "^": 5,
-        "&": 6,
-        "==": 7,
-        "!=": 7,
-        "<": 8,
-        "<=": 8,
-        ">": 8,
-        ">=": 8,
-        "<<": 9,
-        ">>": 9,
-        "+": 10,
-        "-": 10,
-        "*": 11,
-        "/": 11,
-        "%": 11,
-    },
+    _levels(2, "||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"),
     unary_levels={"!": 12, "-": 12, "~": 12},
     postfix_level=13,
     obscure=frozenset(("|", "^", "&", "<<", ">>")),

@@ -7,6 +7,7 @@ broken one is a mistake of this project, never of a sketch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import attrs
@@ -15,7 +16,7 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.launch.conditions import launch_conditions
-from sketchc.lowering.plan import Plan, source_loops
+from sketchc.lowering.plan import Plan, source_loops, stores
 from sketchc.ops.table import OPS
 
 #: Where `SettleTiles` leaves a tile that takes no memory, and a small one of fixed size.
@@ -86,22 +87,8 @@ def _phases(plan: Plan) -> Iterator[str]:
             yield f"the sketch has no phase {phase.index}"
 
 
-def _accesses(plan: Plan) -> Iterator[str]:
-    for phase in plan.phases:
-        loads: set[str] = set()
-        stores: set[str] = set()
-        for statement in walk.statements(phase.body):
-            match statement:
-                case ir.Load(access=access) | ir.Fetch(access=access):
-                    loads.add(plan.sketch.tensor(access.tensor).name)
-                case ir.Store(access=access) | ir.Atomic(access=access):
-                    stores.add(plan.sketch.tensor(access.tensor).name)
-                case _:
-                    pass
-        if not stores:
-            yield f"{phase.name} stores nothing"
-        if loads != set(phase.loads) or stores != set(phase.stores):
-            yield f"{phase.name} loads {sorted(loads)} and stores {sorted(stores)}"
+def _effects(plan: Plan) -> Iterator[str]:
+    return (f"{phase.name} stores nothing" for phase in plan.phases if not stores(phase.body))
 
 
 def _grid(plan: Plan) -> Iterator[str]:
@@ -168,9 +155,9 @@ def _extents(plan: Plan) -> Iterator[str]:
 
 def _bytes(plan: Plan) -> Iterator[str]:
     for name, placed in plan.tiles.items():
-        size: int | None = placed.tile.dtype.bytes
-        for extent in placed.extents:
-            size = None if size is None or extent.value is None else size * extent.value
+        sizes = [extent.value for extent in placed.extents if extent.value is not None]
+        fixed = len(sizes) == len(placed.extents)
+        size = math.prod((placed.tile.dtype.bytes, *sizes)) if fixed else None
         expected = 0 if placed.memory == FUSED else size
         if placed.bytes != expected:
             yield f"{name} takes {placed.bytes}, not {expected}"
@@ -198,28 +185,24 @@ def _fitting(plan: Plan) -> Iterator[str]:
 
 
 def _fills(plan: Plan) -> Iterator[str]:
-    wanted = {
-        (phase.index, position)
-        for phase in plan.phases
-        for position, statement in enumerate(walk.statements(phase.body))
-        if isinstance(statement, ir.Load)
-    }
-    for place in sorted(wanted ^ set(plan.fills)):
-        yield f"statement {place[1]} of phase {place[0]}"
+    wanted = {place for place, statement in plan.positions if isinstance(statement, ir.Load)}
+    for position in sorted(wanted ^ set(plan.fills)):
+        yield _at(position)
 
 
 def _neutral(plan: Plan) -> Iterator[str]:
-    found = {
-        (phase.index, position): statement
-        for phase in plan.phases
-        for position, statement in enumerate(walk.statements(phase.body))
-        if isinstance(statement, ir.Compute)
+    known = {
+        place: set(range(len(statement.operands)))
+        for place, statement in plan.positions
+        if isinstance(statement, ir.Compute) and OPS[statement.operation].identity is not None
     }
     for place, operands in plan.neutral.items():
-        statement = found.get(place)
-        known = statement is not None and OPS[statement.operation].identity is not None
-        if statement is None or not known or not operands <= set(range(len(statement.operands))):
-            yield f"statement {place[1]} of phase {place[0]}"
+        if place not in known or not operands <= known[place]:
+            yield _at(place)
+
+
+def _at(place: tuple[int, int]) -> str:
+    return f"statement {place[1]} of phase {place[0]}"
 
 
 def _costs(plan: Plan) -> Iterator[str]:
@@ -266,7 +249,7 @@ RULES: tuple[Rule, ...] = (
     Rule("CheckCapabilities", "every operation is one that the target has", _operations),
     Rule("CheckCapabilities", "every compile-time constant is bound", _constants),
     Rule("MapGrid", "launches are phases of the sketch, each once, in order", _phases),
-    Rule("MapGrid", "a launch stores, and its tensors are those of its body", _accesses),
+    Rule("MapGrid", "a launch stores", _effects),
     Rule("MapGrid", "grid axes name host scalars and axes further out", _grid),
     Rule("MapGrid", "loop variables are of a loop around, or of the grid", _loop_variables),
     Rule("PlaceTiles", "every tile has one place, in a memory of the chip", _placed),

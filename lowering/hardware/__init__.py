@@ -49,13 +49,11 @@ def _hardware(facts: dict[str, Any]) -> Hardware:
     cores, matrix_cores = facts["cores"], facts["matrix_cores"]
     if facts.get("detect"):
         cores = matrix_cores = len(os.sched_getaffinity(0))
-    default = facts["placement"]["default"]
     return Hardware(
         name=facts["name"],
         family=facts["family"],
         cores=cores,
         matrix_cores=matrix_cores,
-        scratch_bytes=facts["memory"][default]["bytes"],
         memory_bandwidth=facts["memory_bandwidth"],
         facts=facts,
     )

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from sketchc.base.diagnostics import Diagnostic, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
-from sketchc.ir.symbolic import constant_value, normalize
+from sketchc.ir.symbolic import Definitions, constant_value, normalize
 from sketchc.lowering.plan import Plan, TilePlan
 
 
 def run(plan: Plan) -> Iterator[Diagnostic]:
     """Tiles of known logical extents only: what the launch decides is not judged here."""
-    constants = {c.name: c.value for c in plan.sketch.constants}
+    constants = {c.name: normalize(ir.Literal(c.value)) for c in plan.sketch.constants}
     for placed in plan.tiles.values():
         sizes = _sizes(placed, constants)
         if sizes is None:
@@ -24,18 +24,11 @@ def run(plan: Plan) -> Iterator[Diagnostic]:
             yield _report(plan, placed, logical, physical)
 
 
-def _sizes(
-    placed: TilePlan, constants: dict[str, int | float | bool]
-) -> tuple[list[int], list[int]] | None:
-    definitions = {
-        name: normalize(ir.Literal(value))
-        for name, value in constants.items()
-        if isinstance(value, int) and not isinstance(value, bool)
-    }
+def _sizes(placed: TilePlan, constants: Definitions) -> tuple[list[int], list[int]] | None:
     logical: list[int] = []
     physical: list[int] = []
     for extent, planned in zip(placed.tile.extents, placed.extents, strict=True):
-        value = constant_value(extent, definitions)
+        value = constant_value(extent, constants)
         if value is None or planned.value is None:
             return None
         logical.append(max(value, 1))

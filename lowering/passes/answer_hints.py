@@ -31,6 +31,7 @@ class AnswerHints:
     answers: Callable[[Plan], tuple[HintAnswer, ...]]  # the target's
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         found = attrs.evolve(plan, answers=(*plan.answers, *_loops(plan), *_tiles(plan)))
         return attrs.evolve(found, answers=(*found.answers, *self.answers(found)))
 

@@ -28,6 +28,7 @@ class CheckCapabilities:
     """
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         found = [
             _diagnostic(plan, code, *refusal) for code, check in _CHECKS for refusal in check(plan)
         ]

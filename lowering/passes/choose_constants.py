@@ -14,11 +14,12 @@ from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.passes.map_grid import MapGrid
 from sketchc.lowering.passes.place_tiles import (
     PlaceTiles,
-    memory_use,
-    physical_bytes,
+    Values,
+    overflows,
     sample_values,
+    too_wide,
 )
-from sketchc.lowering.plan import Capabilities, Hardware, Plan, is_product
+from sketchc.lowering.plan import Plan, is_product
 
 Choice = dict[str, int]
 
@@ -28,7 +29,7 @@ POWERS = tuple(1 << exponent for exponent in range(13))
 
 @attrs.frozen
 class ChooseConstants:
-    """Search the candidates and return the cheapest that fits, with the reason in words.
+    """Bind the open constants to the cheapest candidates that fit, with the reason in words.
 
     Why: "with no value: one that shapes tiles is picked by the plan for the hardware, and said".
     The cost is the distance, in powers of two, from what the hardware file aims at: tile elements
@@ -38,15 +39,13 @@ class ChooseConstants:
     where nothing fits, is the smallest (CheckScratch then reports the account).
     """
 
-    capabilities: Capabilities
-    hardware: Hardware
-
-    def run(self, sketch: ir.Sketch) -> tuple[Choice, tuple[str, ...]]:
-        open_constants = [c for c in sketch.constants if c.chosen_by == "plan"]
+    def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
+        open_constants = [c for c in plan.sketch.constants if c.chosen_by == "plan"]
         if not open_constants:
-            return {}, ()
-        plan = MapGrid().run(Plan(sketch, self.capabilities, self.hardware, (), {}))
-        domains = [_candidates(constant) for constant in open_constants]
+            return plan
+        mapped = MapGrid().run(plan)
+        domains = [tuple(map(int, constant.choices)) or POWERS for constant in open_constants]
         names = [constant.name for constant in open_constants]
         while math.prod(len(domain) for domain in domains) > 4096:
             widest = max(range(len(domains)), key=lambda index: len(domains[index]))
@@ -54,30 +53,27 @@ class ChooseConstants:
         best: tuple[tuple[float, ...], Choice] | None = None
         for values in itertools.product(*domains):
             choice = dict(zip(names, values, strict=True))
-            score = self._score(plan, choice)
+            score = self._score(mapped, choice)
             key = (*score, *(float(-value) for value in values))
             if best is None or key < best[0]:
                 best = (key, choice)
         assert best is not None  # every constant has at least one candidate
         said = ", ".join(f"{name} = {value}" for name, value in best[1].items())
-        return best[1], (f"{said}: picked for {self.hardware.name}",)
+        notes = (*plan.notes, f"{said}: picked for {plan.hardware.name}")
+        return attrs.evolve(plan, sketch=_bind(plan.sketch, best[1]), notes=notes)
 
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
         """(does not fit, cost): smaller is better."""
         sketch = _bind(plan.sketch, choice)
         placed = PlaceTiles().run(attrs.evolve(plan, sketch=sketch))
         values = sample_values(sketch)
-        over = 0
-        for phase in placed.phases:
-            for use in memory_use(phase, placed.tiles, self.hardware, values):
-                over += max(use.bytes - use.capacity, 0)
-        for tile in placed.tiles.values():
-            elements = physical_bytes(tile, values) // tile.tile.dtype.bytes
-            over += max(elements - self.capabilities.maximum_elements, 0)
+        over = sum(use.bytes - use.capacity for use in overflows(placed, values))
+        limit = plan.capabilities.maximum_elements
+        over += sum(elements - limit for _, elements in too_wide(placed, values))
         return (float(over), self._cost(placed, values))
 
-    def _cost(self, plan: Plan, values: Mapping[str, int | float | bool]) -> float:
-        aims = self.hardware.facts["tuning"]
+    def _cost(self, plan: Plan, values: Values) -> float:
+        aims = plan.hardware.facts["tuning"]
         matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
         if matrix:
             return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
@@ -93,11 +89,7 @@ class ChooseConstants:
         return cost + 2.0 * max(math.log2(aims["inner_elements"] / max(inner, 1)), 0.0)
 
     def _matrix_cost(
-        self,
-        plan: Plan,
-        statement: ir.Compute,
-        values: Mapping[str, int | float | bool],
-        aims: Mapping[str, int],
+        self, plan: Plan, statement: ir.Compute, values: Values, aims: Mapping[str, int]
     ) -> float:
         def shape(name: str) -> list[int]:
             return [int(evaluate(e, values)) for e in plan.sketch.tile(name).extents]
@@ -112,12 +104,6 @@ class ChooseConstants:
             + _distance(columns, aims["matrix_columns"])
             + _distance(depth, aims["matrix_depth"])
         )
-
-
-def _candidates(constant: ir.Constant) -> tuple[int, ...]:
-    if constant.choices:
-        return tuple(int(choice) for choice in constant.choices)
-    return POWERS
 
 
 def _distance(actual: int, aim: int) -> float:

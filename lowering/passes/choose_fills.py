@@ -26,6 +26,7 @@ class ChooseFills:
     """
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         fills: dict[tuple[int, int], Value] = {}
         neutral: dict[tuple[int, int], frozenset[int]] = {}
         for phase in plan.phases:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import assert_never
 
 import attrs
@@ -10,7 +11,9 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
+from sketchc.ir.symbolic import product
 from sketchc.ir.walk import references, substitute
+from sketchc.lowering.abi import passed
 from sketchc.lowering.passes.map_grid import (
     Range,
     extreme,
@@ -38,14 +41,12 @@ class EstimateCost:
     """
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         sketch = plan.sketch
         moved: list[ir.Expr] = []
-        for tensor in sketch.tensors:
-            if tensor.role is ir.Role.WORKSPACE:
-                continue
-            passes = 2 if tensor.role is ir.Role.INOUT else 1
-            size = _product((*tensor.extents, ir.Literal(tensor.dtype.bytes * passes)))
-            moved.append(size)
+        for tensor in passed(sketch):
+            ways = 2 if tensor.role is ir.Role.INOUT else 1
+            moved.append(_product((*tensor.extents, ir.Literal(tensor.dtype.bytes * ways))))
         operations: list[ir.Expr] = []
         for index, phase in enumerate(sketch.phases):
             ranges: dict[str, Range] = {}
@@ -129,22 +130,15 @@ def _work(sketch: ir.Sketch, statement: ir.Compute) -> tuple[ir.Expr, ...]:
 
 
 def _product(factors: tuple[ir.Expr, ...]) -> ir.Expr:
-    kept = [factor for factor in factors if factor != ir.Literal(1)]
-    return functools.reduce(lambda a, b: ir.Binary("*", a, b), kept) if kept else ir.Literal(1)
+    return product([factor for factor in factors if factor != ir.Literal(1)])
 
 
 def _sum(terms: list[ir.Expr]) -> ir.Expr:
     """The sum, equal terms gathered into one with a factor."""
-    counts: dict[str, int] = {}
-    first: dict[str, ir.Expr] = {}
-    for term in terms:
-        key = show(term)
-        first.setdefault(key, term)
-        counts[key] = counts.get(key, 0) + 1
+    counts = Counter(map(show, terms))
+    first = {show(term): term for term in reversed(terms)}
     gathered = [
-        term if counts[key] == 1 else _product((ir.Literal(counts[key]), term))
-        for key, term in first.items()
+        term if count == 1 else _product((ir.Literal(count), term))
+        for term, count in ((first[key], count) for key, count in counts.items())
     ]
-    if not gathered:
-        return ir.Literal(0)
-    return functools.reduce(lambda a, b: ir.Binary("+", a, b), gathered)
+    return functools.reduce(functools.partial(ir.Binary, "+"), gathered or [ir.Literal(0)])

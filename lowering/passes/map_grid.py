@@ -14,10 +14,9 @@ from typing import TypeVar
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import children, references, substitute
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, stores
 
 _Loop = TypeVar("_Loop", ir.For, ir.HostFor)
 
@@ -194,16 +193,17 @@ class MapGrid:
     """
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         several = len(plan.sketch.phases) > 1
         phases = []
         for index, phase in enumerate(plan.sketch.phases):
             name = f"{plan.sketch.name}_phase_{index + 1}" if several else plan.sketch.name
             axes, body = _chain(phase.body, (), {}, {}, negative_constants(plan.sketch))
-            phases.append(_phase_plan(plan.sketch, index, name, axes, body))
-        seen = [phase for phase in phases if phase.stores]
+            phases.append(PhasePlan(index, name, axes, body))
+        seen = [phase for phase in phases if stores(phase.body)]
         if not seen or len(seen) == len(phases):
             return attrs.evolve(plan, phases=tuple(phases))
-        idle = ", ".join(phase.name for phase in phases if not phase.stores)
+        idle = ", ".join(phase.name for phase in phases if phase not in seen)
         notes = (*plan.notes, f"not launched, since it stores nothing: {idle}")
         return attrs.evolve(plan, phases=tuple(seen), notes=notes)
 
@@ -221,7 +221,7 @@ def _chain(
     levels, over these variables; `negative` the constants below 0.
     """
     parallel = [s for s in body if isinstance(s, ir.For) and s.parallel]
-    if len(parallel) != 1 or not _replicable([s for s in body if s is not parallel[0]]):
+    if len(parallel) != 1 or stores(s for s in body if s is not parallel[0]):
         return axes, body
     loop = parallel[0]
     before = body[: body.index(loop)]
@@ -266,35 +266,4 @@ def _reaches(start: ir.Expr, ranges: dict[str, Range]) -> bool:
         reference.name in ranges
         for reference in references(start)
         if reference.kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-    )
-
-
-def _replicable(statements: list[ir.Statement]) -> bool:
-    """True if running these once per program instead of once changes nothing visible."""
-    return not any(isinstance(s, ir.Store | ir.Atomic) for s in walk.statements(statements))
-
-
-def _phase_plan(
-    sketch: ir.Sketch,
-    index: int,
-    name: str,
-    axes: tuple[GridAxis, ...],
-    body: tuple[ir.Statement, ...],
-) -> PhasePlan:
-    statements = list(walk.statements(body))
-    return PhasePlan(
-        index=index,
-        name=name,
-        grid=axes,
-        body=body,
-        loads=frozenset(
-            sketch.tensor(s.access.tensor).name
-            for s in statements
-            if isinstance(s, ir.Load | ir.Fetch)
-        ),
-        stores=frozenset(
-            sketch.tensor(s.access.tensor).name
-            for s in statements
-            if isinstance(s, ir.Store | ir.Atomic)
-        ),
     )

@@ -28,8 +28,13 @@ class Pass(Protocol):
         """A new plan. Raises `DiagnosticError` for what the user must change."""
 
 
-#: The passes over a plan, in order: one line each.
-PASSES: tuple[str, ...] = (
+#: The passes over a plan, in order: one line each. Domains are inferred and claims proved between
+#: those that choose sizes and those that map the sketch.
+_SIZING: tuple[str, ...] = (
+    "sketchc.lowering.passes.strip_mine:StripMine",
+    "sketchc.lowering.passes.choose_constants:ChooseConstants",
+)
+_MAPPING: tuple[str, ...] = (
     "sketchc.lowering.passes.check_capabilities:CheckCapabilities",
     "sketchc.lowering.passes.map_grid:MapGrid",
     "sketchc.lowering.passes.place_tiles:PlaceTiles",
@@ -39,12 +44,13 @@ PASSES: tuple[str, ...] = (
     "sketchc.lowering.passes.place_tiles:SettleTiles",
     "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
+PASSES = (*_SIZING, *_MAPPING)
 
 
-def passes(target: Target) -> Iterator[Pass]:
-    """The passes, in order. A pass that needs what only the target can say has a field for it, of
-    the name that it has in the target's record."""
-    for path in PASSES:
+def passes(paths: tuple[str, ...], target: Target) -> Iterator[Pass]:
+    """Some of the passes, in order. A pass that needs what only the target can say has a field for
+    it, of the name that it has in the target's record."""
+    for path in paths:
         module, _, name = path.partition(":")
         made = getattr(importlib.import_module(module), name)
         yield made(**{field.name: getattr(target, field.name) for field in attrs.fields(made)})
@@ -53,10 +59,11 @@ def passes(target: Target) -> Iterator[Pass]:
 @attrs.frozen
 class PlannedSketch:
     """A plan with the proofs of the sketch it stands for, those bounds that its scratch sets among
-    them, and the warnings met on the way."""
+    them, and the warnings met on the way. While it is made, there are no proofs yet, or no
+    phases."""
 
     plan: Plan
-    proofs: tuple[ir.Proof, ...]
+    proofs: tuple[ir.Proof, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
@@ -92,17 +99,6 @@ def planner(
     return Planner(tree, record, chip, allow_unproved)
 
 
-@attrs.frozen
-class BoundSketch:
-    """A sketch with a value for every constant, the warnings about it, what is to be said of the
-    values that were chosen for the hardware, and the proofs once there are any."""
-
-    sketch: ir.Sketch
-    diagnostics: tuple[Diagnostic, ...]
-    notes: tuple[str, ...]
-    proofs: tuple[ir.Proof, ...] = ()
-
-
 @attrs.frozen(eq=False)
 class Planner:
     """Plans of one sketch for one chip.
@@ -129,53 +125,48 @@ class Planner:
         """
         return self.mapped(self.proved(self.bound(constants)))
 
-    def bound(self, constants: Mapping[str, Value]) -> BoundSketch:
+    def bound(self, constants: Mapping[str, Value]) -> PlannedSketch:
         """The sketch with a value for every constant and its axes split."""
-        from sketchc.lowering.passes.choose_constants import ChooseConstants
-
-        sketch, found = self._program(constants)
-        choice, notes = ChooseConstants(self.target.capabilities, self.hardware).run(sketch)
+        split, choose = passes(_SIZING, self.target)
+        sketch, found = self._program(constants, split)
+        plan = choose.run(self._unmapped(sketch))
+        choice = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
         if choice:
-            sketch, found = self._program({**constants, **choice})
-            sketch = attrs.evolve(
-                sketch,
-                constants=tuple(
-                    attrs.evolve(c, chosen_by="plan") if c.name in choice else c
-                    for c in sketch.constants
-                ),
+            sketch, found = self._program({**constants, **choice}, split)
+            bound = tuple(
+                attrs.evolve(c, chosen_by="plan") if c.name in choice else c
+                for c in sketch.constants
             )
-        return BoundSketch(sketch, found, notes)
+            sketch = attrs.evolve(sketch, constants=bound)
+        return PlannedSketch(attrs.evolve(plan, sketch=sketch), diagnostics=found)
 
-    def _program(self, constants: Mapping[str, Value]) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
+    def _unmapped(self, sketch: ir.Sketch) -> Plan:
+        return Plan(sketch, self.target.capabilities, self.hardware, (), {})
+
+    def _program(
+        self, constants: Mapping[str, Value], split: Pass
+    ) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
         """The sketch for these constants with its axes split, still without domains."""
         from sketchc.checker.elaboration.elaborate import elaboration
 
-        for done, split in self._programs:
+        for done, program in self._programs:
             bound = done.bind(constants)
             if bound is not None:
-                return _with_values(split, bound.constants, constants), done.diagnostics
+                return _with_values(program, bound.constants, constants), done.diagnostics
         done = elaboration(self.tree, constants)
         if done.sketch is None or has_errors(done.diagnostics):
             raise DiagnosticError(done.diagnostics)
-        split = self._split(done.sketch)
-        self._programs.append((done, split))
-        return _with_values(split, done.sketch.constants, constants), done.diagnostics
+        program = split.run(self._unmapped(done.sketch)).sketch
+        self._programs.append((done, program))
+        return _with_values(program, done.sketch.constants, constants), done.diagnostics
 
-    def _split(self, sketch: ir.Sketch) -> ir.Sketch:
-        """Split symbolic axes over the grid where the target has no run-time extents."""
-        from sketchc.lowering.passes.strip_mine import StripMine
-
-        if self.target.capabilities.symbolic_extents:
-            return sketch
-        return StripMine(int(self.hardware.facts["tuning"]["inner_elements"])).run(sketch)
-
-    def proved(self, bound: BoundSketch) -> BoundSketch:
+    def proved(self, bound: PlannedSketch) -> PlannedSketch:
         """The sketch with its domains and proofs."""
         from sketchc.checker.claims.proofs import prove
         from sketchc.checker.domains.inference import infer_domains
 
         with budget.keeping(self._answers):
-            sketch, more = infer_domains(bound.sketch)
+            sketch, more = infer_domains(bound.plan.sketch)
             found = (*bound.diagnostics, *more)
             if has_errors(found):
                 raise DiagnosticError(found)
@@ -183,17 +174,15 @@ class Planner:
         found += more
         if has_errors(found):
             raise DiagnosticError(found)
-        return BoundSketch(sketch, found, bound.notes, proofs)
+        return PlannedSketch(attrs.evolve(bound.plan, sketch=sketch), proofs, found)
 
-    def mapped(self, bound: BoundSketch) -> PlannedSketch:
+    def mapped(self, proved: PlannedSketch) -> PlannedSketch:
         """The plan of a sketch with domains: what the passes make of it."""
         from sketchc.lowering.passes.answer_hints import ignored
 
-        plan = Plan(
-            bound.sketch, self.target.capabilities, self.hardware, (), {}, notes=bound.notes
-        )
+        plan = proved.plan
         done: frozenset[str] = frozenset()
-        for step in passes(self.target):
+        for step in passes(_MAPPING, self.target):
             plan = step.run(plan)
             done |= {type(step).__name__}
             if verification.enabled():
@@ -201,9 +190,9 @@ class Planner:
         plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
         scratch = tuple(
             ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
-            for require in plan.sketch.requires[len(bound.sketch.requires) :]
+            for require in plan.sketch.requires[len(proved.plan.sketch.requires) :]
         )
-        return PlannedSketch(plan, (*bound.proofs, *scratch), bound.diagnostics)
+        return PlannedSketch(plan, (*proved.proofs, *scratch), proved.diagnostics)
 
 
 def _with_values(

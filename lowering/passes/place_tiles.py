@@ -3,6 +3,7 @@ as far as it fits, and as the code of a target that fuses by itself leaves it.""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
@@ -15,8 +16,6 @@ from sketchc.ir.show import show
 from sketchc.ir.walk import names, tiles_read
 from sketchc.lowering.loops.nodes import Placements, Storage
 from sketchc.lowering.plan import (
-    Capabilities,
-    Hardware,
     MemoryUse,
     PhasePlan,
     PhysicalExtent,
@@ -25,6 +24,8 @@ from sketchc.lowering.plan import (
     is_product,
 )
 
+#: Host values by name.
+Values = Mapping[str, int | float | bool]
 #: What an unbounded symbol counts as while sizes are estimated.
 SAMPLE = 1024
 
@@ -40,18 +41,19 @@ class PlaceTiles:
     """
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         roles = _matrix_roles(plan.phases)
         buckets: dict[ir.Expr, str] = {}
         tiles = {
             tile.name: _place(plan, tile, roles.get(tile.name, "default"), buckets)
             for tile in plan.sketch.tiles
         }
+        plan = attrs.evolve(plan, tiles=tiles)
         values = sample_values(plan.sketch)
         phases = tuple(
-            attrs.evolve(phase, memory_use=memory_use(phase, tiles, plan.hardware, values))
-            for phase in plan.phases
+            attrs.evolve(phase, memory_use=memory_use(plan, phase, values)) for phase in plan.phases
         )
-        return attrs.evolve(plan, tiles=tiles, phases=phases)
+        return attrs.evolve(plan, phases=phases)
 
 
 def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
@@ -67,15 +69,8 @@ def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
 
 
 def next_power_of_two(value: int) -> int:
+    """The least power of two that is not below the value."""
     return 1 << max(value - 1, 0).bit_length()
-
-
-def physical_elements(
-    extent: ir.Expr, values: Mapping[str, int | float | bool], power_of_two: bool
-) -> int:
-    """The physical extent of a logical one at concrete host values."""
-    logical = max(int(evaluate(extent, values)), 1)
-    return next_power_of_two(logical) if power_of_two else logical
 
 
 def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
@@ -93,39 +88,31 @@ def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
 
 
 def _place(plan: Plan, tile: ir.Tile, role: str, buckets: dict[ir.Expr, str]) -> TilePlan:
-    capabilities = plan.capabilities
-    extents = tuple(
-        _physical(plan.sketch, capabilities, extent, buckets) for extent in tile.extents
-    )
+    extents = tuple(_physical(plan, extent, buckets) for extent in tile.extents)
     memory = plan.hardware.facts["placement"][role]
-    size: int | None = tile.dtype.bytes
-    for extent in extents:
-        size = None if size is None or extent.value is None else size * extent.value
     hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
     reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
-    return TilePlan(tile, extents, memory, size, reason, memory)
+    return TilePlan(tile, extents, memory, fixed_bytes(tile, extents), reason, memory)
 
 
-def _physical(
-    sketch: ir.Sketch,
-    capabilities: Capabilities,
-    extent: ir.Expr,
-    buckets: dict[ir.Expr, str],
-) -> PhysicalExtent:
+def fixed_bytes(tile: ir.Tile, extents: tuple[PhysicalExtent, ...]) -> int | None:
+    """The size of a tile in bytes; None where it is known at launch only."""
+    sizes = [extent.value for extent in extents if extent.value is not None]
+    return math.prod((tile.dtype.bytes, *sizes)) if len(sizes) == len(extents) else None
+
+
+def _physical(plan: Plan, extent: ir.Expr, buckets: dict[ir.Expr, str]) -> PhysicalExtent:
     if not depends_on_launch(extent):
-        values = {c.name: c.value for c in sketch.constants}
-        logical = int(evaluate(extent, values))
-        value = next_power_of_two(logical) if capabilities.power_of_two_extents else logical
+        logical = int(evaluate(extent, constants_of(plan.sketch)))
+        value = next_power_of_two(logical) if plan.capabilities.power_of_two_extents else logical
         return PhysicalExtent(value=value, padded=value != logical)
-    if capabilities.symbolic_extents:
+    if plan.capabilities.symbolic_extents:
         return PhysicalExtent()
     if extent not in buckets:
         stem = extent.name if isinstance(extent, ir.Ref) else f"EXTENT_{len(buckets) + 1}"
+        taken = {*walk.declared_names(plan.sketch), *buckets.values()}
         name = f"{stem}_BLOCK"
-        taken = {d.name for d in sketch.constants} | {d.name for d in sketch.tensors}
-        taken |= {d.name for d in sketch.params} | {d.name for d in sketch.symbols}
-        taken |= {d.name for d in sketch.lets} | {d.name for d in sketch.views}
-        while name in taken or name in buckets.values():
+        while name in taken:
             name += "_"
         buckets[extent] = name
     return PhysicalExtent(bucket_of=extent, name=buckets[extent], padded=True)
@@ -139,18 +126,14 @@ def depends_on_launch(extent: ir.Expr) -> bool:
 # ---------------------------------------------------------------- accounting
 
 
-def memory_use(
-    phase: PhasePlan,
-    tiles: Mapping[str, TilePlan],
-    hardware: Hardware,
-    values: Mapping[str, int | float | bool],
-) -> tuple[MemoryUse, ...]:
+def memory_use(plan: Plan, phase: PhasePlan, values: Values) -> tuple[MemoryUse, ...]:
     """The fullest moment of each memory in one program of the phase."""
+    tiles = plan.tiles
     initialised = frozenset(n for n, t in tiles.items() if t.tile.initial is not None)
     intervals = live_intervals(phase.body, initialised)
     sizes = {name: physical_bytes(tiles[name], values) for name in intervals}
-    found = []
-    for memory, facts in hardware.facts["memory"].items():
+    fullest = {}
+    for memory in plan.hardware.facts["memory"]:
         here = {n: span for n, span in intervals.items() if tiles[n].memory == memory}
         best: tuple[tuple[str, int], ...] = ()
         for start, _ in here.values():
@@ -159,20 +142,40 @@ def memory_use(
             )
             if sum(size for _, size in alive) > sum(size for _, size in best):
                 best = alive
-        if best:
-            total = sum(size for _, size in best)
-            found.append(MemoryUse(memory, total, facts["bytes"], best))
-    return tuple(found)
+        fullest[memory] = best
+    return _uses(plan, fullest)
 
 
-def physical_bytes(tile: TilePlan, values: Mapping[str, int | float | bool]) -> int:
+def _uses(plan: Plan, parts: Mapping[str, tuple[tuple[str, int], ...]]) -> tuple[MemoryUse, ...]:
+    """The use of each memory that parts lie in."""
+    return tuple(
+        MemoryUse(memory, sum(size for _, size in parts[memory]), facts["bytes"], parts[memory])
+        for memory, facts in plan.hardware.facts["memory"].items()
+        if parts[memory]
+    )
+
+
+def overflows(plan: Plan, values: Values) -> list[MemoryUse]:
+    """The uses of memories that are more than the chip has."""
+    uses = (use for phase in plan.phases for use in memory_use(plan, phase, values))
+    return [use for use in uses if use.bytes > use.capacity]
+
+
+def too_wide(plan: Plan, values: Values) -> list[tuple[ir.Tile, int]]:
+    """The tiles with more elements than the target takes, and how many these are."""
+    elements = [
+        (tile.tile, physical_bytes(tile, values) // tile.tile.dtype.bytes)
+        for tile in plan.tiles.values()
+    ]
+    return [each for each in elements if each[1] > plan.capabilities.maximum_elements]
+
+
+def physical_bytes(tile: TilePlan, values: Values) -> int:
     """The size of a tile in bytes, buckets and run-time extents at the given host values."""
     size = tile.tile.dtype.bytes
     for physical, logical in zip(tile.extents, tile.tile.extents, strict=True):
-        if physical.value is not None:
-            size *= physical.value
-        else:
-            size *= physical_elements(logical, values, physical.bucket_of is not None)
+        known = max(int(evaluate(logical, values)), 1) if physical.value is None else physical.value
+        size *= known if physical.bucket_of is None else next_power_of_two(known)
     return size
 
 
@@ -184,38 +187,24 @@ def live_intervals(
     A tile with an initial value (`initialised`) lives from its alloc. A tile that lives into a
     loop and is used there stays alive until the loop's end.
     """
-    intervals: dict[str, tuple[int, int]] = {}
-    position = 0
-
-    def touch(tile: str, at: int) -> None:
-        low, high = intervals.get(tile, (at, at))
-        intervals[tile] = (min(low, at), max(high, at))
-
-    def visit(statements: tuple[ir.Statement, ...]) -> None:
-        nonlocal position
-        for statement in statements:
-            here = position
-            position += 1
-            for tile in tiles_used(statement):
-                touch(tile, here)
-            match statement:
-                case ir.Alloc(tile):
-                    if tile in initialised:
-                        touch(tile, here)
-                case ir.For(body=inner):
-                    before = dict(intervals)
-                    visit(inner)
-                    for tile in before:
-                        if intervals[tile][1] > here:
-                            touch(tile, position - 1)
-                case ir.If(_, then, orelse):
-                    visit(then)
-                    visit(orelse)
-                case _:
-                    pass
-
-    visit(body)
-    return intervals
+    uses: dict[str, list[int]] = {}
+    loops: list[tuple[int, int]] = []  # (position of the last statement, of the loop)
+    for here, statement in enumerate(walk.statements(body)):
+        used = tiles_used(statement)
+        match statement:
+            case ir.Alloc(tile) if tile in initialised:
+                used.append(tile)
+            case ir.For(body=inner):
+                loops.append((here + len(list(walk.statements(inner))), here))
+            case _:
+                pass
+        for tile in used:
+            uses.setdefault(tile, []).append(here)
+    for end, start in sorted(loops, key=lambda loop: (loop[0], -loop[1])):  # inner ones first
+        for places in uses.values():
+            if min(places) <= start and any(start < place <= end for place in places):
+                places.append(end)
+    return {tile: (min(places), max(places)) for tile, places in uses.items()}
 
 
 def tiles_used(statement: ir.Statement) -> list[str]:
@@ -242,13 +231,17 @@ class CheckScratch:
     """
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         free = _unbounded(plan)
         values = sample_values(plan.sketch)
         if not free or plan.capabilities.symbolic_extents:
             self._refuse(plan, values)
             return plan
         bucket = LARGEST_BUCKET
-        while bucket > 1 and not _fits(plan, {**values, **dict.fromkeys(free, bucket)}):
+        while bucket > 1:
+            wide = {**values, **dict.fromkeys(free, bucket)}
+            if not too_wide(plan, wide) and not overflows(plan, wide):
+                break
             bucket //= 2
         if bucket == 1:
             self._refuse(plan, {**values, **dict.fromkeys(free, 1)})
@@ -264,38 +257,16 @@ class CheckScratch:
             ),
         )
 
-    def _refuse(self, plan: Plan, values: dict[str, int | float | bool]) -> None:
-        found = []
-        for phase in plan.phases:
-            for use in memory_use(phase, plan.tiles, plan.hardware, values):
-                if use.bytes > use.capacity:
-                    found.append(_overflow(plan, use))
-        limit = plan.capabilities.maximum_elements
-        for placed in plan.tiles.values():
-            elements = physical_bytes(placed, values) // placed.tile.dtype.bytes
-            if elements > limit:
-                found.append(_too_wide(plan, placed.tile, elements))
+    def _refuse(self, plan: Plan, values: Values) -> None:
+        found = [_overflow(plan, use) for use in overflows(plan, values)]
+        found += [_too_wide(plan, tile, elements) for tile, elements in too_wide(plan, values)]
         if found:
             raise DiagnosticError(found)
 
 
-def _fits(plan: Plan, values: dict[str, int | float | bool]) -> bool:
-    limit = plan.capabilities.maximum_elements
-    if any(physical_bytes(t, values) // t.tile.dtype.bytes > limit for t in plan.tiles.values()):
-        return False
-    return all(
-        use.bytes <= use.capacity
-        for phase in plan.phases
-        for use in memory_use(phase, plan.tiles, plan.hardware, values)
-    )
-
-
 def _unbounded(plan: Plan) -> tuple[str, ...]:
     """Unbounded symbols and lets that size a tile axis, in declaration order."""
-    used: set[str] = set()
-    for placed in plan.tiles.values():
-        for extent in placed.tile.extents:
-            used |= names(extent)
+    used = {name for tile in plan.tiles.values() for e in tile.tile.extents for name in names(e)}
     named: tuple[ir.Symbol | ir.Let, ...] = (*plan.sketch.symbols, *plan.sketch.lets)
     return tuple(s.name for s in named if s.name in used and s.upper_bound is None)
 
@@ -379,6 +350,7 @@ class SettleTiles:
     placements: Callable[[Plan], Placements | None]  # the target's
 
     def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
         found = self.placements(plan)
         if found is None:
             return plan
@@ -399,16 +371,16 @@ class SettleTiles:
 
 def _reserved(plan: Plan, storages: tuple[Storage, ...]) -> tuple[MemoryUse, ...]:
     values = sample_values(plan.sketch)
-    found = []
-    for memory, facts in plan.hardware.facts["memory"].items():
-        parts = []
-        for storage in storages:
-            if storage.memory == memory:
-                size = storage.dtype.bytes
-                for extent in storage.extents:
-                    size *= max(int(evaluate(extent, values)), 0)
-                parts.append((storage.name, size))
-        if parts:
-            total = sum(size for _, size in parts)
-            found.append(MemoryUse(memory, total, facts["bytes"], tuple(parts)))
-    return tuple(found)
+
+    def size(storage: Storage) -> int:
+        extents = (max(int(evaluate(extent, values)), 0) for extent in storage.extents)
+        return math.prod((storage.dtype.bytes, *extents))
+
+    memories = plan.hardware.facts["memory"]
+    return _uses(
+        plan,
+        {
+            memory: tuple((each.name, size(each)) for each in storages if each.memory == memory)
+            for memory in memories
+        },
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import assert_never
 
 import attrs
@@ -11,8 +12,9 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
-from sketchc.ir.walk import laid_out
+from sketchc.ir.walk import is_plain, laid_out
 from sketchc.lowering.passes.place_tiles import depends_on_launch, tiles_used
+from sketchc.lowering.plan import Plan
 from sketchc.ops.table import OPS, Category
 
 Axis = tuple[str, int]  # (tile, axis)
@@ -29,18 +31,24 @@ class StripMine:
     accesses touch in full, over which nothing reduces, scans, sorts or rearranges, which no index
     tile and no atomic update uses, and on which every store of the nest lies,
     has a compile-time extent; a new parallel loop runs over its blocks. Meaning is unchanged, and
-    the proofs run again on the result.
+    the proofs run again on the result. Targets with run-time extents keep the sketch.
     """
 
-    block: int  # elements of a block, unless another size is chosen for it
-
-    def run(self, sketch: ir.Sketch) -> ir.Sketch:
+    def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
+        sketch = plan.sketch
+        if plan.capabilities.symbolic_extents:
+            return plan
+        block = int(plan.hardware.facts["tuning"]["inner_elements"])
         for index in range(len(sketch.phases)):
             for group in _groups(sketch, sketch.phases[index]):
-                sketch = self._split(sketch, index, group)
-        return sketch
+                sketch = self._split(sketch, index, group, block)
+        return attrs.evolve(plan, sketch=sketch)
 
-    def _split(self, sketch: ir.Sketch, index: int, group: frozenset[Axis]) -> ir.Sketch:
+    def _split(
+        self, sketch: ir.Sketch, index: int, group: frozenset[Axis], block: int
+    ) -> ir.Sketch:
+        """`block`: its elements, unless another size is chosen for it."""
         tile, axis = min(group)
         extent = sketch.tile(tile).extents[axis]
         constant, variable = _names(sketch, extent)
@@ -57,7 +65,7 @@ class StripMine:
             sketch,
             constants=(
                 *sketch.constants,
-                ir.Constant(constant, DType.I64, self.block, tunable=True, chosen_by="plan"),
+                ir.Constant(constant, DType.I64, block, tunable=True, chosen_by="plan"),
             ),
             tiles=tuple(
                 attrs.evolve(tile, depth=tile.depth + (tile.name in deeper)) for tile in resized
@@ -85,15 +93,6 @@ def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:
     while constant in taken or variable in taken:
         constant, variable = constant + "_", variable + "_"
     return constant, variable
-
-
-def _outer(sketch: ir.Sketch, phase: int) -> list[str]:
-    """The names that the host's steps bind around a phase."""
-    return [
-        step.variable if isinstance(step, ir.HostFor) else step.name
-        for step in walk.around(sketch.steps, phase)
-        if not isinstance(step, ir.HostIf)
-    ]
 
 
 def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
@@ -153,10 +152,10 @@ def _indexing(sketch: ir.Sketch, statement: ir.Statement) -> set[Axis]:
     those that are index tiles themselves: their lanes are numbers of the whole axis."""
     match statement:
         case ir.Load(pad=pad, where=where, access=access) if (
-            pad is not None or where is not None or not _plain(access)
+            pad is not None or where is not None or not is_plain(access)
         ):
             return _touched(sketch, statement)
-        case ir.Store(where=where, access=access) if where is not None or not _plain(access):
+        case ir.Store(where=where, access=access) if where is not None or not is_plain(access):
             return _touched(sketch, statement)
         case ir.Bind() | ir.Fetch():
             return _touched(sketch, statement)
@@ -164,15 +163,6 @@ def _indexing(sketch: ir.Sketch, statement: ir.Statement) -> set[Axis]:
             return _touched(sketch, statement)
         case _:
             return set()
-
-
-def _plain(access: ir.Access) -> bool:
-    """True where the access has scalars and slices of step 1 only."""
-    return all(
-        isinstance(subscript, ir.ScalarSubscript)
-        or (isinstance(subscript, ir.SliceSubscript) and subscript.step == ir.Literal(1))
-        for subscript in access.subscripts
-    )
 
 
 def _rank(sketch: ir.Sketch, tile: str) -> int:
@@ -230,35 +220,32 @@ def _rewrite(
     upper = ir.Binary("*", ir.Binary("+", counter, ir.Literal(1)), size)
 
     def access(old: ir.Access, tile: str) -> ir.Access:
-        subscripts: list[ir.Subscript] = []
-        axis = 0
-        for subscript in old.subscripts:
-            if isinstance(subscript, ir.SliceSubscript):
-                inside = (tile, axis) in group
-                subscripts.append(ir.SliceSubscript(lower, upper) if inside else subscript)
-                axis += 1
-            else:
-                subscripts.append(subscript)  # index tiles: not in any group
-        return attrs.evolve(old, subscripts=tuple(subscripts))
+        axes = itertools.count()
+        subscripts = tuple(
+            ir.SliceSubscript(lower, upper)
+            if isinstance(subscript, ir.SliceSubscript) and (tile, next(axes)) in group
+            else subscript  # index tiles: not in any group
+            for subscript in old.subscripts
+        )
+        return attrs.evolve(old, subscripts=subscripts)
 
-    rewritten: list[ir.Statement] = []
-    for statement in body:
+    def rewritten(statement: ir.Statement) -> ir.Statement:
         match statement:
             case ir.Load() | ir.Store():
-                changed = access(statement.access, statement.tile)
-                rewritten.append(attrs.evolve(statement, access=changed))
+                return attrs.evolve(statement, access=access(statement.access, statement.tile))
             case ir.For():
-                inner = _rewrite(statement.body, group, counter, size)
-                rewritten.append(attrs.evolve(statement, body=inner))
+                return attrs.evolve(statement, body=tuple(map(rewritten, statement.body)))
             case ir.If():
-                then = _rewrite(statement.body, group, counter, size)
-                orelse = _rewrite(statement.orelse, group, counter, size)
-                rewritten.append(attrs.evolve(statement, body=then, orelse=orelse))
+                then, orelse = (
+                    tuple(map(rewritten, b)) for b in (statement.body, statement.orelse)
+                )
+                return attrs.evolve(statement, body=then, orelse=orelse)
             case ir.Alloc() | ir.Compute() | ir.Bind() | ir.Atomic() | ir.Fetch():
-                rewritten.append(statement)
+                return statement
             case _:
                 assert_never(statement)
-    return tuple(rewritten)
+
+    return tuple(map(rewritten, body))
 
 
 def _wrap(

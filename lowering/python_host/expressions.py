@@ -13,9 +13,10 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.walk import children
 from sketchc.launch.conditions import Condition, Kind, mentioned, refusal_text
 from sketchc.launch.index_width import power_text
+from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
-from sketchc.lowering.python_host.library import definitions, texts, with_callees
+from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.names import Names, literal
 
 #: The functions that a wrapper may carry with it, and those that every wrapper has.
@@ -150,9 +151,9 @@ class Host:
             case _:
                 return str(self.expression(condition.holds))
 
-    def helpers(self) -> list[str]:
+    def helpers(self) -> LibraryPart:
         """The definitions that the text needs, callees first."""
-        return texts((*_ALWAYS, *(self.used - {"math"})), HELPERS)
+        return part_of(HELPERS, (*_ALWAYS, *(self.used - {"math"})))
 
     def modules(self) -> list[str]:
         """The modules of Python itself that the text and its helpers need."""

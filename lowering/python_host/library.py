@@ -10,6 +10,8 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.lowering.kernel import LibraryPart
+
 
 @attrs.frozen
 class Definition:
@@ -44,10 +46,12 @@ def with_callees(names: Iterable[str], file: Path) -> list[str]:
     return [name for name in known if name in needed]
 
 
-def texts(names: Iterable[str], file: Path, renamed: Mapping[str, str] | None = None) -> list[str]:
-    """The texts of these definitions and of all that they read; `renamed` ones under their new
-    names."""
-    found = [definitions(file)[name].text for name in with_callees(names, file)]
-    for old, new in (renamed or {}).items():
-        found = [re.sub(rf"(?<![.\w]){old}\b", new, text) for text in found]
-    return found
+def part_of(
+    file: Path, names: Iterable[str], renamed: Mapping[str, str] | None = None
+) -> LibraryPart:
+    """These definitions of a file and all that they read; `renamed` ones under their new names."""
+    needed, new_names = with_callees(names, file), renamed or {}
+    text = "\n\n\n".join(definitions(file)[name].text for name in needed)
+    for old, new in new_names.items():
+        text = re.sub(rf"(?<![.\w]){old}\b", new, text)
+    return LibraryPart(tuple(new_names.get(name, name) for name in needed), text)

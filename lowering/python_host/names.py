@@ -42,7 +42,9 @@ class Names:
         return name
 
     def __getitem__(self, name: str) -> str:
-        return self.mapping[name] if name in self.mapping else self._late(name)
+        if name not in self.mapping:
+            self.mapping[name] = self.fresh(name)
+        return self.mapping[name]
 
     def given(self, tensor: str) -> str:
         """The name of the truth value that says whether an optional tensor is there."""
@@ -54,10 +56,6 @@ class Names:
         if key not in self.mapping:
             self.mapping[key] = self.fresh(f"{self[name]}_{suffix}")
         return self.mapping[key]
-
-    def _late(self, name: str) -> str:
-        self.mapping[name] = self.fresh(name)
-        return self.mapping[name]
 
 
 #: Element types of the host's tensors.

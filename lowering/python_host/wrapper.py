@@ -14,7 +14,7 @@ import attrs
 
 from sketchc.base.types import FORMATS, DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.show import show
+from sketchc.ir.show import range_arguments, show
 from sketchc.launch.conditions import (
     Condition,
     Kind,
@@ -48,6 +48,9 @@ class Wrapper(ABC):
     read_anyway: Collection[str] = ()
     lines: list[str] = attrs.field(factory=list)
     indent: str = "    "
+    _inputs: list[ir.Tensor] = attrs.field(init=False)
+    _outputs: list[ir.Tensor] = attrs.field(init=False)
+    _results: list[ir.Tensor] = attrs.field(init=False)
 
     @abstractmethod
     def launch(self, phase: int) -> None:
@@ -90,17 +93,10 @@ class Wrapper(ABC):
     def _by_role(self, *roles: ir.Role) -> list[ir.Tensor]:
         return [tensor for tensor in self.plan.sketch.tensors if tensor.role in roles]
 
-    @property
-    def _inputs(self) -> list[ir.Tensor]:
-        return self._by_role(ir.Role.IN, ir.Role.INOUT)
-
-    @property
-    def _outputs(self) -> list[ir.Tensor]:
-        return self._by_role(ir.Role.OUT)
-
-    @property
-    def _results(self) -> list[ir.Tensor]:
-        return self._by_role(ir.Role.OUT, ir.Role.INOUT)
+    def __attrs_post_init__(self) -> None:
+        self._inputs = self._by_role(ir.Role.IN, ir.Role.INOUT)
+        self._outputs = self._by_role(ir.Role.OUT)
+        self._results = self._by_role(ir.Role.OUT, ir.Role.INOUT)
 
     # ------------------------------------------------------------ the whole
 
@@ -344,11 +340,7 @@ class Wrapper(ABC):
         self.indent = outer
 
     def _loop(self, loop: ir.HostFor) -> None:
-        arguments = [str(self.code(loop.stop))]
-        if not is_literal(loop.start, 0) or not is_literal(loop.step, 1):
-            arguments.insert(0, str(self.code(loop.start)))
-        if not is_literal(loop.step, 1):
-            arguments.append(str(self.code(loop.step)))
+        arguments = range_arguments(loop, self.code)
         name = self.names[loop.variable]
         place = len(self.lines)
         self._block(loop.body)

@@ -22,24 +22,22 @@ def statement(text: str, indent: str) -> list[str]:
     if len(indent) + len(text) <= WIDTH:
         return [indent + text]
     header = text.endswith(":")
-    parsed = ast.parse(text + " pass" if header else text).body[0]
-    match parsed:
+    match ast.parse(text + " pass" if header else text).body[0]:
         case ast.Assign(targets=[ast.Tuple() as target], value=ast.Name(name)):
             return _expression("", target, text, f" = {name}", indent)
         case ast.Assign(targets=[target], value=value):
-            return _expression(f"{ast.unparse(target)} = ", value, text, "", indent)
+            prefix = f"{ast.unparse(target)} = "
         case ast.Expr(value=value):
-            return _expression("", value, text, "", indent)
+            prefix = ""
         case ast.Return(value=ast.expr() as value):
-            return _expression("return ", value, text, "", indent)
+            prefix = "return "
         case ast.For(target=target, iter=value):
-            return _expression(f"for {ast.unparse(target)} in ", value, text, ":", indent)
+            prefix = f"for {ast.unparse(target)} in "
         case ast.If(test=value):
-            return _expression("if ", value, text, ":", indent)
-        case ast.Raise(exc=ast.expr() as value):
-            return _expression("raise ", value, text, "", indent)
+            prefix = "if "
         case _:
             return [indent + text]
+    return _expression(prefix, value, text, ":" if header else "", indent)
 
 
 def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str) -> list[str]:
@@ -62,25 +60,17 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
             name = _source(function, text)
             items = [("", argument) for argument in args]
             items += [(f"{k.arg}=" if k.arg else "**", k.value) for k in keywords]
-            lines = [f"{indent}{prefix}{name}("]
-            one_line = ", ".join(start + _source(value, text) for start, value in items)
-            if len(inner) + len(one_line) <= WIDTH:
-                lines.append(inner + one_line)
-            else:
-                for start, value in items:
-                    lines += _expression(start, value, text, ",", inner)
-            return [*lines, f"{indent}){suffix}"]
+            one_line = inner + ", ".join(start + _source(value, text) for start, value in items)
+            if len(one_line) <= WIDTH:
+                return [f"{indent}{prefix}{name}(", one_line, f"{indent}){suffix}"]
+            return _listed(f"{prefix}{name}(", items, text, f"){suffix}", indent)
         case ast.Tuple(elts=elements) if elements:
-            lines = [f"{indent}{prefix}("]
-            for element in elements:
-                lines += _expression("", element, text, ",", inner)
-            return [*lines, f"{indent}){suffix}"]
+            parts = [("", element) for element in elements]
+            return _listed(f"{prefix}(", parts, text, f"){suffix}", indent)
         case ast.Dict(keys=keys, values=values) if keys:
-            lines = [f"{indent}{prefix}{{"]
-            for key, value in zip(keys, values, strict=True):
-                start = "**" if key is None else f"{_source(key, text)}: "
-                lines += _expression(start, value, text, ",", inner)
-            return [*lines, f"{indent}}}{suffix}"]
+            starts = ("**" if key is None else f"{_source(key, text)}: " for key in keys)
+            entries = list(zip(starts, values, strict=True))
+            return _listed(f"{prefix}{{", entries, text, f"}}{suffix}", indent)
         case ast.Compare(left=ast.Call() as left, comparators=[_]) if prefix.endswith(" = "):
             lines = [inner + flat]
             if len(lines[0]) > WIDTH:
@@ -93,33 +83,30 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
             return [f"{indent}{prefix}{flat}{suffix}"]
 
 
+def _listed(
+    opening: str, items: list[tuple[str, ast.expr]], text: str, closing: str, indent: str
+) -> list[str]:
+    """Items with what each begins with, one after the other."""
+    inner = indent + "    "
+    lines = [line for start, value in items for line in _expression(start, value, text, ",", inner)]
+    return [indent + opening, *lines, indent + closing]
+
+
 def _chain(
     prefix: str, node: ast.BinOp | ast.BoolOp, text: str, suffix: str, indent: str
 ) -> list[str]:
     """A chain of operators, broken before each of them."""
     flat, inner = _source(node, text), indent + "    "
     operands = _operands(node, text)
-    if prefix.endswith("=") and not prefix.endswith(" = "):  # keyword argument: no parens
+    keyword = prefix.endswith("=") and not prefix.endswith(" = ")
+    if keyword or (not prefix and suffix == ","):  # an argument: no parentheses
         first, *rest = operands
-        lines = [f"{indent}{prefix}{first}"]
-        lines += [f"{indent}{operand}" for operand in rest]
-        return [*lines[:-1], lines[-1] + suffix]
-    opening = f"{indent}{prefix}(" if prefix or suffix != "," else None
-    if opening is not None and (pair := _last_pair(prefix, operands, suffix, indent)):
-        return pair
-    if opening is not None and len(inner) + len(flat) <= WIDTH:
-        return [opening, inner + flat, f"{indent}){suffix}"]
-    if opening is None:
-        lines = [f"{indent}{operand}" for operand in operands]
-        return [*lines[:-1], lines[-1] + suffix]
-    return [opening, *(inner + operand for operand in operands), f"{indent}){suffix}"]
-
-
-def _last_pair(prefix: str, operands: list[str], suffix: str, indent: str) -> list[str]:
-    """Two operands, the second one bracketed: broken inside of it; [] where that is not so."""
-    if len(operands) != 2:
-        return []
-    return _last_bracket(prefix, " ".join(operands), suffix, indent)
+        *lines, last = [f"{indent}{prefix}{first}", *(f"{indent}{operand}" for operand in rest)]
+        return [*lines, last + suffix]
+    if len(operands) == 2 and (split := _last_bracket(prefix, " ".join(operands), suffix, indent)):
+        return split
+    parts = [flat] if len(inner) + len(flat) <= WIDTH else operands
+    return [f"{indent}{prefix}(", *(inner + part for part in parts), f"{indent}){suffix}"]
 
 
 def _last_bracket(prefix: str, flat: str, suffix: str, indent: str) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from sketchc.base.types import DType
-from sketchc.lowering.language import PYTHON
 from sketchc.lowering.plan import Capabilities
-from sketchc.lowering.target import Target
-from sketchc.lowering.triton.dialect import EXITS, FAILURES, IMPORTS
+from sketchc.lowering.triton.dialect import triton_target
 
 CAPABILITIES = Capabilities(
     name="triton_ascend",
@@ -28,21 +26,12 @@ CAPABILITIES = Capabilities(
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32},
 )
 
-TARGET = Target(
+TARGET = triton_target(
     CAPABILITIES,
     description="Triton-Ascend 3.2 for Huawei Ascend NPUs",
-    language=PYTHON,
-    coder="sketchc.lowering.triton.emit",
-    abi="sketchc.lowering.python_host.abi",
     toolchain="sketchc.runtime.toolchains.triton_ascend.toolchain",
-    dsl="Triton",
     device="npu",
     backend="ascend",
     packages="torch",
     documents="triton_ascend",
-    kernel_mark="triton.jit",
-    dsl_names=("triton", "tl"),
-    imports=IMPORTS,
-    exits=EXITS,
-    failures=FAILURES,
 )

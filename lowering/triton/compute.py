@@ -55,10 +55,12 @@ class Request:
 
     @property
     def first(self) -> Code:
+        """The first operand."""
         return self.operands[0]
 
     @property
     def bits(self) -> str:
+        """How wide the type is."""
         return str(self.dtype.bytes * 8)
 
 
@@ -95,20 +97,19 @@ def _rounded(function: Writer) -> Writer:
     return lambda request: function(request) if request.dtype.is_float else request.first
 
 
-def extremum(request: Request, function: str, boolean: str) -> Code:
+def _extremum(function: str, boolean: str) -> Writer:
     """max or min of two operands; NaN wins."""
-    if request.dtype is DType.BOOL:
-        return PYTHON.binary(boolean, *request.operands)
-    arguments = [str(operand) for operand in request.operands]
-    return PYTHON.call(function, *arguments, *([_NAN_ALL] if request.dtype.is_float else []))
+
+    def write(request: Request) -> Code:
+        if request.dtype is DType.BOOL:
+            return PYTHON.binary(boolean, *request.operands)
+        nan = [_NAN_ALL] if request.dtype.is_float else []
+        return PYTHON.call(function, *request.operands, *nan)
+
+    return write
 
 
-def _maximum(request: Request, left: Code, right: Code) -> Code:
-    return extremum(attrs.evolve(request, operands=(left, right)), "tl.maximum", "|")
-
-
-def _minimum(request: Request, left: Code, right: Code) -> Code:
-    return extremum(attrs.evolve(request, operands=(left, right)), "tl.minimum", "&")
+_maximum, _minimum = _extremum("tl.maximum", "|"), _extremum("tl.minimum", "&")
 
 
 def _bound(request: Request, name: str) -> Code | None:
@@ -125,10 +126,16 @@ def _bound(request: Request, name: str) -> Code | None:
 
 def _clamp(request: Request) -> Code:
     result = request.first
-    low, high = _bound(request, "low"), _bound(request, "high")
-    if low is not None:
-        result = _maximum(request, result, low)
-    return result if high is None else _minimum(request, result, high)
+    for name, limited in (("low", _maximum), ("high", _minimum)):
+        bound = _bound(request, name)
+        if bound is not None:
+            result = limited(attrs.evolve(request, operands=(result, bound)))
+    return result
+
+
+def _relu(request: Request) -> Code:
+    zero = Code("0.0") if request.dtype.is_float else typed(_ZERO, request.dtype)
+    return _maximum(attrs.evolve(request, operands=(request.first, zero)))
 
 
 def _hardswish(request: Request) -> Code:
@@ -141,12 +148,11 @@ def _gelu(request: Request) -> Code:
 
 
 def _leaky_relu(request: Request) -> Code:
+    positive = PYTHON.binary(">", request.first, _ZERO)
     slope = literal(_number(request.attributes["slope"]))
-    return _where_positive(request.first, PYTHON.binary("*", slope, request.first))
-
-
-def _where_positive(value: Code, other: Code) -> Code:
-    return PYTHON.call("tl.where", PYTHON.binary(">", value, _ZERO), value, other)
+    return PYTHON.call(
+        "tl.where", positive, request.first, PYTHON.binary("*", slope, request.first)
+    )
 
 
 def _round(request: Request) -> Code:
@@ -210,58 +216,44 @@ def _invert(request: Request) -> Code:
     return PYTHON.binary("^", request.first, typed(ones, request.dtype))
 
 
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+#: Operations that Triton and this package's device functions have under their own names.
+_PRIMITIVES = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")
+_DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
+
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
 #: `compute`; what moves lanes stands in `shuffles`.
 WRITERS: dict[str, Writer] = {
+    **{name: _operator(sign) for name, sign in _COMPARISONS.items()},
+    **{name: _primitive(f"tl.{name}") for name in _PRIMITIVES},
+    **{name: _device(name) for name in _DEVICE},
     "copy": lambda request: request.first,
     "neg": lambda request: PYTHON.unary("-", request.first),
     "abs": _abs,
-    "relu": lambda request: _maximum(request, request.first, _bound_zero(request)),
+    "relu": _relu,
     "clamp": _clamp,
     "floor": _rounded(_primitive("tl.floor")),
     "ceil": _rounded(_primitive("tl.ceil")),
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
     "sign": lambda r: r.scope.call("sign" if r.dtype.is_float else "integer_sign", r.first),
-    "exp": _primitive("tl.exp"),
-    "exp2": _primitive("tl.exp2"),
-    "log": _primitive("tl.log"),
-    "log2": _primitive("tl.log2"),
-    "sqrt": _primitive("tl.sqrt"),
-    "rsqrt": _primitive("tl.rsqrt"),
-    "sin": _primitive("tl.sin"),
-    "cos": _primitive("tl.cos"),
     "tan": _tangent,
     "atan": _device("arctangent"),
-    "tanh": _device("tanh"),
-    "erf": _primitive("tl.erf"),
-    "sigmoid": _device("sigmoid"),
-    "silu": _device("silu"),
     "gelu": _gelu,
-    "softplus": _device("softplus"),
-    "softsign": _device("softsign"),
-    "hardsigmoid": _device("hardsigmoid"),
     "hardswish": _hardswish,
     "elu": _device("elu", "alpha"),
-    "selu": _device("selu"),
     "leaky_relu": _leaky_relu,
     "add": _operator("+", "|"),
     "sub": _operator("-", "^"),
     "mul": _operator("*", "&"),
     "div": _operator("/"),
-    "max": lambda request: extremum(request, "tl.maximum", "|"),
-    "min": lambda request: extremum(request, "tl.minimum", "&"),
+    "max": _maximum,
+    "min": _minimum,
     "pow": _power,
     "atan2": _device("arctangent2"),
     "floordiv": _floor_pair("integer_floordiv", "float_floordiv"),
     "mod": _floor_pair("integer_mod", "float_mod"),
     "fma": _fma,
-    "eq": _operator("=="),
-    "ne": _operator("!="),
-    "lt": _operator("<"),
-    "le": _operator("<="),
-    "gt": _operator(">"),
-    "ge": _operator(">="),
     "isnan": lambda request: PYTHON.binary("!=", request.first, request.first),
     "isinf": _magnitude_test("=="),
     "isfinite": _magnitude_test("<"),
@@ -278,10 +270,10 @@ WRITERS: dict[str, Writer] = {
 
 #: Operations whose result is `int1` whatever the evaluation type.
 TESTS = frozenset(
-    {
-        *("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"),
-        *("logical_and", "logical_or", "logical_not"),
-    }
+    (
+        *_COMPARISONS,
+        *("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not"),
+    )
 )
 
 #: Operations that look at floats only; integer operands are brought to f32.
@@ -293,10 +285,6 @@ TENSOR_OPERANDS = frozenset({"pow", "atan2", "floordiv", "mod", "shl", "shr"})
 #: Operations that look at truth values only.
 LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
 BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
-
-
-def _bound_zero(request: Request) -> Code:
-    return Code("0.0") if request.dtype.is_float else typed(_ZERO, request.dtype)
 
 
 def typed(number: Code, dtype: DType) -> Code:

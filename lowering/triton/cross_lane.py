@@ -16,9 +16,15 @@ from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import DOT_DTYPES, TL, Dialect, precision
 from sketchc.lowering.triton.memory import convert
-from sketchc.lowering.triton.scope import Scope, kernel_expression, shape_code, spread
-from sketchc.lowering.triton.values import (
+from sketchc.lowering.triton.scope import (
+    Scope,
     Shape,
+    kernel_expression,
+    laid_out,
+    shape_code,
+    spread,
+)
+from sketchc.lowering.triton.values import (
     Value,
     carried,
     carrier,
@@ -36,16 +42,19 @@ _BYTES = (DType.I8, DType.U8)
 
 def product_dtype(operands: DType, destination: DType) -> DType:
     """The type in which products are added up, of integers at least 32 bits."""
-    if operands is DType.F64:
-        return operands
-    return destination.compute if destination.is_float else carrier(destination)
+    return operands if operands is DType.F64 else carrier(destination)
+
+
+def _factors(product: ir.Compute, sketch: ir.Sketch) -> tuple[list[str], DType]:
+    """The tiles that a product multiplies, and the type that holds both."""
+    names = [tile_name(operand) for operand in product.operands]
+    return names, promote(*(sketch.tile(name).dtype for name in names))
 
 
 def dot_refusal(plan: Plan, product: ir.Compute) -> str:
     """Why `tl.dot` does not take a product; "" where it does."""
     sketch = plan.sketch
-    names = [operand.tile for operand in product.operands if isinstance(operand, ir.TileOperand)]
-    dtype = promote(*(sketch.tile(name).dtype for name in names))
+    names, dtype = _factors(product, sketch)
     if dtype not in DOT_DTYPES:
         return f"tl.dot does not take {dtype.value} here"
     depth = plan.tiles[names[0]].extents[0 if product.attributes.get("trans_a") else 1].value
@@ -64,8 +73,7 @@ def dot_refusal(plan: Plan, product: ir.Compute) -> str:
 
 def product_unit(plan: Plan, product: ir.Compute, dialect: Dialect) -> tuple[str, str]:
     """What a product runs on, and why."""
-    names = [operand.tile for operand in product.operands if isinstance(operand, ir.TileOperand)]
-    dtype = promote(*(plan.sketch.tile(name).dtype for name in names))
+    _, dtype = _factors(product, plan.sketch)
     shown = f"{product.operation} of {dtype.value}"
     refusal = dot_refusal(plan, product)
     if refusal:
@@ -89,17 +97,17 @@ MOST_AT_ONCE = 2**16
 
 
 def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) -> DType:
-    """The type in which lanes are combined; f16 and bf16 in f32 (LOWERING 16)."""
+    """The type in which lanes are combined; f16 and bf16 in f32 (LOWERING 16), integers in the
+    destination's width, at least 32 bits."""
     match statement.operation:
         case "reduce_any" | "reduce_all":
             return DType.I32
         case "reduce_max" | "reduce_min":
-            return source.compute if source.is_float else carrier(source)
+            return carrier(source)
         case _ if source.is_float:
-            wide = DType.F64 in (source, destination)
-            return DType.F64 if wide else DType.F32
+            return DType.F64 if DType.F64 in (source, destination) else DType.F32
         case _:
-            return destination.compute if destination.is_float else carrier(destination)
+            return carrier(destination)
 
 
 def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
@@ -120,15 +128,14 @@ def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, 
 
 
 def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
+    """The result of a reduction over one or more axes."""
     operand = statement.operands[0]
     source = scope.plan.sketch.tile(tile_name(operand))
     destination = scope.plan.sketch.tile(statement.destination)
     dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
-    given = statement.attributes["axis"]
-    assert isinstance(given, tuple)
-    axes: tuple[int, ...] = given
-    identity = OPS[statement.operation].identity or "zero"
-    truth = OPS[statement.operation].truth
+    axes = _axes(statement, "axis")
+    row = OPS[statement.operation]
+    identity = row.identity or "zero"
     code = selected(operand, () if neutral else axes, dtype, identity, scope)
     shape = scope.shape(source.name)
     target = scope.shape(destination.name)
@@ -139,19 +146,16 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
         for axis in sorted(gone, reverse=True):
             code = reduce(code, axis)
         if target and len(target) == len(shape):
-            marks = ", ".join("None" if axis in axes else ":" for axis in range(len(shape)))
-            code = PYTHON.postfix(code, f"[{marks}]")
-    result = DType.I32 if truth else dtype
-    return Value(code, result, target)
+            code = laid_out(code, tuple(axis not in axes for axis in range(len(shape))))
+    return Value(code, DType.I32 if row.truth else dtype, target)
 
 
 def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Value:
     """gemm, matmul and dot: `tl.dot`, or a broadcast product and a sum where it cannot."""
     sketch = scope.plan.sketch
-    names = [tile_name(operand) for operand in statement.operands]
+    names, dtype = _factors(statement, sketch)
     destination = sketch.tile(statement.destination)
     flags = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
-    dtype = promote(*(sketch.tile(name).dtype for name in names))
     accumulator = product_dtype(dtype, destination.dtype)
     shape = scope.shape(destination.name)
     blocks = [bool(scope.shape(name)) for name in names]
@@ -249,7 +253,7 @@ def rearranged(statement: ir.Compute, scope: Scope) -> Value:
             rank = len(scope.plan.tiles[source].extents)
             return _permuted(source, (*range(rank - 2), rank - 1, rank - 2), scope)
         case "permute":
-            return _permuted(tile_name(statement.operands[0]), _axes(statement), scope)
+            return _permuted(tile_name(statement.operands[0]), _axes(statement, "axes"), scope)
         case "reshape":
             return _reshaped(statement, scope)
         case "concat":
@@ -261,26 +265,14 @@ def rearranged(statement: ir.Compute, scope: Scope) -> Value:
 
 def axis_of(statement: ir.Compute) -> int:
     """The one axis of an operation along an axis."""
-    found = _integers(statement.attributes["axis"])
-    if len(found) != 1:
-        msg = f"{statement.operation} runs along one axis"
-        raise InternalError(msg)
-    return found[0]
+    (axis,) = _axes(statement, "axis")
+    return axis
 
 
-def _axes(statement: ir.Compute) -> tuple[int, ...]:
-    return _integers(statement.attributes["axes"])
-
-
-def _integers(value: object) -> tuple[int, ...]:
-    match value:
-        case int():
-            return (value,)
-        case tuple() | list():
-            return tuple(int(part) for part in value)
-        case _:
-            msg = f"axes are integers, not {value!r}"
-            raise InternalError(msg)
+def _axes(statement: ir.Compute, attribute: str) -> tuple[int, ...]:
+    axes = statement.attributes[attribute]
+    assert isinstance(axes, tuple)
+    return axes
 
 
 def _permuted(source: str, order: tuple[int, ...], scope: Scope) -> Value:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from sketchc.base.types import DType
-from sketchc.lowering.language import PYTHON
 from sketchc.lowering.plan import Capabilities
-from sketchc.lowering.target import Target
-from sketchc.lowering.triton.dialect import EXITS, FAILURES, IMPORTS
+from sketchc.lowering.triton.dialect import triton_target
 
 CAPABILITIES = Capabilities(
     name="triton_cuda",
@@ -27,21 +25,12 @@ CAPABILITIES = Capabilities(
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32, "f64": 16},
 )
 
-TARGET = Target(
+TARGET = triton_target(
     CAPABILITIES,
     description="Triton 3.6 for NVIDIA GPUs (sm_80 and newer)",
-    language=PYTHON,
-    coder="sketchc.lowering.triton.emit",
-    abi="sketchc.lowering.python_host.abi",
     toolchain="sketchc.runtime.toolchains.triton_cuda.toolchain",
-    dsl="Triton",
     device="cuda",
     backend="cuda",
     packages="torch triton==3.6.0",
     documents="triton_cuda",
-    kernel_mark="triton.jit",
-    dsl_names=("triton", "tl"),
-    imports=IMPORTS,
-    exits=EXITS,
-    failures=FAILURES,
 )

@@ -4,12 +4,15 @@ what is said and known of Triton kernels by others, for all of them alike.
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.lowering.language import PYTHON
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.target import FailureRule
+from sketchc.lowering.target import FailureRule, Target
 
 #: Element types inside a kernel.
 TL = {dtype: f"tl.{dtype.numpy_name}" for dtype in DType} | {DType.BOOL: "tl.int1"}
@@ -93,7 +96,19 @@ _QUOTED_MISUSE = (
 )
 #: What is said of a tool that somebody killed: tools have no bound at which they are.
 _TOOL_KILLED = r"\bended with status -9\b"
-FAILURES = (
-    FailureRule("infrastructure", ("compile",), says=_TOOL_KILLED),
-    FailureRule("api_misuse", ("compile",), says=_QUOTED_MISUSE),
+#: The record of a Triton target: what they all have in it.
+triton_target = functools.partial(
+    Target,
+    language=PYTHON,
+    coder="sketchc.lowering.triton.emit",
+    abi="sketchc.lowering.python_host.abi",
+    dsl="Triton",
+    kernel_mark="triton.jit",
+    dsl_names=("triton", "tl"),
+    imports=IMPORTS,
+    exits=EXITS,
+    failures=(
+        FailureRule("infrastructure", ("compile",), says=_TOOL_KILLED),
+        FailureRule("api_misuse", ("compile",), says=_QUOTED_MISUSE),
+    ),
 )

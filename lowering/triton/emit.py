@@ -15,7 +15,7 @@ from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import Host
-from sketchc.lowering.python_host.library import definitions, texts, with_callees
+from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.source import python_kernel
 from sketchc.lowering.python_host.wrapper import Wrapper
@@ -35,39 +35,46 @@ class TritonWrapper(Wrapper):
     def launch(self, phase: int) -> None:
         """See `Wrapper`."""
         for kernel in self.kernels:
-            if kernel.phase.index == phase:
+            if kernel.scope.phase.index == phase:
                 self._launch(kernel)
 
     def _launch(self, kernel: KernelText) -> None:
+        phase = kernel.scope.phase
         self.lines.append("")
-        for name, value in kernel.buckets:
+        for name, value in kernel.scope.buckets.items():
             power = PYTHON.call("triton.next_power_of_2", self.code(value))
             least = 1
-            if has_product(kernel.phase.body):
+            if has_product(phase.body):
                 # High enough for the depth of every matrix product.
                 least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
             self.line(f"{self.names[name]} = max({power}, {least})")
             limit = bucket_limit(self.plan, value)
             if limit is not None:
                 self.refuse(limit)
-        self._host_scalars(kernel)
-        self._canonical(kernel)
+        for name in kernel.in_memory:
+            held = f"torch.tensor([{self.names[name]}], dtype=torch.float64, device=device)"
+            self.line(f"{self.names[f'{name}_ptr']} = {held}")
+        self._canonical(phase)
         if kernel.index_bound is not None:
             # Every index of the kernel, lanes that overshoot included, stays below this.
             self.lines += wrapping.comment(
                 "No index of the kernel exceeds this, overshooting lanes included.", self.indent
             )
             self.line(f"index_bound = {kernel.index_bound}")
-        self._programs(kernel.phase)
+        self._programs(phase)
         self.line("if programs > 0:")
         deeper = "    "
         if self.dialect.device_guard:
-            self.line(f"with {self.dialect.device_guard}({self.dense(kernel.tensors[0])}):", deeper)
+            _, first = kernel.parameters[0]  # each kernel stores to a tensor
+            self.line(f"with {self.dialect.device_guard}({first}):", deeper)
             deeper += "    "
         grid = "(programs,)"
         if self.plan.capabilities.persistent_grid:
-            grid = f"(min(programs, {self.plan.cores(kernel.phase)}),)"
-        self.line(f"{kernel.name}[{grid}]({', '.join(self._call(kernel))})", deeper)
+            grid = f"(min(programs, {self.plan.cores(phase)}),)"
+        arguments = [passed for _, passed in kernel.parameters]
+        if self.dialect.launch_options:
+            arguments += tuning.launch_options(self.plan, phase, self.names)
+        self.line(f"{kernel.name}[{grid}]({', '.join(arguments)})", deeper)
 
     def _programs(self, phase: PhasePlan) -> None:
         """How many programs a launch has, within what the target takes."""
@@ -78,15 +85,7 @@ class TritonWrapper(Wrapper):
             message = f'f"{refusal_text(limit)}, not {{programs}}"'
             self.line(f"require(programs < 2**{bits}, {message})")
 
-    def _host_scalars(self, kernel: KernelText) -> None:
-        for name, value in kernel.hoisted:
-            self.line(f"{self.names[name]} = {self.code(value)}")
-        for name in sorted(kernel.in_memory):
-            pointer, scalar = self.names[f"{name}_ptr"], self.names[name]
-            call = f"torch.tensor([{scalar}], dtype=torch.float64, device=device)"
-            self.line(f"{pointer} = {call}")
-
-    def _canonical(self, kernel: KernelText) -> None:
+    def _canonical(self, phase: PhasePlan) -> None:
         """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
         sketch = self.plan.sketch
         stored = {
@@ -95,7 +94,7 @@ class TritonWrapper(Wrapper):
             if isinstance(s, ir.Store)
         }
         forms: dict[str, str] = {}
-        for statement in walk.statements(kernel.phase.body):
+        for statement in walk.statements(phase.body):
             if isinstance(statement, ir.Atomic) and needs_canonical_nan(statement, sketch):
                 tensor = sketch.tensor(statement.access.tensor)
                 if (
@@ -108,27 +107,6 @@ class TritonWrapper(Wrapper):
         for name, nan in forms.items():
             dense = self.dense(name)
             self.line(f"{dense}.masked_fill_({dense}.isnan(), {nan})")
-
-    def _call(self, kernel: KernelText) -> list[str]:
-        arguments = [self.dense(name) for name in kernel.tensors]
-        arguments += [
-            f"{self.dense(name)}.view(torch.{kind})" for name, kind in kernel.bit_pointers
-        ]
-        for name, axis in kernel.strides:
-            dense = self.dense(name)
-            arguments.append(f"0 if {dense}.shape[{axis}] == 1 else {dense}.stride({axis})")
-        for name in (*kernel.scalars, *(name for name, _ in kernel.hoisted)):
-            argument = kernel.pointer_or_name(name)
-            arguments.append(f"int({argument})" if name in kernel.truths else argument)
-        for name in (*kernel.constants, *(name for name, _ in kernel.buckets)):
-            arguments.append(f"{self.names[name]}={self.names[name]}")
-        for name in kernel.given:
-            arguments.append(f"{self.names.given(name)}={self.names.given(name)}")
-        if kernel.index_bound is not None:
-            arguments.append("INDEX=tl.int64 if index_bound >= 2**31 else tl.int32")
-        if self.dialect.launch_options:
-            arguments += tuning.launch_options(self.plan, kernel.phase, self.names)
-        return arguments
 
 
 #: The device functions that kernels may carry with them.
@@ -149,12 +127,14 @@ def emit(plan: Plan) -> Kernel:
     """
     dialect = DIALECTS[plan.target]
     names, kernels = _kernels(plan, dialect, frozenset())
-    called = (function for kernel in kernels for function in kernel.functions)
-    anyway = {name for kernel in kernels for name in kernel.read_anyway}
+    called = (function for kernel in kernels for function in kernel.scope.functions)
+    anyway = {name for kernel in kernels for name in kernel.scope.read_anyway}
     host = Host(names, cdiv="triton.cdiv")
     wrapper = TritonWrapper(plan, host, anyway, dialect=dialect, kernels=kernels)
     imports = ["import torch", "import triton", "import triton.language as tl"]
-    return python_kernel(wrapper, imports, texts(called, FUNCTIONS, names.functions), kernels)
+    functions = part_of(FUNCTIONS, called, names.functions)
+    bodies = [(kernel.lines, kernel.origins) for kernel in kernels]
+    return python_kernel(wrapper, imports, functions, bodies)
 
 
 def _kernels(
@@ -172,6 +152,6 @@ def _kernels(
     names.functions = {name: names.fresh(name) for name in functions if name in params}
     _ = names[plan.sketch.name]  # before the names that kernels make up
     kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
-    called = (function for kernel in kernels for function in kernel.functions)
+    called = (function for kernel in kernels for function in kernel.scope.functions)
     hidden = declared.intersection(with_callees(called, FUNCTIONS))
     return _kernels(plan, dialect, reserved | hidden) if hidden else (names, kernels)

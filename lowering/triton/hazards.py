@@ -9,15 +9,14 @@ least their own size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.evaluate import constants_of, evaluate
-from sketchc.ir.walk import names
+from sketchc.ir.symbolic import constant_value, normalize
+from sketchc.ir.walk import names, substitute
 
 Access: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch
 Pending = dict[str, frozenset[bool]]  # base tensor -> kinds of access since a barrier (True: store)
@@ -31,34 +30,30 @@ class Hazards:
     sketch: ir.Sketch
     before: set[int] = attrs.field(factory=set)
     loops: set[int] = attrs.field(factory=set)
+    _position: int = 0
 
     def find(self, body: tuple[ir.Statement, ...]) -> Hazards:
-        self._visit(body, {}, 0)
+        """Fill in both for the body of one kernel."""
+        self._visit(body, {})
         return self
 
-    def _visit(self, body: tuple[ir.Statement, ...], pending: Pending, position: int) -> Pending:
+    def _visit(self, body: tuple[ir.Statement, ...], pending: Pending) -> Pending:
         for statement in body:
+            here = self._position
+            self._position += 1
             match statement:
-                case ir.Load(access):
-                    pending = self._access(access, False, pending, position)
-                case ir.Fetch(_, access):
-                    pending = self._access(access, False, pending, position)
-                case ir.Store(_, access) | ir.Atomic(_, _, access):
-                    pending = self._access(access, True, pending, position)
+                case ir.Load(access=access) | ir.Fetch(access=access):
+                    pending = self._access(access, False, pending, here)
+                case ir.Store(access=access) | ir.Atomic(access=access):
+                    pending = self._access(access, True, pending, here)
                 case ir.For():
-                    pending = self._loop(statement, pending, position)
-                    position += len(list(walk.statements(statement.body)))
+                    pending = self._loop(statement, pending, here)
                 case ir.If(_, then, orelse):
-                    inside = len(list(walk.statements(then)))
-                    one = self._visit(then, pending, position + 1)
-                    other = self._visit(orelse, pending, position + 1 + inside)
-                    pending = _either(one, other)
-                    position += inside + len(list(walk.statements(orelse)))
+                    pending = _either(self._visit(then, pending), self._visit(orelse, pending))
                 case ir.Alloc() | ir.Compute() | ir.Bind():
                     pass
                 case _:
                     assert_never(statement)
-            position += 1
         return pending
 
     def _access(self, access: ir.Access, store: bool, pending: Pending, at: int) -> Pending:
@@ -82,7 +77,7 @@ class Hazards:
             if not self._moves_on(loop, accesses):
                 kinds = frozenset(isinstance(s, ir.Store | ir.Atomic) for s in accesses)
                 around[tensor] = around.get(tensor, frozenset()) | kinds
-        return _either(pending, self._visit(loop.body, around, at + 1))
+        return _either(pending, self._visit(loop.body, around))
 
     def _moves_on(self, loop: ir.For, accesses: list[Access]) -> bool:
         """True where every iteration touches elements that no other iteration touches."""
@@ -93,27 +88,29 @@ class Hazards:
             return False
         inner = {s.variable for s in walk.statements(loop.body) if isinstance(s, ir.For)}
         inner |= {s.name for s in walk.statements(loop.body) if isinstance(s, ir.Bind | ir.Fetch)}
-        constants = constants_of(self.sketch)
+        known = {c.name: normalize(ir.Literal(c.value)) for c in self.sketch.constants}
         tile = () if isinstance(first, ir.Fetch) else self.sketch.tile(first.tile).extents
         extents = iter(tile)
-        step = _constant(loop.step, constants)
+        step = constant_value(loop.step, known)
+        following = ir.Binary("+", ir.Ref(loop.variable, ir.NameKind.LOOP), ir.Literal(1))
         for subscript in first.access.subscripts:
             match subscript:
                 case ir.ScalarSubscript(index):
                     start, size = index, 1
                 case ir.SliceSubscript(lower, _, _, stride):
-                    known = _constant(next(extents), constants)
-                    pace = _constant(stride, constants)
-                    if known is None or pace is None:
+                    extent = constant_value(next(extents), known)
+                    pace = constant_value(stride, known)
+                    if extent is None or pace is None:
                         continue
-                    start, size = lower, abs(pace) * (known - 1) + 1
+                    start, size = lower, abs(pace) * (extent - 1) + 1
                 case ir.IndexSubscript(axis=axis):
                     if axis is not None:
                         next(extents)
                     continue
                 case _:
                     assert_never(subscript)
-            slope = _slope(start, loop.variable, constants)
+            later = substitute(start, {loop.variable: following})
+            slope = constant_value(ir.Binary("-", later, start), known)
             if step is None or slope is None or names(start) & inner:
                 continue
             if abs(slope * step) >= size and slope != 0:
@@ -127,38 +124,3 @@ def _either(one: Pending, other: Pending) -> Pending:
         tensor: one.get(tensor, frozenset()) | other.get(tensor, frozenset())
         for tensor in (*one, *other)
     }
-
-
-def _constant(expression: ir.Expr, constants: Mapping[str, int | float | bool]) -> int | None:
-    try:
-        return int(evaluate(expression, constants))
-    except KeyError:
-        return None
-
-
-def _slope(
-    expression: ir.Expr, variable: str, constants: Mapping[str, int | float | bool]
-) -> int | None:
-    """The coefficient of `variable` in an expression that is affine in it, else None."""
-    if variable not in names(expression):
-        return 0
-    match expression:
-        case ir.Ref():
-            return 1
-        case ir.Unary("-", operand):
-            inner = _slope(operand, variable, constants)
-            return None if inner is None else -inner
-        case ir.Binary("+" | "-" as operator, left, right):
-            a, b = _slope(left, variable, constants), _slope(right, variable, constants)
-            if a is None or b is None:
-                return None
-            return a + b if operator == "+" else a - b
-        case ir.Binary("*", left, right):
-            for factor, other in ((left, right), (right, left)):
-                value = _constant(factor, constants)
-                slope = _slope(other, variable, constants)
-                if value is not None and slope is not None:
-                    return value * slope
-            return None
-        case _:
-            return None

@@ -7,7 +7,7 @@ kernel holds it in 64 bits, and promotes what is computed from it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from fractions import Fraction
 
 import attrs
@@ -35,13 +35,12 @@ from sketchc.lowering.plan import (
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapping import WIDTH
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.scope import Scope, kernel_expression
-from sketchc.lowering.triton.statements import BodyEmitter
+from sketchc.lowering.triton.statements import BodyEmitter, iterate
 
 #: 32-bit signed integers hold magnitudes below this.
 LIMIT = 2**31
@@ -69,44 +68,21 @@ GROUP = 8
 
 @attrs.frozen
 class KernelText:
-    """One kernel's source and what its launch must pass, in the order of its parameters."""
+    """One kernel's source and what its launch must do.
 
-    phase: PhasePlan
+    `parameters` are those of the kernel as they are declared, each with what a launch passes.
+    `in_memory` are the float scalars that travel through memory. No index exceeds the host
+    expression `index_bound`; None: 32 bits always do. `origins` are lines of the sketch by line of
+    this kernel, 1-based.
+    """
+
+    scope: Scope
     name: str
     lines: tuple[str, ...]
-    tensors: tuple[str, ...]  # base tensors
-    strides: tuple[tuple[str, int], ...]  # (tensor, axis)
-    scalars: tuple[str, ...]  # host scalars, sketch names
-    truths: frozenset[str]  # those that are bools: they travel as integers
-    in_memory: frozenset[str]  # those (and hoisted ones) that travel through memory
-    hoisted: tuple[tuple[str, ir.Expr], ...]  # (argument, host expression)
-    constants: tuple[str, ...]  # compile-time constants, sketch names
-    buckets: tuple[tuple[str, ir.Expr], ...]  # (compile-time parameter, bucket of)
-    given: tuple[str, ...]  # optional tensors whose presence is asked for
-    bit_pointers: tuple[tuple[str, str], ...]  # (float tensor, integer type of its bits)
-    read_anyway: tuple[str, ...]  # tensors that void lanes read too: never without elements
-    index_bound: str | None  # host expression; None: 32 bits always do
-    functions: tuple[str, ...]
-    names: Names
-    origins: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict, eq=False, repr=False)
-    """Lines of the sketch by line of this kernel, 1-based."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        return (
-            *(self.names[f"{name}_ptr"] for name in self.tensors),
-            *(self.names.derived(name, f"{kind}_ptr") for name, kind in self.bit_pointers),
-            *(self.names[f"{name}_stride_{axis}"] for name, axis in self.strides),
-            *(self.pointer_or_name(name) for name in self.scalars),
-            *(self.pointer_or_name(name) for name, _ in self.hoisted),
-            *(f"{self.names[name]}: tl.constexpr" for name in self.constants),
-            *(f"{self.names[name]}: tl.constexpr" for name, _ in self.buckets),
-            *(f"{self.names.given(name)}: tl.constexpr" for name in self.given),
-            *(["INDEX: tl.constexpr"] if self.index_bound is not None else []),
-        )
-
-    def pointer_or_name(self, name: str) -> str:
-        return self.names[f"{name}_ptr"] if name in self.in_memory else self.names[name]
+    parameters: tuple[tuple[str, str], ...]
+    in_memory: tuple[str, ...]
+    index_bound: str | None
+    origins: Mapping[int, tuple[int, ...]]
 
 
 def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> KernelText:
@@ -214,7 +190,7 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
         program = Code("index" if scope.guarded else "program")
     elif grid:
         number = "tl.program_id(0)"
-        emitter.line(f"program = {_widened(number, scope)}")
+        emitter.line(f"program = {f'tl.cast({number}, INDEX)' if scope.guarded else number}")
         program = Code("program")
     else:
         return
@@ -225,17 +201,15 @@ def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
         _grouped(emitter, grid, counts)
         return
     for position, axis in enumerate(grid):
-        inner = counts[position + 1 :]
-        index = program
-        if inner:
-            index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
-        if position > 0:
-            index = PYTHON.binary("%", index, counts[position])
-        _bind_axis(emitter, axis, index)
+        _bind_axis(emitter, axis, _number(program, position, counts))
 
 
-def _widened(number: str, scope: Scope) -> str:
-    return f"tl.cast({number}, INDEX)" if scope.guarded else number
+def _number(program: Code, position: int, counts: list[Code]) -> Code:
+    """Of an axis's iterations, the one that a program is for."""
+    index = program
+    if inner := counts[position + 1 :]:
+        index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
+    return PYTHON.binary("%", index, counts[position]) if position > 0 else index
 
 
 def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
@@ -257,13 +231,8 @@ def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -
 
 def _bind_axis(emitter: BodyEmitter, axis: GridAxis, index: Code) -> None:
     scope = emitter.scope
-    value = index
-    if not is_literal(axis.step, 1):
-        value = PYTHON.binary("*", value, kernel_expression(axis.step, scope))
-    if not is_literal(axis.start, 0):
-        value = PYTHON.binary("+", kernel_expression(axis.start, scope), value)
     with emitter.tracing(axis.span):
-        emitter.line(f"{scope.names[axis.variable]} = {value}")
+        emitter.line(f"{scope.names[axis.variable]} = {iterate(axis, index, scope)}")
 
 
 def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
@@ -282,10 +251,7 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
     emitter.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
     in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
     for position, axis in enumerate(outer):
-        index = PYTHON.binary("//", Code("program"), PYTHON.fold("*", counts[position + 1 :]))
-        if position > 0:
-            index = PYTHON.binary("%", index, counts[position])
-        _bind_axis(emitter, axis, index)
+        _bind_axis(emitter, axis, _number(Code("program"), position, counts))
     within = PYTHON.binary("%", in_group, Code(group_rows))
     _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
     _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))
@@ -294,10 +260,10 @@ def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code
 # ---------------------------------------------------------------- assembly
 
 
-def _decorator(scope: Scope, text: KernelText) -> list[str]:
+def _decorator(scope: Scope, scalars: list[str]) -> list[str]:
     """`@triton.jit`, without constants made of sizes where the compiler fails on such."""
-    integers = [n for n in text.scalars if not scope.dtypes[n].is_float]
-    general = [*(scope.strides[key] for key in text.strides), *(scope.names[n] for n in integers)]
+    integers = [scope.names[name] for name in scalars if not scope.dtypes[name].is_float]
+    general = [*(name for _, name in sorted(scope.strides.items())), *integers]
     if scope.dialect.specialises or not general:
         return ["@triton.jit"]
     listed = ", ".join(f'"{name}"' for name in general)
@@ -312,6 +278,37 @@ def _decorator(scope: Scope, text: KernelText) -> list[str]:
     ]
 
 
+def _parameters(
+    scope: Scope, scalars: list[str], in_memory: Container[str]
+) -> Iterator[tuple[str, str]]:
+    """The parameters as they are declared, each with what a launch passes."""
+    sketch, names = scope.plan.sketch, scope.names
+
+    def dense(tensor: str) -> str:
+        return names[f"{tensor}_dense"]
+
+    for tensor in sketch.tensors:
+        if tensor.name in scope.tensors:
+            yield names[f"{tensor.name}_ptr"], dense(tensor.name)
+    for (name, kind), pointer in scope.bit_pointers.items():
+        yield pointer, f"{dense(name)}.view(torch.{kind})"
+    for (name, axis), stride in sorted(scope.strides.items()):
+        one = f"{dense(name)}.shape[{axis}] == 1"
+        yield stride, f"0 if {one} else {dense(name)}.stride({axis})"
+    for name in scalars:
+        scalar = names[f"{name}_ptr"] if name in in_memory else names[name]
+        yield scalar, f"int({scalar})" if scope.dtypes[name] is DType.BOOL else scalar
+    known = [
+        names[constant.name] for constant in sketch.constants if constant.name in scope.scalars
+    ]
+    known += [names[bucket] for bucket in scope.buckets]
+    known += [names.given(tensor.name) for tensor in sketch.tensors if tensor.name in scope.given]
+    for name in known:
+        yield f"{name}: tl.constexpr", f"{name}={name}"
+    if scope.guarded:
+        yield "INDEX: tl.constexpr", "INDEX=tl.int64 if index_bound >= 2**31 else tl.int32"
+
+
 def _assemble(
     scope: Scope, emitter: BodyEmitter, magnitudes: list[Polynomial] | None
 ) -> KernelText:
@@ -322,42 +319,24 @@ def _assemble(
         *(d.name for d in sketch.params),
         *walk.bound_names(walk.steps(sketch.schedule)),
     ]
-    scalars = tuple(name for name in order if name in scope.scalars)
-    floats = {name for name in scalars if scope.dtypes[name].is_float}
-    in_memory = frozenset((*floats, *scope.hoisted.values())) if scope.memory_scalars else None
-    text = KernelText(
-        scope.phase,
-        names.fresh(f"{scope.phase.name}_kernel"),
-        (),
-        tuple(t.name for t in sketch.tensors if t.name in scope.tensors),
-        tuple(sorted(scope.strides)),
-        scalars,
-        frozenset(name for name in scalars if scope.dtypes[name] is DType.BOOL),
-        in_memory or frozenset(),
-        tuple((name, value) for value, name in scope.hoisted.items()),
-        tuple(c.name for c in sketch.constants if c.name in scope.scalars),
-        tuple(scope.buckets.items()),
-        tuple(t.name for t in sketch.tensors if t.name in scope.given),
-        tuple(scope.bit_pointers),
-        tuple(scope.read_anyway),
-        _index_bound(magnitudes, names) if guarded else None,
-        tuple(scope.functions),
-        names,
-    )
-    lines = [*_decorator(scope, text), f"def {text.name}("]
-    lines += [f"    {parameter}," for parameter in text.parameters]
+    scalars = [name for name in order if name in scope.scalars]
+    floats = [name for name in scalars if scope.dtypes[name].is_float]
+    in_memory = tuple(sorted(floats)) if scope.memory_scalars else ()
+    name = names.fresh(f"{scope.phase.name}_kernel")
+    parameters = tuple(_parameters(scope, scalars, in_memory))
+    lines = [*_decorator(scope, scalars), f"def {name}("]
+    lines += [f"    {parameter}," for parameter, _ in parameters]
     lines.append("):")
-    integers = [n for n in scalars if scope.dtypes[n].is_integer]
+    integers = [names[n] for n in scalars if scope.dtypes[n].is_integer]
     if guarded and integers:
         lines += ["    # Indices are as wide as the wrapper found necessary."]
-        lines += [f"    {names[n]} = tl.cast({names[n]}, INDEX)" for n in integers]
+        lines += [f"    {integer} = tl.cast({integer}, INDEX)" for integer in integers]
     # A bool as an argument fails in Triton's interpreter; a cast keeps 1 from being a constant.
-    truths = [names[n] for n in scalars if n in text.truths]
+    truths = [names[n] for n in scalars if scope.dtypes[n] is DType.BOOL]
     lines += ["    # Bools arrive as integers."] if truths else []
-    lines += [f"    {name} = tl.cast({name}, tl.int1)" for name in truths]
-    for name in (*scalars, *scope.hoisted.values()):
-        if name in text.in_memory:
-            lines.append(f"    {names[name]} = tl.load({names[f'{name}_ptr']})")
+    lines += [f"    {truth} = tl.cast({truth}, tl.int1)" for truth in truths]
+    for scalar in floats if in_memory else ():
+        lines.append(f"    {names[scalar]} = tl.load({names[f'{scalar}_ptr']})")
     words = set(re.findall(r"\w+", "\n".join(emitter.lines)))
     for extent, lane in scope.lanes.items():
         if lane not in words:
@@ -368,4 +347,5 @@ def _assemble(
     lines += emitter.lines
     if not scope.phase.body:
         lines.append("    pass")
-    return attrs.evolve(text, lines=tuple(lines), origins=origins)
+    bound = _index_bound(magnitudes, names) if guarded else None
+    return KernelText(scope, name, tuple(lines), parameters, in_memory, bound, origins)

@@ -22,23 +22,23 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
+from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import (
     Scope,
+    Shape,
     broadcast,
     index_shape,
     joined,
     kernel_expression,
-    laid_out,
+    raised,
     shape_code,
     spread,
     truth,
 )
-
-Shape = tuple[Code, ...]
 
 
 @attrs.frozen
@@ -56,6 +56,7 @@ class Place:
 
     @property
     def address(self) -> Code:
+        """The pointer with its offsets."""
         return PYTHON.fold("+", [self.pointer, *self.parts])
 
     def inside(self, stem: str, scope: Scope) -> Code:
@@ -82,26 +83,11 @@ class Place:
         return PYTHON.fold("+", reaches) if reaches else Code("0")
 
 
-def is_plain(access: ir.Access) -> bool:
-    """True where the access has scalars and slices of step 1 only."""
-    return not any(
-        isinstance(subscript, ir.IndexSubscript)
-        or (isinstance(subscript, ir.SliceSubscript) and not is_literal(subscript.step, 1))
-        for subscript in access.subscripts
-    )
-
-
-def tensor_pointer(name: str, scope: Scope) -> Code:
-    """The kernel's argument for a tensor or the tensor under a view."""
-    tensor = scope.plan.sketch.tensor(name)
-    scope.tensors[tensor.name] = None
-    return Code(scope.names[f"{tensor.name}_ptr"])
-
-
 def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
     """Where an access reads or writes; `tile` is None for a scalar (all subscripts are)."""
     tensor = scope.plan.sketch.tensor(access.tensor)
-    pointer = tensor_pointer(access.tensor, scope)
+    scope.tensors[tensor.name] = None
+    pointer = Code(scope.names[f"{tensor.name}_ptr"])
     origin, vectors, shape = _split(access, tile, scope)
     extents = scope.plan.sketch.extents(access.tensor)
     if any(tensor.broadcast) and access.tensor == tensor.name:
@@ -183,10 +169,8 @@ def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Sc
 
 
 def _stride_name(tensor: ir.Tensor, axis: int, scope: Scope) -> Code:
-    key = (tensor.name, axis)
-    if key not in scope.strides:
-        scope.strides[key] = scope.names[f"{tensor.name}_stride_{axis}"]
-    return Code(scope.strides[key])
+    name = scope.names[f"{tensor.name}_stride_{axis}"]
+    return Code(scope.strides.setdefault((tensor.name, axis), name))
 
 
 def _strided_origin(origin: list[ir.Expr], strides: list[Code], scope: Scope) -> list[Code]:
@@ -249,9 +233,7 @@ def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> li
     for guard in guards:
         lanes = index_shape(guard, scope)
         code = joined(guard, scope)
-        if lanes and len(lanes) < rank:
-            code = laid_out(code, (False,) * (rank - len(lanes)) + (True,) * len(lanes))
-        found.append(code)
+        found.append(raised(code, len(lanes), rank) if lanes else code)
     return found
 
 
@@ -271,10 +253,9 @@ def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) ->
     shape = scope.shape(tile)
     if reached == shape:
         return address
-    missing = len(shape) - len(reached)
-    if reached and missing:
+    if reached:
         # What lies before the index tiles are slices of one element: they have no lanes.
-        address = laid_out(address, (False,) * missing + (True,) * len(reached))
+        address = raised(address, len(reached), len(shape))
     return PYTHON.call("tl.broadcast_to", address, shape_code(shape))
 
 

@@ -11,12 +11,18 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
-from sketchc.lowering.triton.cross_lane import axis_of
+from sketchc.lowering.triton.cross_lane import accumulator_dtype, axis_of
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.memory import conditions, conjunction
-from sketchc.lowering.triton.scope import Scope, kernel_expression, shape_code, spread
-from sketchc.lowering.triton.values import (
+from sketchc.lowering.triton.scope import (
+    Scope,
     Shape,
+    kernel_expression,
+    laid_out,
+    shape_code,
+    spread,
+)
+from sketchc.lowering.triton.values import (
     Value,
     carrier,
     lane_numbers,
@@ -44,7 +50,7 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     operand, axis = statement.operands[0], axis_of(statement)
     source = scope.plan.sketch.tile(tile_name(operand))
     destination = scope.plan.sketch.tile(statement.destination)
-    dtype = _scan_dtype(source.dtype, destination.dtype)
+    dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
     identity = "zero" if statement.operation == "cumsum" else "one"
     code = selected(operand, () if neutral else (axis,), dtype, identity, scope)
     shape = scope.shape(source.name)
@@ -80,13 +86,6 @@ def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope
     return PYTHON.call("tl.where", end, start, moved)
 
 
-def _scan_dtype(source: DType, destination: DType) -> DType:
-    """f16 and bf16 add up in f32, integers in the destination's width, at least 32 bits."""
-    if source.is_float:
-        return DType.F64 if DType.F64 in (source, destination) else DType.F32
-    return carrier(destination)
-
-
 # ---------------------------------------------------------------- argmax and argmin
 
 
@@ -110,11 +109,9 @@ def extremum_index(statement: ir.Compute, scope: Scope) -> Value:
     kind = "float" if dtype.is_float else "integer"
     code = scope.call(f"{kind}_extremum_lane", code, lanes, str(axis), repr(largest))
     if not target:  # a Triton scalar: the other axes, of extent 1, go too
-        for _ in range(len(shape) - 1):
-            code = PYTHON.call("tl.max", code, "axis=0")
+        code = _only_lane(code, len(shape) - 1)
     elif len(target) == len(shape):
-        marks = ", ".join("None" if a == axis else ":" for a in range(len(shape)))
-        code = PYTHON.postfix(code, f"[{marks}]")
+        code = laid_out(code, tuple(other != axis for other in range(len(shape))))
     return Value(code, DType.I32, target)
 
 
@@ -243,12 +240,17 @@ def _sort(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]
     return [(key, entries.key), (order, call)], results
 
 
+def _only_lane(code: Code, rank: int) -> Code:
+    """A block of one element as a Triton scalar."""
+    for _ in range(rank):
+        code = PYTHON.call("tl.max", code, "axis=0")
+    return code
+
+
 def _scalar_index(operand: ir.Operand, dtype: DType, scope: Scope) -> Value:
     """The index of the one element of a tile."""
     value = operand_value(operand, own_dtype(operand, scope), 0, scope)
-    code = value.code
-    for _ in value.shape:
-        code = PYTHON.call("tl.max", code, "axis=0")
+    code = _only_lane(value.code, len(value.shape))
     return Value(PYTHON.call("tl.cast", code, TL[dtype]), dtype)
 
 
@@ -290,10 +292,7 @@ def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]
     target = scope.shape(best.name)
     results = []
     for name, whole in ((words, fresh.key_dtype), (ties, tie_dtype)):
-        code = Code(name)
-        if not target:  # a Triton scalar
-            for _ in range(rank):
-                code = PYTHON.call("tl.max", code, "axis=0")
+        code = Code(name) if target else _only_lane(Code(name), rank)
         results.append(Value(code, whole, target))
     results[1] = _unsigned(results[1], scope)
     if dtype.is_float:

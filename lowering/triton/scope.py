@@ -4,6 +4,7 @@ the scalar and index expressions in it.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import assert_never
 
@@ -13,13 +14,17 @@ import numpy as np
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, rounded
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
+from sketchc.ir import symbolic, walk
+from sketchc.ir.evaluate import known_value
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import is_literal, mirrored
 from sketchc.lowering.python_host.names import Names, literal
 from sketchc.lowering.triton.dialect import TL, Dialect
+
+#: The extents of a block, () for a scalar.
+Shape = tuple[Code, ...]
 
 
 @attrs.define
@@ -39,14 +44,13 @@ class Scope:
     memory_scalars: bool = False
     scalars: dict[str, ir.NameKind] = attrs.field(factory=dict)  # sketch names read, host scalars
     buckets: dict[str, ir.Expr] = attrs.field(factory=dict)  # compile-time name -> bucket of
-    hoisted: dict[ir.Expr, str] = attrs.field(factory=dict)  # host-computed float -> argument
     lanes: dict[str, str] = attrs.field(factory=dict)  # physical extent text -> lane vector
     strides: dict[tuple[str, int], str] = attrs.field(factory=dict)  # broadcast strides
     tensors: dict[str, None] = attrs.field(factory=dict)  # base tensors accessed
     functions: dict[str, None] = attrs.field(factory=dict)  # device functions called
     dtypes: dict[str, DType] = attrs.field(factory=dict)  # host scalar dtypes
     known: dict[str, bool] = attrs.field(factory=dict)  # name -> never negative
-    lanes_of: dict[str, tuple[Code, ...]] = attrs.field(factory=dict)  # binding -> shape
+    lanes_of: dict[str, Shape] = attrs.field(factory=dict)  # binding -> shape
     given: dict[str, None] = attrs.field(factory=dict)  # optional tensors asked for
     pending: list[str] = attrs.field(factory=list)  # assignments before the next line
     read_anyway: dict[str, None] = attrs.field(factory=dict)  # tensors read on void lanes too
@@ -71,12 +75,7 @@ class Scope:
 
     def constant(self, expression: ir.Expr) -> int | float | bool | None:
         """The value of an expression over compile-time constants only."""
-        from sketchc.ir.evaluate import constants_of, evaluate
-
-        try:
-            return evaluate(expression, constants_of(self.plan.sketch))
-        except KeyError:
-            return None
+        return known_value(expression, self.plan.sketch)
 
     def extent_code(self, physical: PhysicalExtent, logical: ir.Expr) -> Code:
         """How a kernel writes a physical extent."""
@@ -93,7 +92,7 @@ class Scope:
             case _:
                 return Code(str(physical.value))
 
-    def shape(self, tile: str) -> tuple[Code, ...]:
+    def shape(self, tile: str) -> Shape:
         """Physical extents of a tile as code; () for a tile of one element, a Triton scalar."""
         planned = self.plan.tiles[tile]
         if all(extent.value == 1 for extent in planned.extents):
@@ -112,6 +111,7 @@ class Scope:
         return self.lanes[extent.text]
 
     def non_negative(self, expression: ir.Expr) -> bool:
+        """Whether an expression is provably at least 0 here."""
         return never_negative(expression, self.known)
 
     def bind(self, wish: str, code: Code) -> Code:
@@ -122,10 +122,8 @@ class Scope:
 
     def bit_pointer(self, tensor: str, integer: str) -> Code:
         """The argument that points to a float tensor's bits as integers of a type: "int32"."""
-        key = (tensor, integer)
-        if key not in self.bit_pointers:
-            self.bit_pointers[key] = self.names.derived(tensor, f"{integer}_ptr")
-        return Code(self.bit_pointers[key])
+        name = self.names.derived(tensor, f"{integer}_ptr")
+        return Code(self.bit_pointers.setdefault((tensor, integer), name))
 
     def call(self, function: str, *arguments: Code | str) -> Code:
         """A call of a device function of this package."""
@@ -137,7 +135,7 @@ class Scope:
         return self.names.functions.get(name, name)
 
 
-def shape_code(shape: tuple[Code, ...]) -> str:
+def shape_code(shape: Shape) -> str:
     """A shape as a tuple."""
     inner = ", ".join(extent.text for extent in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
@@ -145,10 +143,12 @@ def shape_code(shape: tuple[Code, ...]) -> str:
 
 def spread(code: Code, axis: int, rank: int) -> Code:
     """A lane vector as axis `axis` of `rank`: `lanes[:, None]`."""
-    if rank == 1:
-        return code
-    marks = ", ".join(":" if a == axis else "None" for a in range(rank))
-    return PYTHON.postfix(code, f"[{marks}]")
+    return laid_out(code, tuple(other == axis for other in range(rank)))
+
+
+def raised(code: Code, own: int, rank: int) -> Code:
+    """A block of rank `own` with axes of extent 1 in front, up to `rank`."""
+    return laid_out(code, (False,) * (rank - own) + (True,) * own)
 
 
 def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
@@ -182,8 +182,9 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
                 # What memory holds may be anything: 64 bits keep every value of it apart.
                 code = PYTHON.call("tl.cast", code, TL[DType.I64])
             return laid_out(code, layout) if scope.shape(tile) else code
-        case ir.Function(name, arguments):
-            return _function(name, [kernel_expression(a, scope) for a in arguments])
+        case ir.Function():
+            msg = "functions of scalars are the host's to compute"
+            raise InternalError(msg)
         case _:
             assert_never(expression)
 
@@ -303,40 +304,32 @@ def _f32_beside(number: float, above: bool) -> float:
     return float(np.nextafter(np.float32(nearest), np.float32(math.inf if above else -math.inf)))
 
 
-def index_shape(expression: ir.Expr, scope: Scope) -> tuple[Code, ...]:
+def index_shape(expression: ir.Expr, scope: Scope) -> Shape:
     """The physical shape of an expression's code; () for a scalar."""
     match expression:
         case ir.Literal() | ir.Function():
             return ()
         case ir.Ref(name=name, kind=ir.NameKind.BINDING, layout=layout):
-            return _spread_shape(scope.lanes_of.get(name, ()), layout)
+            own = scope.lanes_of.get(name, ())
         case ir.Ref():
             return ()
         case ir.Iota(extent=extent, layout=layout):
             physical = scope.physical(extent)
             own = () if physical.value == 1 else (scope.extent_code(physical, extent),)
-            return _spread_shape(own, layout)
         case ir.TileLanes(tile=tile, layout=layout):
-            return _spread_shape(scope.shape(tile), layout)
+            own = scope.shape(tile)
         case ir.Unary(operand=operand):
             return index_shape(operand, scope)
         case ir.Binary(left=left, right=right):
             return broadcast(index_shape(left, scope), index_shape(right, scope))
         case ir.Choice():
-            shapes = [index_shape(part, scope) for part in expression.parts]
-            return broadcast(shapes[0], broadcast(shapes[1], shapes[2]))
+            return functools.reduce(broadcast, (index_shape(p, scope) for p in expression.parts))
         case _:
             assert_never(expression)
+    return walk.laid_out(own, layout, Code("1")) if own else own
 
 
-def _spread_shape(own: tuple[Code, ...], layout: tuple[bool, ...] | None) -> tuple[Code, ...]:
-    if layout is None or not own:
-        return own
-    axes = iter(own)
-    return tuple(next(axes) if mine else Code("1") for mine in layout)
-
-
-def broadcast(left: tuple[Code, ...], right: tuple[Code, ...]) -> tuple[Code, ...]:
+def broadcast(left: Shape, right: Shape) -> Shape:
     """The shape of two broadcast against each other, right-aligned."""
     rank = max(len(left), len(right))
     one = Code("1")
@@ -354,30 +347,9 @@ def joined(condition: ir.Expr, scope: Scope) -> Code:
     return truth(code, lanes, scope)
 
 
-def truth(code: Code, lanes: tuple[Code, ...], scope: Scope) -> Code:
+def truth(code: Code, lanes: Shape, scope: Scope) -> Code:
     """A condition as an operand of `&` and `|`: older front ends do not join a scalar that is known
     when they compile (a size of 1 is) to one that is not."""
     if lanes or not scope.dialect.interval_masks:
         return code
     return PYTHON.call("tl.cast", code, "tl.int1")
-
-
-_KERNEL_FUNCTIONS = {"sqrt": "tl.sqrt", "exp": "tl.exp", "log": "tl.log", "log2": "tl.log2"}
-
-
-def _function(name: str, arguments: list[Code]) -> Code:
-    match name:
-        case "abs":
-            return PYTHON.call("tl.abs", *arguments)
-        case "float":
-            return PYTHON.call("tl.cast", arguments[0], TL[DType.F32])
-        case "int":
-            return PYTHON.call("tl.cast", arguments[0], TL[DType.I64])
-        case "rsqrt":
-            return PYTHON.call("tl.rsqrt", PYTHON.call("tl.cast", arguments[0], "tl.float32"))
-        case "pow":
-            scaled = PYTHON.binary("*", arguments[1], PYTHON.call("tl.log2", arguments[0]))
-            return PYTHON.call("tl.exp2", scaled)
-        case _:
-            inner = PYTHON.call("tl.cast", arguments[0], "tl.float32")
-            return PYTHON.call(_KERNEL_FUNCTIONS[name], inner)

@@ -10,8 +10,8 @@ import attrs
 
 from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
-from sketchc.ir.show import show
+from sketchc.ir.show import range_arguments, show
+from sketchc.lowering.plan import GridAxis
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import is_literal
@@ -33,13 +33,15 @@ class BodyEmitter:
     indent: str = "    "
     lines: list[str] = attrs.field(factory=list)
     marks: Marks = attrs.field(factory=Marks)
+    _position: int = 0  # of the next statement, in pre-order
 
-    def emit(self, body: tuple[ir.Statement, ...], position: int = 0) -> None:
-        """Append the lines of `body`, whose first statement has this pre-order position."""
+    def emit(self, body: tuple[ir.Statement, ...]) -> None:
+        """Append the lines of `body`."""
         for statement in body:
+            position = self._position
+            self._position += 1
             with self.tracing(statement.span):
                 self._statement(statement, position)
-            position += len(list(walk.statements((statement,))))
 
     @contextmanager
     def tracing(self, origin: Span) -> Iterator[None]:
@@ -49,10 +51,12 @@ class BodyEmitter:
         self.marks.add(first, len(self.lines), (origin,))
 
     def comment(self, text: str) -> None:
+        """Append a comment; nothing for an empty one."""
         if text:
             self.lines += wrapping.comment(text, self.indent)
 
     def line(self, text: str) -> None:
+        """Append a statement, behind the assignments that wait for it."""
         pending, self.scope.pending = self.scope.pending, []
         for assignment in pending:
             self.lines += wrapping.statement(assignment, self.indent)
@@ -99,7 +103,7 @@ class BodyEmitter:
             case ir.For():
                 self._loop(statement, position)
             case ir.If():
-                self._branch(statement, position)
+                self._branch(statement)
             case _:
                 assert_never(statement)
 
@@ -124,19 +128,19 @@ class BodyEmitter:
         initial = full(self.scope.shape(tile.name), value, tile.dtype)
         self.line(f"{self.scope.names[tile.name]} = {initial}")
 
-    def _branch(self, branch: ir.If, position: int) -> None:
+    def _branch(self, branch: ir.If) -> None:
         """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
         self.comment(branch.text)
         self.line(f"if {condition(branch.condition, self.scope)}:")
-        self._block(branch.body, position + 1)
+        self._block(branch.body)
         if branch.orelse:
             self.line("else:")
-            self._block(branch.orelse, position + 1 + len(list(walk.statements(branch.body))))
+            self._block(branch.orelse)
 
-    def _block(self, body: tuple[ir.Statement, ...], position: int) -> None:
+    def _block(self, body: tuple[ir.Statement, ...]) -> None:
         outer, self.indent = self.indent, self.indent + "    "
         length = len(self.lines)
-        self.emit(body, position)
+        self.emit(body)
         if all(line.lstrip().startswith("#") for line in self.lines[length:]):
             self.line("pass")
         self.indent = outer
@@ -146,20 +150,13 @@ class BodyEmitter:
         downward = loop_step(loop, scope)
         scope.known[loop.variable] = _never_negative(loop, downward, scope)
         if downward is None:
-            self._counted(loop, position)
+            self._counted(loop)
             return
-        start, stop, step = (
-            kernel_expression(e, scope) for e in (loop.start, loop.stop, loop.step)
-        )
-        # A loop over constants would count in 32 bits.
-        widen = scope.wide_literals and scope.constant(loop.stop) is not None
-        if widen:
-            start = PYTHON.call("tl.cast", start, "INDEX")
-        arguments = [str(stop)]
-        if widen or not is_literal(loop.start, 0) or not is_literal(loop.step, 1):
-            arguments.insert(0, str(start))
-        if not is_literal(loop.step, 1):
-            arguments.append(str(step))
+        arguments = range_arguments(loop, lambda each: kernel_expression(each, scope))
+        if scope.wide_literals and scope.constant(loop.stop) is not None:
+            # A loop over constants would count in 32 bits.
+            start = PYTHON.call("tl.cast", kernel_expression(loop.start, scope), "INDEX")
+            arguments = [str(start), *(arguments[1:] or arguments)]
         stages = stages_of(scope.plan, loop, position in self.hazards.loops)
         function = "range"
         options = [] if stages is None else [f"num_stages={stages}"]
@@ -173,9 +170,9 @@ class BodyEmitter:
         if loop.text != header:
             self.comment(loop.text)
         self.line(header)
-        self._block(loop.body, position + 1)
+        self._block(loop.body)
 
-    def _counted(self, loop: ir.For, position: int) -> None:
+    def _counted(self, loop: ir.For) -> None:
         """A loop whose step's sign the kernel's compiler does not see: Triton takes a run-time step
         for positive."""
         scope = self.scope
@@ -185,11 +182,19 @@ class BodyEmitter:
         trips = ir.Binary("cdiv", ir.Binary("-", loop.stop, loop.start), loop.step)
         self.line(f"{count} = {kernel_expression(trips, scope)}")
         self.line(f"for {turn} in range({count}):")
-        value = PYTHON.binary("*", Code(turn), kernel_expression(loop.step, scope))
-        if not is_literal(loop.start, 0):
-            value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
+        value = iterate(loop, Code(turn), scope)
         self.lines += wrapping.statement(f"{variable} = {value}", self.indent + "    ")
-        self._block(loop.body, position + 1)
+        self._block(loop.body)
+
+
+def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
+    """The value of the variable in the iteration of a number."""
+    value = index
+    if not is_literal(loop.step, 1):
+        value = PYTHON.binary("*", value, kernel_expression(loop.step, scope))
+    if not is_literal(loop.start, 0):
+        value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
+    return value
 
 
 def condition(expression: ir.Expr, scope: Scope) -> Code:

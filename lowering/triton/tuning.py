@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.ir.evaluate import known_value
 from sketchc.lowering.plan import (
     HintAnswer,
     PhasePlan,
@@ -76,13 +76,11 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
 
 def iterations_of(plan: Plan, loop: ir.For) -> int | None:
     """The number of a loop's iterations where it is known when the kernel is compiled."""
-    try:
-        bounds = [
-            int(evaluate(e, constants_of(plan.sketch))) for e in (loop.start, loop.stop, loop.step)
-        ]
-    except KeyError:
+    bounds = (loop.start, loop.stop, loop.step)
+    start, stop, step = (known_value(bound, plan.sketch) for bound in bounds)
+    if start is None or stop is None or step is None:
         return None
-    return len(range(*bounds))
+    return len(range(int(start), int(stop), int(step)))
 
 
 def unrolled(plan: Plan, loop: ir.For) -> int | None:

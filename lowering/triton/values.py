@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+
 import attrs
 
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.walk import laid_out
+from sketchc.ir import walk
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import on_host
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
-from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression, shape_code
+from sketchc.lowering.triton.scope import (
+    Scope,
+    Shape,
+    broadcast,
+    index_shape,
+    kernel_expression,
+    laid_out,
+    shape_code,
+)
 from sketchc.ops.table import identity_value
-
-Shape = tuple[Code, ...]
 
 
 @attrs.frozen
@@ -70,10 +78,7 @@ def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) ->
 def _with_axes(code: Code, shape: Shape, layout: tuple[bool, ...], rank: int) -> tuple[Code, Shape]:
     """A block with the new axes of its layout, and with axes in front up to `rank`."""
     layout = (False,) * (rank - len(layout)) + layout
-    if all(layout):
-        return code, shape
-    marks = ", ".join(":" if kept else "None" for kept in layout)
-    return PYTHON.postfix(code, f"[{marks}]"), laid_out(shape, layout, Code("1"))
+    return laid_out(code, layout), walk.laid_out(shape, layout, Code("1"))
 
 
 def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Value:
@@ -83,10 +88,10 @@ def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Valu
             return _number(number, dtype)
         case ir.Unary("-", ir.Literal(number)):
             return _number(-number, dtype)
+        case ir.Ref() if own.is_float and on_host(value):
+            return _host_float(value, dtype, scope)
         case _:
             pass
-    if own.is_float and on_host(value):
-        return _host_float(value, dtype, scope)
     code = kernel_expression(value, scope)
     if own is DType.BOOL and dtype is DType.BOOL:
         return Value(code, None)
@@ -103,19 +108,14 @@ def _number(number: int | float | bool, dtype: DType) -> Value:
     return Value(code, None)
 
 
-def _host_float(value: ir.Expr, dtype: DType, scope: Scope) -> Value:
-    """A float known on the host: a parameter, or an expression computed there in f64."""
-    if isinstance(value, ir.Ref) and value.kind is ir.NameKind.CONSTANT:
+def _host_float(value: ir.Ref, dtype: DType, scope: Scope) -> Value:
+    """A float known on the host: a parameter, or what is computed there in f64."""
+    if value.kind is ir.NameKind.CONSTANT:
         number = scope.constant(value)
         if dtype is DType.F64 and number is not None:
             return _number(number, dtype)
         return Value(kernel_expression(value, scope), None)
-    if isinstance(value, ir.Ref):
-        code = kernel_expression(value, scope)
-    else:
-        if value not in scope.hoisted:
-            scope.hoisted[value] = scope.names.fresh(f"scalar_{len(scope.hoisted) + 1}")
-        code = Code(scope.hoisted[value])
+    code = kernel_expression(value, scope)
     if dtype is not (DType.F64 if scope.memory_scalars else DType.F32):
         code = PYTHON.call("tl.cast", code, TL[dtype])
     return Value(code, dtype)
@@ -137,17 +137,11 @@ def full(shape: Shape, value: Code, dtype: DType) -> Code:
 
 def broadcast_shape(values: list[Value]) -> Shape:
     """The shape of an element-wise result."""
-    result: Shape = ()
-    for value in values:
-        if not result:
-            result = value.shape
-        elif value.shape:
-            pairs = zip(result, value.shape, strict=True)
-            result = tuple(b if a.text == "1" else a for a, b in pairs)
-    return result
+    return functools.reduce(broadcast, (value.shape for value in values))
 
 
 def tile_name(operand: ir.Operand) -> str:
+    """The tile that an operand of a cross-lane operation is."""
     if not isinstance(operand, ir.TileOperand):
         msg = "a cross-lane operation takes tiles"
         raise InternalError(msg)
@@ -155,6 +149,7 @@ def tile_name(operand: ir.Operand) -> str:
 
 
 def own_dtype(operand: ir.Operand, scope: Scope) -> DType:
+    """The type that an operand has by itself."""
     match operand:
         case ir.TileOperand(name):
             return scope.plan.sketch.tile(name).dtype
@@ -203,5 +198,5 @@ def lifted(value: Value, rank: int) -> Value:
     """A tile of one element, a Triton scalar, as a block of extents 1; others as they are."""
     if value.shape or value.dtype is None:
         return value
-    shape = tuple(Code("1") for _ in range(rank))
+    shape = (Code("1"),) * rank
     return Value(full(shape, value.code, value.dtype), value.dtype, shape)

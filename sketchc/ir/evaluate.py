@@ -87,6 +87,14 @@ def constants_of(sketch: ir.Sketch) -> dict[str, Value]:
     return {constant.name: constant.value for constant in sketch.constants}
 
 
+def known_value(expression: ir.Expr, sketch: ir.Sketch) -> Value | None:
+    """The value of an expression over compile-time constants only; None of any other."""
+    try:
+        return evaluate(expression, constants_of(sketch))
+    except KeyError:
+        return None
+
+
 def param_value(param: ir.Param, value: Value) -> Value:
     """The value that a launch with `value` for this param reads: a float rounded to the param's
     type, everywhere alike."""

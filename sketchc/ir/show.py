@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import assert_never
 
 from sketchc.base.precedence import (
@@ -63,6 +64,18 @@ def _show(expression: ir.Expr) -> tuple[str, int]:
             return tile if own else tile + show_layout(layout), ATOM
         case _:
             assert_never(expression)
+
+
+def range_arguments(
+    loop: ir.For | ir.HostFor, shown: Callable[[ir.Expr], object] = show
+) -> list[str]:
+    """What a loop hands to `range`, as few arguments as will do."""
+    arguments = [loop.stop]
+    if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
+        arguments.insert(0, loop.start)
+    if loop.step != ir.Literal(1):
+        arguments.append(loop.step)
+    return [str(shown(argument)) for argument in arguments]
 
 
 def show_layout(layout: tuple[bool, ...]) -> str:

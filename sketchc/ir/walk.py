@@ -113,6 +113,15 @@ def indices(access: ir.Access) -> Iterator[ir.Expr]:
         yield from subscript_parts(subscript)
 
 
+def is_plain(access: ir.Access) -> bool:
+    """True where the access has scalars and slices of step 1 only."""
+    return all(
+        isinstance(subscript, ir.ScalarSubscript)
+        or (isinstance(subscript, ir.SliceSubscript) and subscript.step == ir.Literal(1))
+        for subscript in access.subscripts
+    )
+
+
 def subscript_parts(subscript: ir.Subscript) -> tuple[ir.Expr, ...]:
     """The expressions of one subscript: an index, or the two bounds and the step of a slice."""
     match subscript:

@@ -245,7 +245,7 @@ def test_the_ascend_tools_do_not_see_it(
     (tmp_path / "launcher.c").write_text("")
     with pytest.raises(linalg.BuildError):
         linalg._build_in(tmp_path, tools)
-    assert environment._version(tools.gcc, "--version", r"(\d+)")
+    assert environment._version(tools.programs["gcc"], "--version", r"(\d+)")
 
 
 def test_names_that_say_secret_never_pass(marker: str) -> None:

@@ -22,7 +22,7 @@ from sketchc.ir.evaluate import evaluate, host_values
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.precedence import CPP, PYTHON, Code
 from sketchc.lowering.python_host import wrapping
-from sketchc.lowering.python_host.library import definitions, texts
+from sketchc.lowering.python_host.library import definitions, part_of
 from sketchc.lowering.triton.emit import FUNCTIONS
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.kernel import phase_magnitudes
@@ -223,12 +223,15 @@ def load_module(kernel: Kernel, folder: Path) -> ModuleType:
 def test_the_wrapper_widens_indices_beyond_two_gigaelements(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from sketchc.runtime.toolchains.triton_cuda.worker import record_launches
+    from sketchc.runtime.toolchains.triton_cuda.worker import Launch, recording
 
     module = load_module(lower(example("relu"))[1], tmp_path)
     for rows, expected in ((1000, "int32"), (60_000, "int64")):
         x = torch.empty((rows, 60_000), device="meta")
-        (launch,) = record_launches(module, lambda x=x: module.relu(x))
+        launches: list[Launch] = []
+        with recording(module, launches.append):
+            module.relu(x)
+        (launch,) = launches
         assert str(launch.arguments["INDEX"]) == expected
 
 
@@ -340,7 +343,7 @@ def test_wrapping_keeps_the_expression() -> None:
 def test_device_functions_come_with_what_they_call() -> None:
     functions = definitions(FUNCTIONS)
     for name in functions:
-        text = "\n\n".join(texts([name], FUNCTIONS))
+        text = part_of(FUNCTIONS, [name]).text
         defined = {n.name for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)}
         read = {n.id for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Name)}
         assert name in defined

@@ -74,9 +74,7 @@ BREAKS: dict[str, Callable[[Plan], Plan]] = {
     ),
     "every compile-time constant is bound": lambda plan: sketch(plan, constants=()),
     "launches are phases of the sketch, each once, in order": lambda plan: phase(plan, index=7),
-    "a launch stores, and its tensors are those of its body": lambda plan: phase(
-        plan, stores=frozenset()
-    ),
+    "a launch stores": lambda plan: phase(plan, body=()),
     "grid axes name host scalars and axes further out": own_axis,
     "loop variables are of a loop around, or of the grid": lambda plan: phase(plan, grid=()),
     "every tile has one place, in a memory of the chip": lambda plan: tile(plan, memory="attic"),

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -38,13 +39,9 @@ INSTALL_LINE = "sketchc toolchain install triton_ascend"
 
 @attrs.frozen
 class Tools:
-    """Paths of the programs that turn Linalg into a shared library; all from one LLVM."""
+    """The programs that turn Linalg into a shared library; all but gcc from one LLVM."""
 
-    mlir_opt: str
-    mlir_translate: str
-    opt: str
-    llc: str
-    gcc: str
+    programs: Mapping[str, str]  # name -> path
     version: str  # of LLVM, "19.1.4"
     gcc_version: str
 
@@ -89,15 +86,7 @@ def find_tools() -> Tools | None:
         return None
     version, paths = llvm
     gcc_version = _version(gcc, "-dumpfullversion", r"(\d+\.\d+\.\d+)") or "unknown"
-    return Tools(
-        mlir_opt=paths["mlir-opt"],
-        mlir_translate=paths["mlir-translate"],
-        opt=paths["opt"],
-        llc=paths["llc"],
-        gcc=gcc,
-        version=version,
-        gcc_version=gcc_version,
-    )
+    return Tools({**paths, "gcc": gcc}, version, gcc_version)
 
 
 @functools.cache

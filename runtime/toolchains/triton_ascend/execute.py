@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from sketchc.base.types import DType
 from sketchc.runtime.guards import torch_state, wrapper_guard
 from sketchc.runtime.guards.host_limit import (
     HOST_SECONDS,
@@ -42,24 +43,13 @@ from sketchc.runtime.toolchains.triton_ascend.environment import cache_folder, f
 from sketchc.runtime.toolchains.triton_ascend.launch import Buffer, IllegalAccessError, run_library
 from sketchc.runtime.toolchains.triton_ascend.linalg import (
     BuildError,
-    Function,
     UnsupportedLinalgError,
     build,
 )
 
 _POINTERS: dict[torch.dtype, str] = {
-    torch.float64: "*fp64",
-    torch.float32: "*fp32",
-    torch.bfloat16: "*bf16",
-    torch.float16: "*fp16",
-    torch.int64: "*i64",
-    torch.int32: "*i32",
-    torch.int16: "*i16",
-    torch.int8: "*i8",
-    torch.uint8: "*u8",
-    torch.uint32: "*u32",
-    torch.bool: "*i1",
-}
+    getattr(torch, dtype.numpy_name): "*" + dtype.value.replace("f", "fp") for dtype in DType
+} | {torch.bfloat16: "*bf16", torch.bool: "*i1"}
 FRONTEND_TIMEOUT = 120.0
 
 
@@ -113,39 +103,22 @@ class Machine:
                 expected = len(function.arguments)
                 message = f"{function.name} takes {expected} arguments, not {len(arguments)}"
                 raise RuntimeError(message)
+            pairs = zip(function.arguments, arguments.items(), strict=True)
             if self.tracer is None:
-                record["bytes"] = self._run(library, function, arguments, launch.grid)
+                bound = [
+                    _buffer(name, value) if argument.buffer else (argument.element, value)
+                    for argument, (name, value) in pairs
+                ]
+                told = (str(library), function.name, bound, launch.grid, self.order)
+                record["bytes"] = run_library(*told)
             else:
-                self._trace(self.tracer, library, function, arguments, launch.grid)
+                written = [
+                    {"name": name, **self.tracer.argument(value, argument.element)}
+                    for argument, (name, value) in pairs
+                ]
+                noted = {"kernel": function.name, "library": str(library), "grid": launch.grid}
+                self.tracer.launch({**noted, "arguments": written})
         self.launches.append(record)
-
-    def _run(
-        self,
-        library: Path,
-        function: Function,
-        arguments: Mapping[str, Any],
-        grid: tuple[int, int, int],
-    ) -> int:
-        bound = [
-            _buffer(name, value) if argument.buffer else (argument.element, value)
-            for argument, (name, value) in zip(function.arguments, arguments.items(), strict=True)
-        ]
-        return run_library(str(library), function.name, bound, grid, self.order)
-
-    def _trace(
-        self,
-        tracer: Tracer,
-        library: Path,
-        function: Function,
-        arguments: Mapping[str, Any],
-        grid: tuple[int, int, int],
-    ) -> None:
-        written = [
-            {"name": name, **tracer.argument(value, argument.element)}
-            for argument, (name, value) in zip(function.arguments, arguments.items(), strict=True)
-        ]
-        record = {"kernel": function.name, "library": str(library), "grid": grid}
-        tracer.launch({**record, "arguments": written})
 
     def front_end(self, launch: standin.Launch) -> dict[str, Any]:
         """The front end's reply for a launch (`frontend.compile_kernel`), kept in the cache."""

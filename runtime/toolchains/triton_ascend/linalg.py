@@ -20,8 +20,6 @@ import attrs
 from sketchc.runtime.process.peer import compiler_environment
 from sketchc.runtime.toolchains.triton_ascend.environment import Tools, cache_folder
 
-_DECLARATION = re.compile(r"func\.func private @(\w+)\((.*)\)(?: -> ([^{]*?))?(?: attributes .*)?$")
-
 #: `__hmf_<name>f` on f32 and `__hmf_<name>Dh` on f16 -> one operation of MLIR's math dialect.
 _MATH = {
     "tanh": "math.tanh",
@@ -41,15 +39,14 @@ class UnsupportedLinalgError(Exception):
     """The text uses something of the NPU's compiler that has no meaning here yet."""
 
 
-def library_body(name: str, declaration: str, text: str) -> str:
+def _library_body(declaration: re.Match[str], text: str) -> str:
     """The definition that replaces a private declaration; `text` holds its call sites.
 
     Raises `UnsupportedLinalgError` for a function that is not known.
     """
-    found = _DECLARATION.search(declaration)
-    assert found is not None
-    types = [part.strip() for part in re.split(r",(?![^<]*>)", found.group(2)) if part.strip()]
-    result = (found.group(3) or "").strip()
+    name, given, returned = declaration.groups()
+    types = [part.strip() for part in re.split(r",(?![^<]*>)", given) if part.strip()]
+    result = (returned or "").strip()
     if name.startswith("__hmf_") and (body := _math_body(name, types, result)):
         return body
     if scan := re.fullmatch(r"triton_(cumsum|cumprod)_\d+", name):
@@ -157,39 +154,41 @@ def _scan_body(name: str, kind: str, types: list[str], axis: int) -> str:
 
 
 def _flip_body(name: str, types: list[str], axis: int) -> str:
-    tensor = types[0]
-    extents, element = _shape(tensor)
-    axis %= len(extents)
-    indices = ", ".join("%p" if i == axis else f"%i{i}" for i in range(len(extents)))
-    lines = [
-        f"%last = arith.constant {extents[axis] - 1} : index",
-        "%r = tensor.generate {",
-        f"^bb0({', '.join(f'%i{i}: index' for i in range(len(extents)))}):",
-        f"%p = arith.subi %last, %i{axis} : index",
-        f"%v = tensor.extract %a0[{indices}] : {tensor}",
-        f"tensor.yield %v : {element}",
-        f"}} : {tensor}",
-    ]
-    return _define(name, types, tensor, [*lines, f"return %r : {tensor}"])
+    extents, _ = _shape(types[0])
+    last = f"%last = arith.constant {extents[axis] - 1} : index"
+    mirrored = f"%p = arith.subi %last, %i{axis % len(extents)} : index"
+    return _taken(name, types, types[0], axis, [last], [mirrored])
 
 
 def _gather_body(name: str, types: list[str], result: str, axis: int) -> str:
     """`result[i, j] = a0[i, a1[i, j]]` along axis 1."""
-    source, index = types[0], types[1]
-    extents, element = _shape(result)
-    axis %= len(extents)
-    places = ", ".join(f"%i{i}" for i in range(len(extents)))
-    indices = ", ".join("%p" if i == axis else f"%i{i}" for i in range(len(extents)))
-    lines = [
-        "%r = tensor.generate {",
-        f"^bb0({', '.join(f'%i{i}: index' for i in range(len(extents)))}):",
+    index = types[1]
+    places = ", ".join(f"%i{i}" for i in range(len(_shape(result)[0])))
+    place = [
         f"%n = tensor.extract %a1[{places}] : {index}",
         f"%p = arith.index_cast %n : {_shape(index)[1]} to index",
-        f"%v = tensor.extract %a0[{indices}] : {source}",
+    ]
+    return _taken(name, types, result, axis, [], place)
+
+
+def _taken(
+    name: str, types: list[str], result: str, axis: int, before: list[str], place: list[str]
+) -> str:
+    """Elements of the first argument, moved along one axis: `place` computes from where, as %p."""
+    extents, element = _shape(result)
+    axis %= len(extents)
+    indices = ", ".join("%p" if i == axis else f"%i{i}" for i in range(len(extents)))
+    lines = [
+        *before,
+        "%r = tensor.generate {",
+        f"^bb0({', '.join(f'%i{i}: index' for i in range(len(extents)))}):",
+        *place,
+        f"%v = tensor.extract %a0[{indices}] : {types[0]}",
         f"tensor.yield %v : {element}",
         f"}} : {result}",
+        f"return %r : {result}",
     ]
-    return _define(name, types, result, [*lines, f"return %r : {result}"])
+    return _define(name, types, result, lines)
 
 
 def _constants(extents: list[int]) -> list[str]:
@@ -213,7 +212,7 @@ _HINT_LINES = re.compile(
 _HINT_ATTRIBUTES = re.compile(r" \{hivm\.[^{}]*\}")
 _FUNCTION = re.compile(r"func\.func @(\w+)\((.*?)\) attributes", re.DOTALL)
 _ARGUMENT = re.compile(r"%\w+: (memref<\?x(\w+)>|\w+)")
-_PRIVATE = re.compile(r"^\s*func\.func private @(\w+)\((.*)\)(?: -> (.*?))?(?: attributes .*)?$")
+_PRIVATE = re.compile(r"^\s*func\.func private @(\w+)\((.*)\)(?: -> ([^{]*?))?(?: attributes .*)?$")
 _REMAINDER = re.compile(
     r"hfusion\.elemwise_binary \{fun = #hfusion\.binary_fn<mod>\} "
     r"ins\((%\w+), (%\w+) : (tensor<[^>]*>), tensor<[^>]*>\) outs\(%\w+ : tensor<[^>]*>\) "
@@ -269,7 +268,7 @@ def normalise(linalg: str) -> str:
     lines = []
     for line in text.split("\n"):
         found = _PRIVATE.match(line)
-        lines.append(library_body(found.group(1), line, text) if found else line)
+        lines.append(_library_body(found, text) if found else line)
     text = "\n".join(lines)
     odd = sorted(set(re.findall(r"(?<![#\w.\"])((?:hivm|hfusion)\.[\w.]+)", text)))
     if odd:
@@ -305,14 +304,8 @@ PASSES = (
     "-reconcile-unrealized-casts",
 )
 
-_C_TYPES = {
-    "i1": "_Bool",
-    "i8": "int8_t",
-    "i16": "int16_t",
-    "i32": "int32_t",
-    "i64": "int64_t",
-    "f32": "float",
-    "f64": "double",
+_C_TYPES = {"i1": "_Bool", "f32": "float", "f64": "double"} | {
+    f"i{bits}": f"int{bits}_t" for bits in (8, 16, 32, 64)
 }
 #: A memref<?xT> argument: base, aligned, offset, size, stride.
 _MEMREF = "void *, void *, int64_t, int64_t, int64_t"
@@ -354,23 +347,24 @@ def build(linalg: str, tools: Tools) -> tuple[Path, Function]:
 
 def _build_in(folder: Path, tools: Tools) -> None:
     commands = (
-        (tools.mlir_opt, "--allow-unregistered-dialect", "kernel.mlir", *PASSES, "-o", "low.mlir"),
-        (tools.mlir_translate, "--mlir-to-llvmir", "low.mlir", "-o", "kernel.ll"),
-        (tools.opt, "-O2", "kernel.ll", "-o", "kernel.bc"),
+        ("mlir-opt", "--allow-unregistered-dialect", "kernel.mlir", *PASSES, "-o", "low.mlir"),
+        ("mlir-translate", "--mlir-to-llvmir", "low.mlir", "-o", "kernel.ll"),
+        ("opt", "-O2", "kernel.ll", "-o", "kernel.bc"),
         (
-            *(tools.llc, "-O2", "-mcpu=native", "-filetype=obj", "-relocation-model=pic"),
+            *("llc", "-O2", "-mcpu=native", "-filetype=obj", "-relocation-model=pic"),
             *("kernel.bc", "-o", "kernel.o"),
         ),
         (
-            *(tools.gcc, "-std=c11", "-O2", "-shared", "-fPIC", "-D_GNU_SOURCE"),
+            *("gcc", "-std=c11", "-O2", "-shared", "-fPIC", "-D_GNU_SOURCE"),
             *("launcher.c", "kernel.o", "-o", "kernel.so", "-lm"),
         ),
     )
-    for command in commands:
-        program = Path(command[0]).name
+    for name, *arguments in commands:
+        path = tools.programs[name]
+        program = Path(path).name
         try:
             done = subprocess.run(
-                command,
+                [path, *arguments],
                 cwd=folder,
                 capture_output=True,
                 text=True,
@@ -381,12 +375,10 @@ def _build_in(folder: Path, tools: Tools) -> None:
         except subprocess.TimeoutExpired as error:
             message = f"{program} took more than {TIMEOUT:.0f} s"
             raise BuildError(message, "") from error
-        if done.returncode < 0:
-            message = f"{program} ended with status {done.returncode}"
-            raise BuildError(message, done.stderr[-8000:])
         if done.returncode:
-            message = f"{program} cannot translate the front end's Linalg"
-            raise BuildError(message, done.stderr[-8000:])
+            killed = f"{program} ended with status {done.returncode}"
+            refused = f"{program} cannot translate the front end's Linalg"
+            raise BuildError(killed if done.returncode < 0 else refused, done.stderr[-8000:])
 
 
 def glue_source(function: Function) -> str:

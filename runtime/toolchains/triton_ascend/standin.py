@@ -55,6 +55,7 @@ class Named:
         return Named(f"{self.name}.{attribute}")
 
     def __call__(self, value: Any = None, *_: Any, **__: Any) -> Any:
+        """The value that a constant is made of. Raises `LaunchError` for anything else."""
         if self.name == "constexpr":  # `X = tl.constexpr(3)` at module level
             return value
         message = f"tl.{self.name} is called outside of a kernel"
@@ -88,6 +89,7 @@ class Launcher:
         return start
 
     def __call__(self, *_: Any, **__: Any) -> None:
+        """Raises `LaunchError`: a kernel wants a grid."""
         message = f"the kernel {self.__name__} is called without a launch grid"
         raise LaunchError(message)
 

@@ -10,6 +10,7 @@ called in another process (`launching`). What a pass means is in `ascend.MEANING
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -82,7 +83,7 @@ class TritonAscendToolchain(Toolchain):
         if tools is None:
             missing.extend(environment.missing_tools())
             advice.append(f"as root: {environment.APT_LINE}")
-        if not _has_torch():
+        if importlib.util.find_spec("torch") is None:
             missing.append("torch")
             advice.append("pip install torch")
         versions = {}
@@ -271,12 +272,6 @@ def _samples(
             continue
         if sum(math.prod(shape) for shape in shapes) <= SAMPLE_ELEMENTS:
             yield size, symbols, params
-
-
-def _has_torch() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("torch") is not None
 
 
 TOOLCHAIN = TritonAscendToolchain()

@@ -67,19 +67,24 @@ def _reduce_whole_rows() -> None:
             half = parts[0].shape[axis] // 2
             first = [part.take(range(half), axis) for part in parts]
             second = [part.take(range(half, 2 * half), axis) for part in parts]
-            arguments = [
-                self.to_tensor(part, kind)
-                for side in (first, second)
-                for part, kind in zip(side, kinds, strict=True)
-            ]
-            result = self.combine_fn.fn(*arguments)
-            results = result if isinstance(result, tuple) else (result,)
-            parts = [tensor.handle.data for tensor in results]
+            parts = _combined(self, kinds, first, second)
         if not self.keep_dims:
             parts = [part.squeeze(axis) for part in parts]
         return [self.to_tensor(part, kind) for part, kind in zip(parts, kinds, strict=True)]
 
     interpreter.ReduceOps.generic_reduce = generic_reduce
+
+
+def _combined(operation: Any, kinds: list[Any], *sides: list[Any]) -> list[Any]:
+    """What a combine function makes of two sides of whole slices."""
+    arguments = [
+        operation.to_tensor(part, kind)
+        for side in sides
+        for part, kind in zip(side, kinds, strict=True)
+    ]
+    result = operation.combine_fn.fn(*arguments)
+    results = result if isinstance(result, tuple) else (result,)
+    return [tensor.handle.data for tensor in results]
 
 
 def _scan_whole_rows() -> None:
@@ -92,14 +97,8 @@ def _scan_whole_rows() -> None:
         kinds = [value.dtype for value in inputs]
         slices = [[part.take([0], self.axis) for part in values]]
         for place in range(1, values[0].shape[self.axis]):
-            arguments = [
-                self.to_tensor(part, kind)
-                for side in (slices[-1], [part.take([place], self.axis) for part in values])
-                for part, kind in zip(side, kinds, strict=True)
-            ]
-            result = self.combine_fn.fn(*arguments)
-            results = result if isinstance(result, tuple) else (result,)
-            slices.append([tensor.handle.data for tensor in results])
+            following = [part.take([place], self.axis) for part in values]
+            slices.append(_combined(self, kinds, slices[-1], following))
         whole = [np.concatenate(parts, self.axis) for parts in zip(*slices, strict=True)]
         return [self.to_tensor(part, kind) for part, kind in zip(whole, kinds, strict=True)]
 

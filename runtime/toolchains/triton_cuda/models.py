@@ -29,7 +29,6 @@ from sketchc.runtime.toolchains.torch_module.worker import (
     raised,
 )
 from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
-from sketchc.runtime.toolchains.triton_cuda.worker import Launch, bound_launch
 
 
 class Turns:
@@ -101,12 +100,12 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
         else plain(value)
         for value in request["inputs"]
     ]
-    launches: list[Launch] = []
-    _record(launches)
+    launches: list[worker.Launch] = []
     try:
-        model = session.model(literals(request["init"]))
-        with torch.no_grad(), host_limit(HOST_SECONDS):
-            model(*rebuild(request["layout"], inputs))
+        with worker.noting(launches.append):
+            model = session.model(literals(request["init"]))
+            with torch.no_grad(), host_limit(HOST_SECONDS):
+                model(*rebuild(request["layout"], inputs))
     except HostTimeoutError:
         text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
         return failed("timeout", text), {}
@@ -120,14 +119,3 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     except Exception as error:
         return raised(session.guard, "compile", error), {}
     return {"kernels": kernels}, {}
-
-
-def _record(launches: list[Launch]) -> None:
-    """Let launches be noted, not made."""
-    from triton.runtime.jit import JITFunction
-
-    def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
-        del warmup
-        launches.append(bound_launch(self, arguments, keywords, grid))
-
-    JITFunction.run = run

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import attrs
 import numpy as np
 import torch
 
@@ -36,16 +37,14 @@ class TuningError(Exception):
     """The file tunes itself."""
 
 
+@attrs.frozen
 class Launch:
     """One recorded launch: the kernel, its bound arguments, and the grid as it was given."""
 
-    def __init__(
-        self, function: Any, arguments: dict[str, Any], options: dict[str, Any], grid: Any
-    ) -> None:
-        self.function = function
-        self.arguments = arguments
-        self.options = options
-        self.grid = grid
+    function: Any
+    arguments: dict[str, Any]
+    options: dict[str, Any]
+    grid: Any
 
     def types(
         self, constants: Mapping[str, Any]
@@ -116,49 +115,33 @@ def bound_launch(
     return Launch(function, arguments, options, places)
 
 
-class _Recorder:
-    """Stands in for a kernel: `kernel[grid](...)` is noted, not run."""
-
-    def __init__(self, function: Any, note: Callable[[Launch], None]) -> None:
-        self.function = function
-        self.note = note
-
-    def __getitem__(self, grid: Any) -> Callable[..., None]:
-        def launch(*args: Any, **kwargs: Any) -> None:
-            self.note(bound_launch(self.function, args, kwargs, grid))
-
-        return launch
-
-
-def record_launches(module: ModuleType, call: Callable[[], object]) -> list[Launch]:
-    """The launches that `call` makes of the module's kernels, none of them executed."""
-    launches: list[Launch] = []
-    with recording(module, launches.append):
-        call()
-    return launches
-
-
 @contextmanager
 def recording(module: ModuleType, note: Callable[[Launch], None]) -> Iterator[None]:
-    """Have launches of the module's kernels noted, not executed."""
+    """Have launches noted, not executed. Raises `TuningError` for a module that tunes itself."""
     from triton.runtime.autotuner import Autotuner, Heuristics
-    from triton.runtime.jit import JITFunction
 
     for name, value in vars(module).items():
         if isinstance(value, Autotuner | Heuristics):
             msg = f"{name}: triton.autotune and triton.heuristics are not supported; choose values"
             raise TuningError(msg)
-    kernels = {
-        name: value for name, value in vars(module).items() if isinstance(value, JITFunction)
-    }
+    with noting(note):
+        yield
+
+
+@contextmanager
+def noting(note: Callable[[Launch], None]) -> Iterator[None]:
+    """Have launches noted, not executed."""
+    from triton.runtime.jit import JITFunction
+
+    def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
+        del warmup
+        note(bound_launch(self, arguments, keywords, grid))
+
+    real, JITFunction.run = JITFunction.run, run
     try:
-        for name, function in kernels.items():
-            setattr(module, name, _Recorder(function, note))
         yield
     finally:
-        # Kernels find the device functions that they call in the module.
-        for name, function in kernels.items():
-            setattr(module, name, function)
+        JITFunction.run = real
 
 
 def argument_type(value: Any) -> tuple[str, bool]:
@@ -317,8 +300,9 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
     }
     call = bound_call(wrapper, request, examples, needed=True)
     try:
-        with host_limit(HOST_SECONDS):
-            launches = record_launches(module, call)
+        launches: list[Launch] = []
+        with host_limit(HOST_SECONDS), recording(module, launches.append):
+            call()
     except TuningError:
         raise
     except Exception as error:
@@ -404,19 +388,16 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     module = loaded(request["source"])
     call = bound_call(entry_of(module, request), request, tensors)
     tracer = Tracer(tensors, states)
-    noted: dict[int, Launch] = {}
 
     def note(launch: Launch) -> None:
         record = _written(launch, tracer)
         if all(record["grid"]):
-            noted[id(record)] = launch
-            tracer.launch(record)
+            tracer.launch({**record, "launch": launch})
 
     with recording(module, note):
         done, contents = tracer.trace(call, names_of(request, "out", "inout"))
-    # Now that kernels find each other in the module again.
     for record in tracer.launches:
-        launch = noted[id(record)]
+        launch = record.pop("launch")
         record["artefact"] = built_launch(launch, request["architecture"], Path(request["folder"]))
     return {"launches": tracer.launches, "done": done}, contents
 
