@@ -102,12 +102,6 @@ class Printer(Expressions):
                 kind = self.kind(dtype) if mutable else f"const {self.kind(dtype)}"
                 told = "[[maybe_unused]] " if spare else ""
                 self.line(f"{told}{kind} {self.name(name)} = {self.value(initial)};")
-            case nodes.Row(name, dtype=dtype, writable=writable):
-                constant = "" if writable else "const "
-                self.line(
-                    f"{constant}{self.kind(dtype)} *const {self.name(name)} ="
-                    f" {self._offset(statement.buffer, statement.base)};"
-                )
             case nodes.Assign(name, new):
                 self.line(f"{self.name(name)} = {self.value(new)};")
             case nodes.Write(buffer, index, new):
@@ -158,7 +152,15 @@ class Printer(Expressions):
         self.statements(body)
         self.close()
 
+    def _row(self, row: nodes.Row) -> None:
+        kind = self.kind(row.dtype) if row.writable else f"const {self.kind(row.dtype)}"
+        start = self._offset(row.buffer, row.base)
+        with self.tracing(*row.origins):
+            self.line(f"{kind} *const {self.name(row.name)} = {start};")
+
     def _lanes(self, loop: nodes.LaneLoop) -> None:
+        for row in loop.rows:
+            self._row(row)
         clauses: dict[str, list[str]] = {}
         for reduction in loop.reductions:
             clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
@@ -171,6 +173,8 @@ class Printer(Expressions):
 
     def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
+        for row in streamed.others:
+            self._row(row)
         loop, name, end = streamed.loop, self.name(streamed.variable), streamed.end
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
         last = ir.Binary("+", first, ir.Literal(streamed.size))

@@ -20,13 +20,11 @@ from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
-    BindNode,
     BranchNode,
     FetchNode,
     Leaf,
     LoopNode,
     Node,
-    NoteNode,
     SerialNode,
     build_tree,
     leaves,
@@ -34,7 +32,6 @@ from sketchc.lowering.loops.fusion import (
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
-from sketchc.lowering.loops.nodes import scalar_dtype
 from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.loops.transformations import (
     add_rows,
@@ -109,8 +106,8 @@ def _host_steps(
                 inner = _host_steps(sketch, step.body, launches)
                 made = [_serial_loop(step, inner, sketch)]
             case ir.HostIf(condition):
-                sides = [_host_steps(sketch, arm, launches) for arm in (step.body, step.orelse)]
-                made = [loops.Branch(condition, sides[0], sides[1], step.text)]
+                sides = (_host_steps(sketch, arm, launches) for arm in (step.body, step.orelse))
+                made = [loops.Branch(condition, *sides, text=step.text)]
             case ir.Fetch(name, access, dtype, text=text):
                 after = fetched_conditions(sketch).get(name)
                 made = [
@@ -120,9 +117,7 @@ def _host_steps(
                     *([] if after is None else [loops.Refusal(after)]),
                 ]
             case ir.Bind(name, value, text=text):
-                dtype = scalar_dtype(value)
-                scalar = loops.Scalar(value, dtype)
-                made = [*_noted(text), loops.Define(name, dtype, scalar, spare=True)]
+                made = [*_noted(text), loops.bound(name, value, (step.span,), spare=True)]
             case _:
                 assert_never(step)
         found += _traced(made, (step.span,))
@@ -227,26 +222,17 @@ class _Lowering(Calls):
                 case BranchNode(branch, body, orelse):
                     # Either side may change what was read before.
                     self._forget_changed(node, scope)
-                    arms = [
+                    arms = (
                         tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
-                    ]
-                    found.append(
-                        loops.Branch(
-                            branch.condition,
-                            arms[0],
-                            arms[1],
-                            branch.text,
-                            origins=(branch.span,),
-                        )
                     )
-                case FetchNode():
-                    found += self._fetch(node, scope)
-                case NoteNode(text, origin):
-                    found.append(loops.Note(text, origins=(origin,)))
-                case BindNode(name, value, text, origin):
-                    dtype = scalar_dtype(value)
-                    bound = loops.Define(name, dtype, loops.Scalar(value, dtype))
-                    found += _traced([loops.Note(text), bound], (origin,))
+                    made = loops.Branch(branch.condition, *arms, text=branch.text)
+                    found += _traced([made], (branch.span,))
+                case FetchNode(statement, read):
+                    element = self.element(read, scope)
+                    fetched = fetch(statement.name, statement.dtype, element)
+                    found += _traced([*_noted(statement.text), fetched], (statement.span,))
+                case loops.Note() | loops.Define():
+                    found.append(node)
                 case _:
                     assert_never(node)
         return found
@@ -264,10 +250,6 @@ class _Lowering(Calls):
             for target in leaf.nest.targets:
                 self.forget(target, scope)
 
-    def _fetch(self, node: FetchNode, scope: Scope) -> list[loops.Statement]:
-        fetched = fetch(node.name, node.dtype, self.element(node.read, scope))
-        return _traced([*_noted(node.text), fetched], (node.origin,))
-
     def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
@@ -282,13 +264,8 @@ class _Lowering(Calls):
             return [*before, *_traced([turns], _origins(node))]
         opened, reductions, closed = self._reductions(node, inner)
         body = tuple(self.nodes(node.children, inner))
-        lanes = loops.LaneLoop(
-            variable.name,
-            node.axis.lower,
-            node.axis.upper,
-            body,
-            tuple(reductions),
-        )
+        bounds = (node.axis.lower, node.axis.upper)
+        lanes = loops.LaneLoop(variable.name, *bounds, body, tuple(reductions))
         return _traced([*before, *opened, lanes, *closed], _origins(node))
 
     def _free(self, name: str) -> str:
