@@ -56,6 +56,10 @@ class Versions:
         """False for a version that nothing reads: its statement has no effect."""
         return version in self._used
 
+    def effective(self, statement: ir.Statement) -> bool:
+        """Whether anything reads what a statement writes to tiles."""
+        return any(self._writes[id(statement), tile] in self._used for tile in writes(statement))
+
     def source(self, version: str) -> ir.Load | None:
         """The load that stands for a forwarded version."""
         return self._forwarded.get(version)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from itertools import product
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -251,29 +252,19 @@ class Nest:
     def conflicts(self, other: Nest) -> list[tuple[Reference, Reference]]:
         """Pairs of references to the same memory of which one is a write."""
         read = [read.reference for read in self.reads]
-        found = [
-            (mine, theirs)
-            for mine in self.targets
-            for theirs in (*other.targets, *(read.reference for read in other.reads))
-            if _same_memory(mine, theirs)
-        ]
-        found += [
-            (mine, theirs)
-            for mine in read
-            for theirs in other.targets
-            if _same_memory(mine, theirs)
-        ]
-        return found
+        touched = [*other.targets, *(read.reference for read in other.reads)]
+        pairs = [*product(self.targets, touched), *product(read, other.targets)]
+        return [(mine, theirs) for mine, theirs in pairs if _same_memory(mine, theirs)]
 
 
 @attrs.frozen
 class Block:
-    """The valid rectangle of a tile in memory: per axis its lanes and the tile's extent."""
+    """The valid rectangle of a tile in memory: per axis its lanes."""
 
+    name: str
     reference: Reference
     dtype: DType
     lanes: tuple[Axis, ...]
-    extents: tuple[ir.Expr, ...]
 
 
 @attrs.frozen

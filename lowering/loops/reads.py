@@ -346,16 +346,12 @@ class Calls(Reads):
         """The call of a library's function on tiles in memory."""
         views = []
         for block in call.blocks:
-            home = self.homes[block.reference.name]
-            bounds = (
-                tuple(axis.lower for axis in block.lanes),
-                tuple(a.upper for a in block.lanes),
-            )
-            views.append(
-                nodes.TileView(home.name, home.dtype, *bounds, strides(home.extents, None))
-            )
+            home = self.homes[block.name]
+            lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
+            steps = strides(home.extents, None)
+            views.append(nodes.TileView(home.name, home.dtype, lower, upper, steps))
         targets = {target.name for target in nest.targets}
-        written = [n for n, block in enumerate(call.blocks) if block.reference.name in targets]
+        written = [n for n, block in enumerate(call.blocks) if block.name in targets]
         for target in nest.targets:
             self.forget(target, scope)
         return nodes.TileCall(call.name, tuple(views), tuple(written), call.parameters)
