@@ -15,13 +15,9 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.launch.conditions import (
-    Kind,
-    launch_conditions,
-    launch_steps,
-)
+from sketchc.launch.conditions import Kind, launch_conditions, launch_steps
 from sketchc.lowering.abi import params_to_round, passed
-from sketchc.lowering.cpp.abi import actual_extents
+from sketchc.lowering.cpp.abi import actual_extents, scalars
 from sketchc.lowering.cpp.expressions import entry_name, identifier, literal
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.printer import Printer, streams_name
@@ -156,10 +152,7 @@ class _Host:
             kind = self.out.kind(tensor.dtype)
             constant = "const " if tensor.role is ir.Role.IN else ""
             parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
-        parameters += [("int64_t ", symbol.name) for symbol in self.sketch.symbols]
-        for param in self.sketch.params:
-            parameters.append(("double " if param.dtype.is_float else "int64_t ", param.name))
-        parameters += [("int64_t ", name) for name, _, _ in actual_extents(self.sketch)]
+        parameters += [(f"{kind} ", name) for kind, name in scalars(self.sketch)]
         shown = [
             kind + (identifier(name) if name in self.out.names else f"/* {name} */")
             for kind, name in parameters
@@ -168,11 +161,9 @@ class _Host:
         text = ", ".join(shown)
         if len(start) + len(text) < 99:
             return f"{start}{text})"
-        return (
-            start
-            + "\n"
-            + textwrap.fill(text + ")", 98, initial_indent="    ", subsequent_indent="    ")
-        )
+        indent = " " * 4
+        rest = textwrap.fill(f"{text})", 98, initial_indent=indent, subsequent_indent=indent)
+        return f"{start}\n{rest}"
 
     def _constants(self) -> str:
         lines = []

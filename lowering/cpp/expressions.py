@@ -251,18 +251,11 @@ class Expressions:
                     # Arithmetic on short integers happens on int.
                     return CPP.call(f"static_cast<{self.kind(node.result)}>", code)
                 return code
-            case nodes.Select(condition, then, otherwise, dtype):
-                parts = (self.value(then), self._typed_literal_of(otherwise, dtype))
+            case nodes.Select(condition, then, otherwise):
+                parts = (self.value(then), self._argument(otherwise))
                 return conditional(self.scalar(condition), *parts)
             case _:
                 assert_never(node)
-
-    def _typed_literal_of(self, node: nodes.Value, dtype: DType) -> Code:
-        return (
-            self._typed_literal(node.value, dtype)
-            if isinstance(node, nodes.Number)
-            else self.value(node)
-        )
 
     def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
         """A number of an element type."""
@@ -349,7 +342,7 @@ class Expressions:
                 return self.helper("gelu_tanh", *codes)
             case _:
                 extra = [
-                    self._typed_literal(_number(node.attributes[name]), node.dtype)
+                    self._typed_literal(node.attributes[name], node.dtype)
                     for name in _ATTRIBUTES.get(operation, ())
                 ]
                 return self.helper(_RENAMED.get(operation, operation), *codes, *extra)
@@ -369,7 +362,7 @@ class Expressions:
         for attribute, helper in (("low", "at_least"), ("high", "at_most")):
             bound = node.attributes.get(attribute)
             if bound is not None:
-                number = _held(_number(bound), node.dtype)
+                number = _held(bound, node.dtype)
                 code = self.helper(helper, code, self._typed_literal(number, node.dtype))
         return code
 
@@ -443,13 +436,6 @@ def _held(bound: int | float | bool, dtype: DType) -> int | float | bool:
         return bound
     least, greatest = dtype.limits
     return min(max(int(bound), least), greatest)
-
-
-def _number(found: object) -> int | float | bool:
-    if not isinstance(found, int | float):
-        msg = f"{found!r} is not a number"
-        raise AssertionError(msg)
-    return found
 
 
 def broken(condition: Condition, code: Expressions) -> Code:

@@ -29,7 +29,6 @@ _CLAUSES = {
     "reduce_any": ("||", "||"),
     "reduce_all": ("&&", "&&"),
 }
-_COMBINERS = {"reduce_max": "max", "reduce_min": "min"}
 
 
 @attrs.define
@@ -118,7 +117,8 @@ class Printer(Expressions):
             case nodes.Loop(variable, lower, upper, body, step, unrolled):
                 if unrolled:
                     self.lines.append(f"{INDENT * self.depth}#pragma GCC unroll 16")
-                self._for(variable, lower, upper, body, step)
+                turns = ir.Literal(step)
+                self._serial(nodes.SerialLoop(variable, lower, upper, turns, body))
             case nodes.LaneLoop():
                 self._lanes(statement)
             case nodes.StreamedLoop():
@@ -135,22 +135,6 @@ class Printer(Expressions):
                 self._launch(statement)
             case _:
                 assert_never(statement)
-
-    def _for(
-        self,
-        variable: str,
-        lower: ir.Expr,
-        upper: ir.Expr,
-        body: tuple[nodes.Statement, ...],
-        step: int = 1,
-    ) -> None:
-        name = self.name(variable)
-        turn = f"++{name}" if step == 1 else f"{name} += {step}"
-        self.open(
-            f"for (int64_t {name} = {self.scalar(lower)}; {name} < {self.scalar(upper)}; {turn})"
-        )
-        self.statements(body)
-        self.close()
 
     def _row(self, row: nodes.Row) -> None:
         kind = self.kind(row.dtype) if row.writable else f"const {self.kind(row.dtype)}"
@@ -169,7 +153,8 @@ class Printer(Expressions):
                 self.used.add(clause)
         text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
         self.pragma(f"simd{text}")
-        self._for(loop.variable, loop.lower, loop.upper, loop.body)
+        bounds = (loop.lower, loop.upper, ir.Literal(1))
+        self._serial(nodes.SerialLoop(loop.variable, *bounds, loop.body))
 
     def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
@@ -178,10 +163,8 @@ class Printer(Expressions):
         loop, name, end = streamed.loop, self.name(streamed.variable), streamed.end
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
         last = ir.Binary("+", first, ir.Literal(streamed.size))
-        self.open(
-            f"for (int64_t {name} = {self.scalar(loop.lower)}; {name} < {self.scalar(loop.upper)};"
-            f" {name} += {streamed.size})"
-        )
+        bounds = (loop.lower, loop.upper, ir.Literal(streamed.size))
+        self.open(self._serial_head(nodes.SerialLoop(streamed.variable, *bounds, ())))
         self.line(f"const int64_t {end} = {self.scalar(ir.Binary('min', loop.upper, last))};")
         for each in streamed.rows:
             row, kind = each.row, self.kind(each.row.dtype)
@@ -219,22 +202,18 @@ class Printer(Expressions):
     def _accumulate(self, statement: nodes.Accumulate) -> None:
         target = self.value(statement.target)
         new = self.value(statement.value)
-        operators = {"reduce_sum": "+", "reduce_prod": "*"}
-        if statement.target.dtype in PROMOTED and statement.operation in operators:
-            total = CPP.binary(operators[statement.operation], target, new)
-            kind = self.kind(statement.target.dtype)
-            self.line(f"{target} = static_cast<{kind}>({total});")
-            return
-        match statement.operation:
-            case "reduce_sum":
-                self.line(f"{target} += {new};")
-            case "reduce_prod":
-                self.line(f"{target} *= {new};")
-            case "reduce_any" | "reduce_all":
-                operator = "||" if statement.operation == "reduce_any" else "&&"
-                self.line(f"{target} = {CPP.binary(operator, target, new)};")
-            case operation:
-                self.line(f"{target} = {self.helper(_COMBINERS[operation], target, new)};")
+        promoted = statement.target.dtype in PROMOTED
+        match _CLAUSES[statement.operation][1]:
+            case "+" | "*" as operator if not promoted:
+                self.line(f"{target} {operator}= {new};")
+                return
+            case "max" | "min" as combiner:
+                total = self.helper(combiner, target, new)
+            case operator:
+                total = CPP.binary(operator, target, new)
+                if promoted and operator in ("+", "*"):
+                    total = CPP.call(f"static_cast<{self.kind(statement.target.dtype)}>", total)
+        self.line(f"{target} = {total};")
 
     def _product(self, product: nodes.MatrixProduct) -> None:
         extents = (product.rows, product.columns, product.depth)

@@ -31,7 +31,7 @@ from sketchc.launch.conditions import (
 )
 from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import params_to_round, passed
-from sketchc.lowering.cpp.abi import actual_extents
+from sketchc.lowering.cpp.abi import actual_extents, scalars
 from sketchc.lowering.cpp.expressions import Expressions, broken, identifier, literal
 from sketchc.lowering.cpp.library.texts import library_text, read
 from sketchc.lowering.precedence import Code
@@ -77,9 +77,7 @@ class _Module:
             "const void *" if tensor.role is ir.Role.IN else "void *"
             for tensor in passed(self.sketch)
         ]
-        kinds += ["int64_t"] * len(self.sketch.symbols)
-        kinds += ["double" if p.dtype.is_float else "int64_t" for p in self.sketch.params]
-        kinds += ["int64_t"] * len(actual_extents(self.sketch))
+        kinds += [kind for kind, _ in scalars(self.sketch)]
         return f'extern "C" int64_t {self.entry}({", ".join(kinds)});'
 
     def _function(self) -> None:
@@ -179,7 +177,7 @@ class _Module:
 
     def _checks(self) -> None:
         for tensor in self._given():
-            given = f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
+            given = _where_given(tensor)
             for axis, extent in enumerate(tensor.extents):
                 repeats = may_repeat(self.sketch, tensor, axis)
                 expected = self.code.scalar(extent)
@@ -191,10 +189,9 @@ class _Module:
             if tensor.role is not ir.Role.INOUT:
                 continue
             for other in self._given():
-                given = f"if (!{other.name}_given.is_none()) " if other.optional else ""
                 if other.name != tensor.name:
                     self._line(
-                        f'{given}check_apart({tensor.name}_argument, "{tensor.name}",'
+                        f'{_where_given(other)}check_apart({tensor.name}_argument, "{tensor.name}",'
                         f' {other.name}_argument, "{other.name}");'
                     )
 
@@ -293,6 +290,11 @@ class _Module:
         return (
             f'PYBIND11_MODULE({name}_module, module)\n{{\n    module.def("{name}", {listed});\n}}'
         )
+
+
+def _where_given(tensor: ir.Tensor) -> str:
+    """The condition before a check of a tensor that may be absent."""
+    return f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
 
 
 def _quoted(text: str) -> str:

@@ -395,13 +395,13 @@ class _Lowering(Calls):
             return loops.Convert(values[0], nest.stored, rounding, saturate)
         if nest.operation == "copy" or nest.kind in (Kind.ACCUMULATE, Kind.ATOMIC):
             return converted(values[0], nest.stored)
-        arguments = tuple(
-            converted(value, _argument_dtype(nest, position))
-            for position, value in enumerate(values)
-        )
-        applied = loops.Apply(
-            nest.operation, arguments, nest.dtype.compute, nest.result.compute, nest.attributes
-        )
+        name, dtype = nest.operation, nest.dtype.compute
+        arguments = []
+        for position, value in enumerate(values):
+            truth = name.startswith("logical_") or (name == "where" and position == 0)
+            arguments.append(converted(value, DType.BOOL if truth else dtype))
+        result = nest.result.compute
+        applied = loops.Apply(name, tuple(arguments), dtype, result, nest.attributes)
         return converted(applied, nest.stored)
 
 
@@ -460,14 +460,6 @@ def _notes(texts: list[tuple[str, Span]]) -> list[loops.Statement]:
     for text, origin in texts:
         found[text] = (*found.get(text, ()), origin)
     return [loops.Note(text, origins=origins) for text, origins in found.items()]
-
-
-def _argument_dtype(nest: Nest, position: int) -> DType:
-    if nest.operation == "where" and position == 0:
-        return DType.BOOL
-    if nest.operation.startswith("logical_"):
-        return DType.BOOL
-    return nest.dtype.compute
 
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:

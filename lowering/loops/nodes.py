@@ -73,7 +73,7 @@ class Apply:
     arguments: tuple[Value, ...]
     dtype: DType
     result: DType
-    attributes: Mapping[str, object] = attrs.field(factory=dict)
+    attributes: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen
