@@ -16,7 +16,7 @@ from sketchc.runtime.bench.driver import Run
 from sketchc.runtime.bench.judgement import Problem
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.bench.roofline import Floor, Precision, Work
-from sketchc.runtime.bench.timing import Schedule
+from sketchc.runtime.bench.timing import Settings
 from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.verify.compare import Comparison
 
@@ -98,20 +98,6 @@ def fast_p(speedups: Sequence[float | None], threshold: float) -> float:
 
 
 @attrs.frozen
-class Settings:
-    """How to measure. `sizes` replaces symbols of the task; `values` are `--set`."""
-
-    seed: int
-    threads: int
-    schedule: Schedule = Schedule()
-    sizes: Mapping[str, int] = attrs.field(factory=dict)
-    values: Mapping[str, Scalar] = attrs.field(factory=dict)
-    device: str = "cpu"
-    timeout: float = 600.0
-    baselines: tuple[str, ...] = ("eager",)
-
-
-@attrs.frozen
 class Baseline:
     """One baseline: its class of precision, its time, and what the kernel gains on it. `speedup` is
     None where the classes differ, and where the baseline is `idle`: it only makes a view.
@@ -164,6 +150,7 @@ class Measurement:
 
     @property
     def passed(self) -> bool:
+        """Whether nothing speaks against it."""
         return not self.problems
 
     @property
@@ -184,14 +171,17 @@ class Measurement:
 
     @property
     def too_few(self) -> bool:
+        """Whether there are fewer samples than a median needs."""
         return self.kernel.samples < ENOUGH_SAMPLES
 
     @property
     def eager(self) -> Summary:
+        """The times of the eager baseline."""
         return self.baselines["eager"].times
 
     @property
     def eager_roofline(self) -> float:
+        """As `roofline`, of eager."""
         return self.baselines["eager"].roofline
 
     @property
@@ -201,10 +191,12 @@ class Measurement:
 
     @property
     def bytes(self) -> int:
+        """What a perfect kernel moves."""
         return self.work.moved
 
     @property
     def flops(self) -> int:
+        """What it calculates."""
         return self.work.operations
 
     @property

@@ -77,6 +77,7 @@ class Guard:
 
     @property
     def settings(self) -> Mapping[str, str]:
+        """Of torch."""
         return self._torch.settings
 
     def changes(self, *, whole: bool = False) -> list[str]:
@@ -329,6 +330,7 @@ class Candidate(Server):
             found[module.__name__] = module
         return found | {
             "the clock": type(self.clock),
+            "every clock": Clock,
             "the server": Server,
             "the candidate": Candidate,
             "the guard": Guard,
