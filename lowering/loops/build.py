@@ -106,8 +106,8 @@ def _host_steps(
                 inner = _host_steps(sketch, step.body, launches)
                 made = [_serial_loop(step, inner, sketch)]
             case ir.HostIf(condition):
-                sides = (_host_steps(sketch, arm, launches) for arm in (step.body, step.orelse))
-                made = [loops.Branch(condition, *sides, text=step.text)]
+                body, orelse = (_host_steps(sketch, b, launches) for b in (step.body, step.orelse))
+                made = [loops.Branch(condition, body, orelse, step.text)]
             case ir.Fetch(name, access, dtype, text=text):
                 after = fetched_conditions(sketch).get(name)
                 made = [
@@ -222,10 +222,10 @@ class _Lowering(Calls):
                 case BranchNode(branch, body, orelse):
                     # Either side may change what was read before.
                     self._forget_changed(node, scope)
-                    arms = (
+                    then, otherwise = (
                         tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
                     )
-                    made = loops.Branch(branch.condition, *arms, text=branch.text)
+                    made = loops.Branch(branch.condition, then, otherwise, branch.text)
                     found += _traced([made], (branch.span,))
                 case FetchNode(statement, read):
                     element = self.element(read, scope)

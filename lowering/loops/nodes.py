@@ -351,7 +351,7 @@ Statement: TypeAlias = (
 #: What statements are made of beside other statements.
 Part: TypeAlias = Value | MatrixView | TileView | Reduction | ir.Expr
 
-_Node = TypeVar("_Node", bound=attrs.AttrsInstance)
+_Node = TypeVar("_Node")
 
 
 @attrs.frozen
@@ -408,8 +408,7 @@ def expanded(
 
 def parts(node: Statement | Part) -> Iterator[Part]:
     """All that a node is made of, down to whole expressions, but not the statements inside."""
-    for field in attrs.fields(type(node)):
-        found = getattr(node, field.name)
+    for found in _fields(node).values():
         for part in found if isinstance(found, tuple) else (found,):
             if isinstance(part, Part):
                 yield part
@@ -419,14 +418,17 @@ def parts(node: Statement | Part) -> Iterator[Part]:
 
 def with_parts(node: _Node, change: Callable[[Any], Any]) -> _Node:
     """The statement or value with the parts that it is directly made of changed."""
-    made = {}
-    for field in attrs.fields(type(node)):
-        found = getattr(node, field.name)
+    made = _fields(node)
+    for name, found in made.items():
         if isinstance(found, Part):
-            made[field.name] = change(found)
+            made[name] = change(found)
         elif isinstance(found, tuple) and found and isinstance(found[0], Part):
-            made[field.name] = tuple(map(change, found))
-    return attrs.evolve(node, **made)
+            made[name] = tuple(map(change, found))
+    return type(node)(**made)
+
+
+def _fields(node: Any) -> dict[str, Any]:
+    return {field.name: getattr(node, field.name) for field in attrs.fields(type(node))}
 
 
 def walk(body: tuple[Statement, ...]) -> list[Statement]:

@@ -25,13 +25,13 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.bench.child import Job
+from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.timing import Settings, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
 from sketchc.runtime.process.peer import Peer, PeerEndedError, program, python_environment
 
-KERNEL, BASELINES = "kernel", "baselines"
+BASELINES = "baselines"
 #: Samples of the kernel whose outputs are verified.
 LOOKED_AT = 3
 #: Seconds that a burst of calls shall take, and the most calls in it.
@@ -57,10 +57,6 @@ class MeasurementFailedError(UsageError):
     def __init__(self, message: str, failure: str) -> None:
         self.failure = failure
         super().__init__(message)
-
-
-class StateMismatchError(Exception):
-    """The parameters of a `ModelNew` are not those of the task's model."""
 
 
 @attrs.frozen

@@ -15,6 +15,7 @@ narrowest type that floats pass through.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -69,7 +70,8 @@ def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
     may be read in part, and nothing is known of its work."""
     values = host_values(plan.sketch, symbols, binding.params)
     sizes = {
-        tensor.name: _product(tensor, values) * tensor.dtype.bytes
+        tensor.name: math.prod(int(evaluate(e, values)) for e in tensor.extents)
+        * tensor.dtype.bytes
         for tensor in plan.sketch.tensors
         if tensor.role is not ir.Role.WORKSPACE
     }
@@ -109,13 +111,6 @@ def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
         assert peak is not None
         reason = f"{work.certain / 1e9:.3g} GFLOP at {peak / 1e9:.3g} GFLOP/s ({precision})"
     return Floor(ideal, max(memory, compute), reason)
-
-
-def _product(tensor: ir.Tensor, values: Mapping[str, Value]) -> int:
-    total = 1
-    for extent in tensor.extents:
-        total *= int(evaluate(extent, values))
-    return total
 
 
 def _read_whole(plan: Plan) -> set[str]:

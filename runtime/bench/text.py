@@ -234,10 +234,12 @@ class Entry:
 
     @property
     def passed(self) -> bool:
+        """Whether there is a measurement that counts."""
         return self.measurement is not None and self.measurement.passed
 
     @property
     def incomplete(self) -> bool:
+        """Whether the kernel is not known to be right."""
         return self.failure == INCOMPLETE
 
     def gain(self, baseline: str) -> float | None:

@@ -30,6 +30,7 @@ from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import compiler_environment, kill_group
+from sketchc.runtime.process.venvs import user_folder
 from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker, WorkerResult
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -103,30 +104,21 @@ class CppToolchain(Toolchain):
     def status(self) -> ToolchainStatus:
         """What is here; starts the compiler only to ask its version."""
         compiler = find_compiler()
-        missing = []
-        versions: dict[str, str] = {}
-        if compiler is None:
-            missing.append("g++")
-        else:
-            versions["g++"] = compiler_version(compiler)
-            if not _has_openmp(compiler):
-                missing.append("libgomp (OpenMP)")
-            else:
-                versions["OpenMP"] = "yes"
-        pybind = _pybind11_version()
-        if pybind:
-            versions["pybind11"] = pybind
-        features = cpu_features()
-        if features:
-            versions["CPU"] = " ".join(features)
-        usable = not missing
+        usable = compiler is not None and _has_openmp(compiler)
+        missing = () if usable else ("g++" if compiler is None else "libgomp (OpenMP)",)
+        versions = {
+            "g++": "" if compiler is None else compiler_version(compiler),
+            "OpenMP": "yes" if usable else "",
+            "pybind11": _pybind11_version() or "",
+            "CPU": " ".join(cpu_features()),
+        }
         return ToolchainStatus(
             "cpp",
             usable,
             usable,
             "natively, in a worker process",
-            versions,
-            tuple(missing),
+            {name: version for name, version in versions.items() if version},
+            missing,
             "" if usable else "install a C++17 compiler: apt-get install g++",
         )
 
@@ -372,8 +364,7 @@ def cpu_features() -> tuple[str, ...]:
 
 def cache_folder() -> Path:
     """Where builds are kept."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "sketchc" / "cpp"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "cpp"
 
 
 def _build(

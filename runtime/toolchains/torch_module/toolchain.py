@@ -21,8 +21,6 @@ from sketchc.runtime.toolchains.base import (
     Arrays,
     Artefact,
     ModelRun,
-    Params,
-    Sizes,
     Tensors,
     Toolchain,
     ToolchainError,
@@ -119,6 +117,7 @@ class TorchModules(Toolchain):
         return attrs.evolve(status, versions=versions)
 
     def install(self) -> str:
+        """As the target."""
         return self.base.install()
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
@@ -127,19 +126,7 @@ class TorchModules(Toolchain):
         check_python(kernel.source)
         return Artefact(kernel, folder)
 
-    def run(
-        self,
-        artefact: Artefact,
-        tensors: Tensors,
-        symbols: Sizes,
-        params: Params,
-        timeout: float = 300.0,
-    ) -> Arrays:
-        """Not offered: what a model takes is known to the task, see `call`."""
-        msg = "a ModelNew is run with the inputs of its task's forward"
-        raise ToolchainError(stage="infrastructure", message=msg)
-
-    # ------------------------------------------------------------ what is offered instead
+    # ------------------------------------------------------------ what is offered instead of `run`
 
     def load(self, kernel: Kernel, init: Sequence[str], timeout: float) -> None:
         """Import the file, which may build C++, and build a model at the task's own sizes.
