@@ -209,24 +209,19 @@ class _Module:
                 self._line(f"py::array {tensor.name}_dense = {tensor.name}_argument.dense;")
 
     def _call(self) -> None:
-        pointers = []
-        for tensor in passed(self.sketch):
-            name = tensor.name
+        tensors = passed(self.sketch)
+        for index, tensor in enumerate(tensors):
+            name, const = tensor.name, ""
             match tensor.role:
-                case ir.Role.IN if tensor.optional:
-                    pointers.append(
-                        f"{name}_given.is_none() ? nullptr : {name}_argument.dense.data()"
-                    )
                 case ir.Role.IN:
-                    pointers.append(f"{name}_argument.dense.data()")
+                    absent = f"{name}_given.is_none() ? nullptr : " if tensor.optional else ""
+                    const, pointer = "const ", f"{absent}{name}_argument.dense.data()"
                 case ir.Role.OUT:
-                    pointers.append(f"{name}_made.mutable_data()")
+                    pointer = f"{name}_made.mutable_data()"
                 case _:
-                    pointers.append(f"{name}_dense.mutable_data()")
-        for index, pointer in enumerate(pointers):
-            const = "const " if passed(self.sketch)[index].role is ir.Role.IN else ""
+                    pointer = f"{name}_dense.mutable_data()"
             self._line(f"{const}void *const pointer_{index} = {pointer};")
-        arguments = [f"pointer_{index}" for index in range(len(pointers))]
+        arguments = [f"pointer_{index}" for index in range(len(tensors))]
         arguments += [identifier(symbol.name) for symbol in self.sketch.symbols]
         arguments += [identifier(param.name) for param in self.sketch.params]
         for _, tensor, axis in actual_extents(self.sketch):

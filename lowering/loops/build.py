@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 import attrs
@@ -254,7 +254,8 @@ class _Lowering(Calls):
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
         variable = ir.Ref(self._free(name), ir.NameKind.LOOP)
-        notes = _loop_notes(node)
+        # In other loops each nest carries its own comment.
+        notes = _notes(leaves([node])) if node.innermost else []
         before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
         inner = scope.inner(variable)
         scattered = any(nest.scattered for nest in node.members)
@@ -307,7 +308,7 @@ class _Lowering(Calls):
 
     def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
-        notes = _leaf_notes(leaf)
+        notes = [] if leaf.path and leaf.path[-1].innermost else _notes([leaf])
         if nest.product is not None:
             return [*notes, self.product(nest, nest.product)]
         if nest.library_call is not None:
@@ -434,31 +435,14 @@ def _origins(node: LoopNode) -> tuple[Span, ...]:
     return tuple(span for span in dict.fromkeys(found) if span != NOWHERE)
 
 
-def _texts(leaf: Leaf) -> list[tuple[str, Span]]:
-    """The statements of the sketch that a nest carries out, and where they stand."""
-    nest = leaf.nest
-    reads = [(read.note, read.origin) for read in nest.reads if read.note]
-    return [*reads, (nest.note, nest.origin)] if nest.note else reads
-
-
-def _loop_notes(node: LoopNode) -> list[loops.Statement]:
-    """The comments above an innermost loop; in other loops each nest carries its own."""
-    if not node.innermost:
-        return []
-    return _notes([text for leaf in leaves([node]) for text in _texts(leaf)])
-
-
-def _leaf_notes(leaf: Leaf) -> list[loops.Statement]:
-    if leaf.path and leaf.path[-1].innermost:
-        return []
-    return _notes(_texts(leaf))
-
-
-def _notes(texts: list[tuple[str, Span]]) -> list[loops.Statement]:
-    """One comment for each text, which comes from wherever it stands."""
+def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
+    """The statements of the sketch that nests carry out: one comment for each text, which comes
+    from wherever it stands."""
     found: dict[str, tuple[Span, ...]] = {}
-    for text, origin in texts:
-        found[text] = (*found.get(text, ()), origin)
+    for nest in (leaf.nest for leaf in carried_out):
+        for text, origin in (*((r.note, r.origin) for r in nest.reads), (nest.note, nest.origin)):
+            if text:
+                found[text] = (*found.get(text, ()), origin)
     return [loops.Note(text, origins=origins) for text, origins in found.items()]
 
 

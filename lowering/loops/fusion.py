@@ -18,7 +18,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, equal
+from sketchc.ir.symbolic import constant_value, equal, product
 from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read, Reference
@@ -287,30 +287,15 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
 
 def _encloses(first: Leaf, uses: Iterable[_Use]) -> bool:
     """True if a declaration at `first` is in scope at every use."""
-    if first.nest.kind is not Kind.ASSIGN:
-        return False
-    for use in uses:
-        if not _is_prefix(first.block, use.leaf.block):
-            return False
-        if not _is_prefix(first.path, use.leaf.path):
-            return False
-    return True
-
-
-def _is_prefix(
-    outer: tuple[LoopNode, ...] | tuple[BlockNode, ...],
-    inner: tuple[LoopNode, ...] | tuple[BlockNode, ...],
-) -> bool:
-    return len(outer) <= len(inner) and all(
-        mine is theirs for mine, theirs in zip(outer, inner, strict=False)
+    return first.nest.kind is Kind.ASSIGN and all(
+        use.leaf.block[: len(first.block)] == first.block
+        and use.leaf.path[: len(first.path)] == first.path
+        for use in uses
     )
 
 
 def _storage(home: Home, constants: Mapping[str, ir.Expr]) -> Storage:
     extents = tuple(home.extents[axis] for axis in home.kept)
-    elements: int | None = 1
-    for extent in extents:
-        value = constant_value(substitute(extent, constants))
-        elements = None if elements is None or value is None else elements * value
+    elements = constant_value(substitute(product(extents), constants))
     small = elements is not None and elements * home.dtype.bytes <= STACK_BYTES
     return Storage(home.name, home.dtype, extents, "stack" if small else "arena")

@@ -324,7 +324,7 @@ class NestMaker(Tiles):
         found: list[Nest] = []
 
         def snapshot(leaf: ir.TileLanes) -> ir.Expr:
-            tile = self.versions.read_by_lanes(statement, leaf.tile)
+            tile = self.versions.read(statement, leaf.tile)
             if leaf.tile not in self.versions.single:
                 return attrs.evolve(leaf, tile=tile)
             extents, dtype = self.extents(tile), self.dtype(tile)

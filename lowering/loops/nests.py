@@ -73,6 +73,11 @@ class Reference:
         )
 
     @property
+    def memory(self) -> tuple[bool, str]:
+        """What it is an element of: views are of their tensor."""
+        return self.tensor, self.base if self.tensor else self.name
+
+    @property
     def axes(self) -> frozenset[int]:
         """The loops on whose lanes the element depends."""
         return frozenset().union(*(term.axes for term in self.terms))
@@ -254,7 +259,7 @@ class Nest:
         read = [read.reference for read in self.reads]
         touched = [*other.targets, *(read.reference for read in other.reads)]
         pairs = [*product(self.targets, touched), *product(read, other.targets)]
-        return [(mine, theirs) for mine, theirs in pairs if _same_memory(mine, theirs)]
+        return [(mine, theirs) for mine, theirs in pairs if mine.memory == theirs.memory]
 
 
 @attrs.frozen
@@ -290,12 +295,6 @@ class Product:
     trans_b: bool
 
 
-def _same_memory(left: Reference, right: Reference) -> bool:
-    if left.tensor != right.tensor:
-        return False
-    return left.base == right.base if left.tensor else left.name == right.name
-
-
 def axis_bounds(extent: ir.Expr, domain: ir.AxisDomain) -> Axis:
     """The lanes of one axis that are valid."""
     lower: ir.Expr = ZERO
@@ -305,11 +304,6 @@ def axis_bounds(extent: ir.Expr, domain: ir.AxisDomain) -> Axis:
     for bound in domain.upper:
         upper = ir.Binary("min", upper, bound)
     return Axis(lower, upper, constant_value(extent) == 1)
-
-
-def one_lane(extent: ir.Expr, domain: ir.AxisDomain) -> bool:
-    """True for an axis that needs no loop: extent 1, always valid."""
-    return constant_value(extent) == 1 and domain.full
 
 
 @attrs.frozen
@@ -326,7 +320,7 @@ class Lanes:
         axes: list[Axis] = []
         loops: list[int | None] = []
         for extent, lanes in zip(extents, full, strict=True):
-            if one_lane(extent, lanes):
+            if constant_value(extent) == 1 and lanes.full:
                 loops.append(None)
             else:
                 loops.append(len(axes))

@@ -67,12 +67,12 @@ class Convert:
 
 @attrs.frozen
 class Apply:
-    """A row of the op table on values that have `dtype`; `result` is the type of the outcome."""
+    """A row of the op table on values of the type `operands`; `dtype` is that of the outcome."""
 
     operation: str
     arguments: tuple[Value, ...]
+    operands: DType
     dtype: DType
-    result: DType
     attributes: Mapping[str, Any] = attrs.field(factory=dict)
 
 

@@ -22,6 +22,7 @@ runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from typing import Any
 
 import attrs
@@ -200,7 +201,9 @@ class _Rows:
             case nodes.Branch():
                 return nodes.with_bodies(statement, lambda arm: tuple(map(self._statement, arm)))
             case nodes.Write():
-                buffer, index = self._place(statement.buffer, statement.index, _kind(statement))
+                buffer, index = self._place(
+                    statement.buffer, statement.index, statement.value.dtype
+                )
                 self.written.add(buffer)
                 statement = attrs.evolve(statement, buffer=buffer, index=index)
             case _:
@@ -230,10 +233,6 @@ class _Rows:
         return self.rows[key].name, ir.Ref(self.variable, ir.NameKind.LOOP)
 
 
-def _kind(write: nodes.Write) -> DType:
-    return write.value.dtype if not isinstance(write.value, nodes.Apply) else write.value.result
-
-
 def _terms(index: ir.Expr) -> list[ir.Expr]:
     if isinstance(index, ir.Binary) and index.operator == "+":
         return [*_terms(index.left), *_terms(index.right)]
@@ -243,18 +242,10 @@ def _terms(index: ir.Expr) -> list[ir.Expr]:
 def _base(index: ir.Expr, variable: str) -> ir.Expr | None:
     """`index - variable` where that does not depend on the variable, else None."""
     terms = _terms(index)
-    lanes = [term for term in terms if isinstance(term, ir.Ref) and term.name == variable]
-    others = [term for term in terms if not (isinstance(term, ir.Ref) and term.name == variable)]
-    if len(lanes) != 1:
+    others = [term for term in terms if term != _variable(variable)]
+    if len(others) != len(terms) - 1 or any(variable in names(term) for term in others):
         return None
-    if any(reference.name == variable for term in others for reference in references(term)):
-        return None
-    if not others:
-        return ir.Literal(0)
-    base = others[0]
-    for term in others[1:]:
-        base = ir.Binary("+", base, term)
-    return base
+    return reduce(partial(ir.Binary, "+"), others) if others else ir.Literal(0)
 
 
 # ---------------------------------------------------------------- unroll and jam
@@ -435,7 +426,9 @@ def _blocked(loop: nodes.LaneLoop, rows: list[nodes.Row], fresh: Fresh) -> nodes
 
 def _streamed(loop: nodes.LaneLoop, outputs: frozenset[str]) -> list[nodes.Row]:
     """The rows of a loop that it may stream."""
-    if loop.reductions or _short(loop.upper):
+    most = _at_most(loop.upper, {})
+    # As many fill no more than a few cache lines.
+    if loop.reductions or (most is not None and most < BLOCK // 16):
         return []
     touched = {s.buffer for s in nodes.walk(loop.body) if isinstance(s, nodes.Write)}
     written = [row for row in loop.rows if row.name in touched]
@@ -448,14 +441,3 @@ def _streamed(loop: nodes.LaneLoop, outputs: frozenset[str]) -> list[nodes.Row]:
         if row.buffer in outputs and alone and in_order:
             found.append(row)
     return found
-
-
-def _short(upper: ir.Expr) -> bool:
-    """Whether the lanes are known to fill no more than a few cache lines."""
-    match upper:
-        case ir.Literal(value):
-            return value < BLOCK // 16
-        case ir.Binary("min", left, right):
-            return _short(left) or _short(right)
-        case _:
-            return False

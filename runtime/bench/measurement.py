@@ -4,6 +4,7 @@ medians with bootstrap intervals, and what a speedup is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -208,20 +209,17 @@ class Measurement:
 
 def surroundings() -> dict[str, Any]:
     """What else the machine did, and how fast its processors were set to run."""
-    governors, frequencies = set(), []
-    for path in sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")):
-        governors |= set(_text(path / "scaling_governor"))
-        frequencies += [int(text) for text in _text(path / "scaling_cur_freq")]
+
+    def told(name: str) -> list[str]:
+        found = []
+        for path in sorted(Path("/sys/devices/system/cpu").glob(f"cpu[0-9]*/cpufreq/{name}")):
+            with contextlib.suppress(OSError):
+                found.append(path.read_text().strip())
+        return found
+
     return {
         "load": list(os.getloadavg()),
         "processors": sorted(os.sched_getaffinity(0)),
-        "governors": sorted(governors),
-        "kilohertz": frequencies,
+        "governors": sorted(set(told("scaling_governor"))),
+        "kilohertz": [int(text) for text in told("scaling_cur_freq")],
     }
-
-
-def _text(path: Path) -> list[str]:
-    try:
-        return [path.read_text().strip()]
-    except OSError:
-        return []

@@ -16,7 +16,6 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import compiler_environment, kill_group
 from sketchc.runtime.process.venvs import user_folder
-from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker, WorkerResult
+from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,
@@ -194,16 +193,23 @@ class CppSession(Session):
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
-        """See `base.Toolchain.run`."""
+        """One call in the worker."""
         request = {
             "library": str(self._artefact.library),
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
         }
         result = self._kept.call(request, tensors, timeout)
-        kernel = self._artefact.kernel
-        return _outputs(
-            result, timeout, lambda status: check_status(kernel, status, symbols, params)
-        )
+        reply = reply_of(result, timeout, result.output)
+        if reply is None:
+            log, message = result.traceback or result.output, result.describe()
+            raise ToolchainError(stage="launch", message=message, log=log, kinds=result.kinds)
+        if "missing" in reply:
+            msg, kinds = str(reply["missing"]), ("MissingEntryError",)
+            raise ToolchainError(stage="compile", message=msg, kinds=kinds)
+        _check_status(self._artefact.kernel, int(reply["status"]), symbols, params)
+        if reply["stray"]:
+            raise ToolchainError(stage="illegal_access", message=str(reply["stray"]))
+        return dict(result.arrays)
 
     def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
         assert self._artefact.library is not None
@@ -219,27 +225,7 @@ class CppSession(Session):
         self._kept.close()
 
 
-def _outputs(result: WorkerResult, timeout: float, judge: Callable[[int], None]) -> Arrays:
-    """What a run gave, or what went wrong as a `ToolchainError`; `judge` raises for a status."""
-    reply = reply_of(result, timeout, result.output)
-    if reply is None:
-        log = result.traceback or result.output
-        raise ToolchainError(stage="launch", message=result.describe(), log=log, kinds=result.kinds)
-    if "missing" in reply:
-        msg, kinds = str(reply["missing"]), ("MissingEntryError",)
-        raise ToolchainError(stage="compile", message=msg, kinds=kinds)
-    judge(int(reply["status"]))
-    if reply["stray"]:
-        raise ToolchainError(stage="illegal_access", message=str(reply["stray"]))
-    return dict(result.arrays)
-
-
-def check_status(
-    kernel: Kernel,
-    status: int,
-    symbols: Sizes,
-    params: Params,
-) -> None:
+def _check_status(kernel: Kernel, status: int, symbols: Sizes, params: Params) -> None:
     """Raise `ToolchainError` for what the entry point returned, unless it is 0."""
     if status == 0:
         return
