@@ -133,8 +133,16 @@ class _Host:
         steps = host_program(self.plan, _RESERVED)
         self.out.depth = 1
         self._round_params()
-        self._launch_steps()
-        self._broadcasts()
+        # Checks and host values; nothing is written before all conditions hold.
+        for step in launch_steps(self.sketch):
+            if isinstance(step, ir.Let):
+                with self.out.tracing(step.span):
+                    self._let(step)
+            else:
+                self.out.statement(nodes.Refusal(step, origins=(step.span,)))
+        for actual, tensor, axis in actual_extents(self.sketch):
+            step_of, given = step_name(tensor.name, axis), self.out.name(actual)
+            self.out.line(f"[[maybe_unused]] const int64_t {step_of} = {given} == 1 ? 0 : 1;")
         self._workspace()
         self._initial_values()
         self._streams(steps)
@@ -177,27 +185,12 @@ class _Host:
             lines.append(f"    constexpr {kind} {identifier(constant.name)} = {text};\n")
         return "".join(lines) + ("\n" if lines else "")
 
-    def _broadcasts(self) -> None:
-        for actual, tensor, axis in actual_extents(self.sketch):
-            step = step_name(tensor.name, axis)
-            given = self.out.name(actual)
-            self.out.line(f"[[maybe_unused]] const int64_t {step} = {given} == 1 ? 0 : 1;")
-
     def _round_params(self) -> None:
         """Params as numbers of their types: they arrive in 64 bits."""
         for param in params_to_round(self.sketch):
             name = self.out.name(param.name)
             self.out.comment(f"{param.name} is of type {param.dtype.value}.")
             self.out.line(f"{name} = {self.out.rounded(Code(name), param.dtype)};")
-
-    def _launch_steps(self) -> None:
-        """Checks and host values; nothing is written before all conditions hold."""
-        for step in launch_steps(self.sketch):
-            if isinstance(step, ir.Let):
-                with self.out.tracing(step.span):
-                    self._let(step)
-            else:
-                self.out.statement(nodes.Refusal(step, origins=(step.span,)))
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")

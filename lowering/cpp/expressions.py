@@ -273,8 +273,9 @@ class Expressions:
         return literal(int(number))
 
     def _convert(self, inner: nodes.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
-        scalar = isinstance(inner, nodes.Scalar)
-        source = scalar_dtype(inner.value) if scalar else inner.dtype
+        source = inner.dtype
+        if isinstance(inner, nodes.Scalar):
+            source = scalar_dtype(inner.value)
         if source is dtype:
             return self.value(inner)
         if isinstance(inner, nodes.Number):

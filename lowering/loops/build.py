@@ -186,7 +186,13 @@ def _lower_phase(
     homes, storages = place(nodes, maker, constants)
     lowering = _Lowering(maker, homes)
     statements = lowering.nodes(nodes, Scope())
-    whole = (*lowering.declared_first(), *statements)
+    # Locals that no single write can declare.
+    first = [
+        loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
+        for home in homes.values()
+        if home.local and home.defined_by is None
+    ]
+    whole = (*first, *statements)
     program = without_dead_stores(loops.Program((*storages, *lowering.packs), whole))
     jammed = unroll_and_jam(program.body, maker.versions.fresh, constants)
     return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
@@ -198,21 +204,13 @@ class _Lowering(Calls):
 
     # ------------------------------------------------------------ structure
 
-    def declared_first(self) -> list[loops.Statement]:
-        """Locals that no single write can declare."""
-        return [
-            loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
-            for home in self.homes.values()
-            if home.local and home.defined_by is None
-        ]
-
     def nodes(self, nodes: list[Node], scope: Scope) -> list[loops.Statement]:
         """The statements of a fused tree, in order."""
         found: list[loops.Statement] = []
         for node in nodes:
             match node:
                 case Leaf():
-                    found += self._leaf(node, scope)
+                    found += _traced(self._carried_out(node, scope), (node.nest.origin,))
                 case LoopNode():
                     found += self._loop(node, scope)
                     for nest in node.members:
@@ -253,7 +251,9 @@ class _Lowering(Calls):
     def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
-        variable = ir.Ref(self._free(name), ir.NameKind.LOOP)
+        while name in self.maker.versions.taken:  # by the sketch
+            name += "_"
+        variable = ir.Ref(name, ir.NameKind.LOOP)
         # In other loops each nest carries its own comment.
         notes = _notes(leaves([node])) if node.innermost else []
         before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
@@ -268,12 +268,6 @@ class _Lowering(Calls):
         bounds = (node.axis.lower, node.axis.upper)
         lanes = loops.LaneLoop(variable.name, *bounds, body, tuple(reductions))
         return _traced([*before, *opened, lanes, *closed], _origins(node))
-
-    def _free(self, name: str) -> str:
-        """A lane variable's name that the sketch does not use."""
-        while name in self.maker.versions.taken:
-            name += "_"
-        return name
 
     # ------------------------------------------------------------ reductions
 
@@ -302,9 +296,6 @@ class _Lowering(Calls):
         return opened, reductions, closed
 
     # ------------------------------------------------------------ leaves
-
-    def _leaf(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
-        return _traced(self._carried_out(leaf, scope), (leaf.nest.origin,))
 
     def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
@@ -345,7 +336,9 @@ class _Lowering(Calls):
         self.forget(nest.target, scope)
         if nest.target.tensor or isinstance(value, loops.Number):
             return [loops.Write(target.buffer, target.index, value)]
-        if isinstance(value, loops.Local) and self._steady(value):
+        # Tiles kept in locals may change; other locals keep their values.
+        tiles = {home.name for home in self.homes.values()}
+        if isinstance(value, loops.Local) and value.name not in tiles:
             scope.values[key] = value
             return [loops.Write(target.buffer, target.index, value)]
         # Later readers in this loop take the local, not the memory.
@@ -356,10 +349,6 @@ class _Lowering(Calls):
             loops.Define(name, nest.stored, value),
             loops.Write(target.buffer, target.index, local),
         ]
-
-    def _steady(self, local: loops.Local) -> bool:
-        """Whether a local keeps its value: tiles kept in locals may change."""
-        return all(home.name != local.name for home in self.homes.values())
 
     # ------------------------------------------------------------ reads
 

@@ -116,17 +116,13 @@ def find_versions(
             if written in versions.single or written not in current:
                 version = written
             else:
-                version = versions.fresh(f"{written}_{_stage(statement)}")
+                operation = statement.operation if isinstance(statement, ir.Compute) else "next"
+                version = versions.fresh(f"{written}_{operation}")
             current[written] = version
             versions._origins[version] = written
             versions._writes[id(statement), written] = version
     _forward(versions, events)
     return versions
-
-
-def _stage(statement: ir.Statement) -> str:
-    """What tells a later version of a tile from the first: the operation that makes it."""
-    return statement.operation if isinstance(statement, ir.Compute) else "next"
 
 
 def _events(body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]) -> Iterable[_Event]:

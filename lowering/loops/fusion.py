@@ -175,29 +175,19 @@ def _fuse(
 def _join(nodes: list[Leaf | LoopNode], nest: Nest, axis: Axis, level: int) -> bool:
     """Put `nest` into the latest loop that it can share."""
     for node in reversed(nodes):
+        pairs = [pair for member in node.members for pair in member.conflicts(nest)]
         if (
             isinstance(node, LoopNode)
-            and _same_axis(node.axis, axis)
-            and all(_may_share(member, nest, level) for member in node.members)
+            and equal(node.axis.lower, axis.lower)
+            and equal(node.axis.upper, axis.upper)
+            # Lane by lane is the same as one after the other.
+            and all(mine.aligned(theirs, level) for mine, theirs in pairs)
         ):
             node.members.append(nest)
             return True
-        if any(member.conflicts(nest) for member in node.members):
+        if pairs:
             return False
     return False
-
-
-def _same_axis(left: Axis, right: Axis) -> bool:
-    if left == right:
-        return True
-    return equal(left.lower, right.lower) and equal(left.upper, right.upper)
-
-
-def _may_share(first: Nest, second: Nest, level: int) -> bool:
-    """True if running both lane by lane of this level is the same as one after the other."""
-    if {first.kind, second.kind} & {Kind.PRODUCT, Kind.LIBRARY_CALL}:
-        return False
-    return all(mine.aligned(theirs, level) for mine, theirs in first.conflicts(second))
 
 
 def _place(nodes: list[Leaf | LoopNode], nest: Nest) -> int:

@@ -444,7 +444,8 @@ class NestMaker(Tiles):
 
     def _apart(self, nest: Nest, tile: str, lanes: Lanes) -> list[Nest]:
         """The nest, through a temporary where it reads other lanes of its own destination."""
-        if not any(_crosses(read.reference, nest.target) for read in nest.reads):
+        read = [read.reference for read in nest.reads if not read.reference.tensor]
+        if all(one.terms == nest.target.terms for one in read if one.name == tile):
             return [nest]
         name = self.temporary(f"{tile}_new", self.extents(tile), nest.stored)
         reference = tile_reference(name, lanes.loops)
@@ -584,7 +585,3 @@ class NestMaker(Tiles):
 
 
 FULL_2: ir.Domain = (ir.FULL, ir.FULL)
-
-
-def _crosses(read: Reference, target: Reference) -> bool:
-    return not read.tensor and read.name == target.name and read.terms != target.terms

@@ -230,7 +230,7 @@ class Tiles:
 
     def tensor_read(self, load: ir.Load, loops: Loops, version: str, note: str) -> Read:
         """The element that a load gives to the lanes of `loops`."""
-        stored = self.sketch.tensor(load.access.tensor).dtype
+        stored, pad = self.sketch.tensor(load.access.tensor).dtype, load.pad
         return Read(
             self.reference(load, load.access, loops),
             stored,
@@ -239,7 +239,7 @@ class Tiles:
             note,
             pinned(load.domain, loops),
             (*self._bounds(load, loops), *self.guards(load, loops)),
-            _pad_source(load.pad),
+            pad.value if isinstance(pad, ir.ScalarOperand) else 0 if pad is None else pad,
             load.span,
         )
 
@@ -326,10 +326,6 @@ def fetched_scalars(sketch: ir.Sketch) -> frozenset[str]:
             case _:
                 pass
     return frozenset(found)
-
-
-def _pad_source(pad: int | float | bool | ir.ScalarOperand | None) -> int | float | bool | ir.Expr:
-    return pad.value if isinstance(pad, ir.ScalarOperand) else (0 if pad is None else pad)
 
 
 def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:

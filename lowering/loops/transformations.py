@@ -149,16 +149,13 @@ def _swept(body: tuple[nodes.Statement, ...], used: set[str]) -> tuple[nodes.Sta
         if isinstance(changed, nodes.Branch) and not changed.body:
             otherwise = ir.Unary("not", changed.condition)
             changed = attrs.evolve(changed, condition=otherwise, body=changed.orelse, orelse=())
-        empty = not _effects(nodes.children(changed))
+        inside = nodes.children(changed)
+        empty = all(isinstance(inner, nodes.Note | nodes.Define) for inner in inside)
         block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
         if empty and isinstance(changed, block):
             continue
         found.append(changed)
     return tuple(found)
-
-
-def _effects(body: tuple[nodes.Statement, ...]) -> bool:
-    return any(not isinstance(statement, nodes.Note | nodes.Define) for statement in body)
 
 
 # ---------------------------------------------------------------- rows

@@ -20,14 +20,12 @@ from sketchc.base.types import numpy_dtype
 from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
-from sketchc.runtime.bench.child import Job
+from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.driver import (
-    KERNEL,
     Kept,
     MeasurementFailedError,
     Progress,
     Run,
-    StateMismatchError,
     environment,
 )
 from sketchc.runtime.bench.judgement import outdone, problems

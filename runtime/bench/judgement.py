@@ -10,14 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from sketchc.runtime.bench.driver import (
-    BURST_RATIO,
-    KERNEL,
-    Burst,
-    Run,
-    Sample,
-    burst_ratio,
-)
+from sketchc.runtime.bench.child import KERNEL
+from sketchc.runtime.bench.driver import BURST_RATIO, Burst, Run, Sample, burst_ratio
 from sketchc.runtime.bench.roofline import SLACK, Floor
 from sketchc.runtime.verify.compare import Comparison
 
@@ -78,9 +72,11 @@ def clocks(run: Run) -> list[Problem]:
     own = [sample for sample in run.samples if sample.contender == KERNEL]
     bursts = [burst for burst in run.bursts if burst.contender == KERNEL]
     typical = statistics.median(sample.seconds for sample in own)
+    # However many calls a burst has, its end is heard of once.
+    once = min((burst.wall - burst.seconds for burst in run.alone_bursts), default=0.0)
     found = [
         _samples(own, typical, usual),
-        _bursts(bursts, 2 * (handshake + _unexplained_of_burst(run.alone_bursts))),
+        _bursts(bursts, 2 * (handshake + max(0.0, once))),
     ]
     # On a GPU the calls of a burst may take what their launches take, a sample does not.
     if run.device == "cpu":
@@ -124,11 +120,6 @@ def _late(run: Run) -> str:
 def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
     """The same for a call of a burst. The best burst counts: other work only makes them longer."""
     return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
-
-
-def _unexplained_of_burst(bursts: Iterable[Burst]) -> float:
-    """The same for a burst as a whole: however many calls it has, an end is heard of once."""
-    return max(0.0, min((burst.wall - burst.seconds for burst in bursts), default=0.0))
 
 
 def _bursts(bursts: Sequence[Burst], usual: float) -> str:

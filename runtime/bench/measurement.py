@@ -181,11 +181,6 @@ class Measurement:
         return self.baselines["eager"].times
 
     @property
-    def eager_roofline(self) -> float:
-        """As `roofline`, of eager."""
-        return self.baselines["eager"].roofline
-
-    @property
     def speedup(self) -> Speedup | None:
         """Over eager; None where eager is not of the same class of precision."""
         return self.baselines["eager"].speedup

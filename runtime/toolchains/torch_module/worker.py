@@ -87,7 +87,9 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     _prepare_environment(request["source"])
     session = Session(request)
     SESSIONS[:] = [session]
-    _prepare_launches(session, request)
+    if request["prepare"]:  # the guard sees launches, however the target carries them out here
+        module, _, name = request["prepare"].partition(":")
+        getattr(importlib.import_module(module), name)(session, request)
     session.guard.install()
     try:
         with session.guard.loading():
@@ -116,13 +118,6 @@ def _prepare_environment(source: str) -> None:
     if "cpp_extension" in source:
         # Before the guard is installed, which wants to hear of what is built.
         importlib.import_module("torch.utils.cpp_extension")
-
-
-def _prepare_launches(session: Session, request: dict[str, Any]) -> None:
-    """Let the guard see launches, however the target carries them out here."""
-    if request["prepare"]:
-        module, _, name = request["prepare"].partition(":")
-        getattr(importlib.import_module(module), name)(session, request)
 
 
 def literals(texts: list[str]) -> list[Any]:

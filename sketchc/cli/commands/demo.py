@@ -166,7 +166,7 @@ def _table(console: Console, measured: Measurement) -> None:
     gain = measured.speedup
     table.add_row(
         "PyTorch eager", "reference", seconds_text(measured.eager.median), "1.00x",
-        f"{measured.eager_roofline:.0%}",
+        f"{measured.baselines['eager'].roofline:.0%}",
     )  # fmt: skip
     table.add_row(
         "sketchc cpp", f"{error:.1e}", seconds_text(measured.kernel.median),
