@@ -266,7 +266,11 @@ class Printer(Expressions):
         if region:
             self.pragma("parallel")
             self.open("")
-        self._thread_storage(arenas, "omp_get_thread_num()" if launch.grid else "0")
+        thread = "omp_get_thread_num()" if launch.grid else "0"
+        for storage in arenas:
+            kind, name = self.kind(storage.dtype), self.name(storage.name)
+            memory = f"arena.at<{kind}>({name}_place, {thread})"
+            self.line(f"{kind} *const __restrict {name} = {memory};")
         self._programs(launch, region)
         if streams:
             self.line(f"{self.helper('end_streams')};")
@@ -290,13 +294,6 @@ class Printer(Expressions):
         self.statements(launch.program.body)
         for _ in launch.grid:
             self.close()
-
-    def _thread_storage(self, arenas: list[nodes.Storage], thread: str) -> None:
-        for storage in arenas:
-            kind, name = self.kind(storage.dtype), self.name(storage.name)
-            self.line(
-                f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
-            )
 
     def reserve(
         self, arena: str, items: Sequence[ir.Tensor] | Sequence[nodes.Storage], threads: str

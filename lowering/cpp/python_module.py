@@ -85,7 +85,11 @@ class _Module:
         arguments += [f"const py::object &{param.name}_given" for param in self.sketch.params]
         self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
         for param in self.sketch.params:
-            self._param(param)
+            kind = "double" if param.dtype.is_float else "int64_t"
+            taken = "take_number" if param.dtype.is_float else "take_integer"
+            taken = "take_bool" if param.dtype is DType.BOOL else taken
+            argument = f'{param.name}_given, "{param.name}"'
+            self._line(f"{kind} {identifier(param.name)} = {taken}({argument});")
         for tensor in self._given():
             name, rank = tensor.name, len(tensor.extents)
             taken = "take_optional" if tensor.optional else "take"
@@ -101,13 +105,6 @@ class _Module:
 
     def _line(self, text: str) -> None:
         self.lines.append(f"    {text}")
-
-    def _param(self, param: ir.Param) -> None:
-        kind = "double" if param.dtype.is_float else "int64_t"
-        taken = "take_number" if param.dtype.is_float else "take_integer"
-        taken = "take_bool" if param.dtype is DType.BOOL else taken
-        name = param.name
-        self._line(f'{kind} {identifier(name)} = {taken}({name}_given, "{name}");')
 
     def _scalars(self) -> None:
         asked = {

@@ -85,10 +85,6 @@ class _Inputs:
     substitutes: Mapping[int, int]
     varied: tuple[str, ...]
 
-    def without_state(self) -> _Inputs:
-        """The task's model keeps its own parameters."""
-        return attrs.evolve(self, sets=tuple(attrs.evolve(one, state={}) for one in self.sets))
-
 
 def bench(
     candidate: Candidate,
@@ -297,7 +293,8 @@ class _Bench:
             return driver.run(job, sent, self.settings, turned, self.say)
         except StateMismatchError:
             run = driver.run(attrs.evolve(job, seeded=True), sent, self.settings, turned, self.say)
-            self.inputs = self.inputs.without_state()
+            sets = tuple(attrs.evolve(one, state={}) for one in self.inputs.sets)
+            self.inputs = attrs.evolve(self.inputs, sets=sets)
             return attrs.evolve(run, notes=(*run.notes, _SEEDED))
 
     def _floor(self, work: Work, run: Run) -> Floor:
@@ -317,7 +314,7 @@ class _Bench:
 
     def _comparisons(self, run: Run, contender: str) -> tuple[Comparison, ...]:
         """Every output of the timed samples that were kept, held against the task's on the inputs
-        that the sample had."""
+        that the sample had. Raises `TaskFailure`."""
         found: list[Comparison] = []
         for one in run.kept:
             if one.contender != contender:
@@ -326,7 +323,9 @@ class _Bench:
                 reason = f"{len(one.outputs)} outputs came back for {len(self.binding.outputs)}"
                 found.append(Comparison("outputs", "wrong_shape", reason, 0))
                 continue
-            references = self._of(one)
+            if one.round not in self._references:
+                self._references[one.round] = self._reference(one)
+            references = self._references[one.round]
             compared = [
                 references.compare(position, tensor.name, array, tensor.dtype, self._length)
                 for position, (tensor, array) in enumerate(
@@ -335,21 +334,12 @@ class _Bench:
             ]
             if not all(comparison.passed for comparison in compared) and not self._certain:
                 self._certain = True
-                self._require_certain(one)
+                # Nobody is blamed for a task that was too large to be run twice before.
+                state = self.inputs.sets[one.variation.base].state
+                self.task.require_numbers(self.settings.seed % _SEEDS)
+                self.task.require_same(self._arguments(one), state, self.inputs.substitutes)
             found += compared
         return tuple(found)
-
-    def _require_certain(self, one: Kept) -> None:
-        """Nobody is blamed for a task that was too large to be run twice before. Raises
-        `TaskFailure`."""
-        state = self.inputs.sets[one.variation.base].state
-        self.task.require_numbers(self.settings.seed % _SEEDS)
-        self.task.require_same(self._arguments(one), state, self.inputs.substitutes)
-
-    def _of(self, one: Kept) -> References:
-        if one.round not in self._references:
-            self._references[one.round] = self._reference(one)
-        return self._references[one.round]
 
     def _arguments(self, one: Kept) -> list[Array | Scalar | None]:
         """What the task was called with in a sample."""
@@ -401,6 +391,7 @@ class _Bench:
         kernel = summarise(run.seconds(KERNEL))
         comparisons = self._comparisons(run, KERNEL)
         baselines = {name: self._baseline(name, run, precision, floor) for name in run.baselines}
+        busy = busy_note(surrounding["other_work"])
         notes = _notes(run, baselines, precision.comparable)
         return Measurement(
             plan.sketch.name,
@@ -428,13 +419,8 @@ class _Bench:
             attrs.evolve(run, kept=()),
             surrounding,
             versions(self.settings.device),
-            (*_busy(surrounding), *binding.notes, *self.task.notes, *notes),
+            (*filter(None, [busy]), *binding.notes, *self.task.notes, *notes),
         )
-
-
-def _busy(surrounding: Mapping[str, Any]) -> list[str]:
-    note = busy_note(surrounding["other_work"])
-    return [note] if note else []
 
 
 def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> list[str]:

@@ -151,19 +151,15 @@ def _conditional(plan: Plan) -> bool:
     """Whether the count of operations is only a bound: under conditions, or in loops whose bounds
     vary."""
     for phase in plan.phases:
-        if any(
-            isinstance(step, ir.HostIf | ir.Fetch)
-            for step in walk.around(plan.sketch.steps, phase.index)
-        ):
+        around = walk.around(plan.sketch.steps, phase.index)
+        if any(isinstance(step, ir.HostIf | ir.Fetch) for step in around):
             return True
         for statement in walk.statements(phase.body):
             if isinstance(statement, ir.If):
                 return True
-            if isinstance(statement, ir.For) and any(
-                reference.kind not in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
-                for bound in (statement.start, statement.stop, statement.step)
-                for reference in references(bound)
-            ):
+            bounds = walk.expressions(statement) if isinstance(statement, ir.For) else ()
+            names = (name.kind for bound in bounds for name in references(bound))
+            if any(kind not in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT) for kind in names):
                 return True
     return False
 

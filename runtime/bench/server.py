@@ -380,20 +380,15 @@ class Candidate(Server):
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
         """Inputs that it changed, and work on another stream."""
-        found = self._changed_inputs(base, place, turns)
-        if self.clock.astray(lambda: self.calls[KERNEL](place)):
-            found.append("it works on another stream than the one timed")
-        return found
-
-    def _changed_inputs(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
-        """Inputs that are not what was written there."""
-        changed = []
+        found = []
         for name in self.job.varied:
             expected = torch.empty_like(self.places[place][name])
             write_varied(self.bases[base][name], turns.get(name, Turn()), expected)
             if not torch.equal(expected, self.places[place][name]):
-                changed.append(f"it changed its input {name}")
-        return changed
+                found.append(f"it changed its input {name}")
+        if self.clock.astray(lambda: self.calls[KERNEL](place)):
+            found.append("it works on another stream than the one timed")
+        return found
 
     def end(self) -> dict[str, Any]:
         """What is to be said when all is done."""

@@ -155,8 +155,13 @@ class CppToolchain(Toolchain):
             raise ToolchainError(stage="infrastructure", message=msg)
         import pybind11
 
-        whole = attrs.evolve(kernel, extras=(*kernel.extras, *_glue(kernel)))
-        sources = written(whole, folder, f"{kernel.name}.cpp")
+        from sketchc.lowering.cpp.python_module import module_source
+
+        glue = f"{kernel.name}_module.cpp"
+        if glue not in dict(kernel.extras):  # a kernel by others; our own brings it along
+            text = module_source(kernel.sketch, kernel.entry)
+            kernel = attrs.evolve(kernel, extras=(*kernel.extras, (glue, text)))
+        sources = written(kernel, folder, f"{kernel.name}.cpp")
         suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
         library = folder / f"{kernel.name}_module{suffix}"
         includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
@@ -171,16 +176,6 @@ class CppToolchain(Toolchain):
             f"{kernel.name}_module.cpp {' '.join(LIBRARIES)} "
             f"-o {kernel.name}_module$(python3-config --extension-suffix)"
         )
-
-
-def _glue(kernel: Kernel) -> tuple[tuple[str, str], ...]:
-    """The glue around a kernel by others; our own brings it along."""
-    from sketchc.lowering.cpp.python_module import module_source
-
-    name = f"{kernel.name}_module.cpp"
-    if name in dict(kernel.extras):
-        return ()
-    return ((name, module_source(kernel.sketch, kernel.entry)),)
 
 
 class CppSession(Session):
@@ -374,7 +369,7 @@ def _build(
     kept = cache_folder() / f"{key.hexdigest()[:32]}.so"
     log = kept.with_suffix(".log")
     if os.access(kept, os.R_OK) and os.access(log, os.R_OK):
-        _copy(kept, library)
+        _write(library, kept.read_bytes())
         return log.read_text(), True
     known: tuple[str, ...] = ()
     if len(sources) == 1:
@@ -389,7 +384,7 @@ def _build(
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         _write(log, warnings.encode())
-        _copy(library, kept)
+        _write(kept, library.read_bytes())
     except OSError:
         pass  # A cache that cannot be written: the next run compiles again.
     return warnings, False
@@ -451,12 +446,8 @@ def _without_place(diagnostic: str) -> str:
     return f"{Path(path).name}{separator}{rest}" if separator else diagnostic
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy so that no reader ever sees half a file."""
-    _write(target, source.read_bytes())
-
-
 def _write(target: Path, content: bytes) -> None:
+    """Write so that no reader ever sees half a file."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

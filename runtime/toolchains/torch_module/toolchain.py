@@ -206,7 +206,12 @@ class TorchModules(Toolchain):
         """The outputs by name. Raises `ToolchainError`."""
         assert self._worker is not None
         if self._how.gated and tuple(call.init) not in self._models:
-            self._construct(call.init, timeout)
+            # One more model, built before forward has inputs.
+            request = {"init": list(call.init)}
+            with self._open():
+                result = self._worker.call(f"{_WORKER}:construct", request, {}, timeout)
+                _reply(result, "launch", timeout)
+            self._models.add(tuple(call.init))
         return self._forward(call, timeout, shut=self._how.gated)
 
     def rehearse(self, call: Call, timeout: float) -> None:
@@ -214,14 +219,6 @@ class TorchModules(Toolchain):
         be no case's. Raises `ToolchainError`."""
         with self._open():
             self._forward(call, timeout, shut=False)
-
-    def _construct(self, init: Sequence[str], timeout: float) -> None:
-        """Build one more model, before forward has inputs."""
-        assert self._worker is not None
-        with self._open():
-            result = self._worker.call(f"{_WORKER}:construct", {"init": list(init)}, {}, timeout)
-            _reply(result, "launch", timeout)
-        self._models.add(tuple(init))
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
