@@ -57,7 +57,11 @@ def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
             case "pipeline" | "async":
                 yield HintAnswer(hint, subject(plan, loop), "not used", _OVERLAP)
             case "tensor_core":
-                yield HintAnswer(hint, subject(plan, loop), *_products(loop))
+                became = ("not used", "there is no matrix product in it")
+                if has_product(loop.body):
+                    no_unit = "this target has no matrix unit"
+                    became = ("packed panels and vector multiply-adds", no_unit)
+                yield HintAnswer(hint, subject(plan, loop), *became)
             case "unroll":
                 why = "the C++ compiler unrolls where its cost model says so"
                 yield HintAnswer(hint, subject(plan, loop), "left to the C++ compiler", why)
@@ -66,12 +70,6 @@ def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
                 yield HintAnswer(hint, subject(plan, loop), "a loop over vectorised tiles", why)
             case _:
                 pass
-
-
-def _products(loop: ir.For) -> tuple[str, str]:
-    if not has_product(loop.body):
-        return "not used", "there is no matrix product in it"
-    return "packed panels and vector multiply-adds", "this target has no matrix unit"
 
 
 def emit(plan: Plan) -> Kernel:

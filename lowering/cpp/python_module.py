@@ -140,7 +140,13 @@ class _Module:
                 case Condition():
                     told = solved_sizes(self.sketch, step) if step.kind is Kind.SIZE else step
                     if told is not None:
-                        self._refuse_unless(told)
+                        values = ", ".join(
+                            f'{{"{name}", py::cast({identifier(name)})}}'
+                            for name in mentioned(self.sketch, told)
+                        )
+                        self._line(f"if ({broken(told, self.code)}) {{")
+                        self._line(f"    refuse({_quoted(refusal_text(told))}, {{{values}}});")
+                        self._line("}")
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
@@ -148,15 +154,6 @@ class _Module:
             f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
             f" static_cast<{kind}>({self.code.scalar(let.value)});"
         )
-
-    def _refuse_unless(self, condition: Condition) -> None:
-        values = ", ".join(
-            f'{{"{name}", py::cast({identifier(name)})}}'
-            for name in mentioned(self.sketch, condition)
-        )
-        self._line(f"if ({broken(condition, self.code)}) {{")
-        self._line(f"    refuse({_quoted(refusal_text(condition))}, {{{values}}});")
-        self._line("}")
 
     def _symbol(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
         """The value of a symbol; 0 where all tensors that have it are absent."""

@@ -268,15 +268,12 @@ def _stored_between(
             continue
         if position < index < use or inner & set(map(id, event.loops)):
             return True
-        if index == use and not _same_place(load, statement):
+        # A lane may be stored where it was loaded, if no other lane is loaded from there.
+        if index == use and (
+            not isinstance(statement, ir.Store)
+            or load.access.tensor != statement.access.tensor
+            or load.access.subscripts != statement.access.subscripts
+            or any(isinstance(s, ir.IndexSubscript) for s in statement.access.subscripts)
+        ):
             return True
     return False
-
-
-def _same_place(load: ir.Load, store: ir.Store | ir.Atomic) -> bool:
-    """Whether a lane is stored where it was loaded, and no other lane is loaded from there."""
-    if not isinstance(store, ir.Store) or load.access.tensor != store.access.tensor:
-        return False
-    return load.access.subscripts == store.access.subscripts and not any(
-        isinstance(s, ir.IndexSubscript) for s in store.access.subscripts
-    )

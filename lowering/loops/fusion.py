@@ -11,7 +11,7 @@ compile-time sizes go on the stack; everything else is carved from the thread's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -260,7 +260,13 @@ def _home(name: str, uses: list[_Use], maker: NestMaker, addressed: bool) -> Hom
     writes = [use for use in uses if use.writes]
     first = writes[0].leaf
     mutable = len(writes) > 1 or any(use.leaf.nest.kind is Kind.ACCUMULATE for use in writes)
-    definer = first if _encloses(first, uses) else None
+    # A declaration at the first write must be in scope at every use.
+    in_scope = first.nest.kind is Kind.ASSIGN and all(
+        use.leaf.block[: len(first.block)] == first.block
+        and use.leaf.path[: len(first.path)] == first.path
+        for use in uses
+    )
+    definer = first if in_scope else None
     return Home(name, dtype, extents, (), True, mutable or definer is None, definer)
 
 
@@ -273,15 +279,6 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
             return False
         loops.add(id(use.leaf.path[term.axis]))
     return len(loops) == 1
-
-
-def _encloses(first: Leaf, uses: Iterable[_Use]) -> bool:
-    """True if a declaration at `first` is in scope at every use."""
-    return first.nest.kind is Kind.ASSIGN and all(
-        use.leaf.block[: len(first.block)] == first.block
-        and use.leaf.path[: len(first.path)] == first.path
-        for use in uses
-    )
 
 
 def _storage(home: Home, constants: Mapping[str, ir.Expr]) -> Storage:

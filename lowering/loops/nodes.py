@@ -460,7 +460,7 @@ def scalar_dtype(expression: ir.Expr) -> DType:
                 return DType.F64
             both = (scalar_dtype(left), scalar_dtype(right))
             return DType.F64 if DType.F64 in both else DType.I64
-        case ir.Choice():
+        case ir.Choice() | ir.Iota():
             return DType.I64
         case ir.Function(name, arguments):
             if name == "int":
@@ -468,8 +468,6 @@ def scalar_dtype(expression: ir.Expr) -> DType:
             if name == "abs":
                 return scalar_dtype(arguments[0])
             return DType.F64
-        case ir.Iota():
-            return DType.I64
         case ir.TileLanes(dtype=dtype):
             return DType.BOOL if dtype is DType.BOOL else DType.I64
         case _:

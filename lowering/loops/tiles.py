@@ -8,7 +8,7 @@ lies outside of the tensor, `where=`, indices that were loaded) become guards of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import assert_never
 
 import attrs
@@ -203,16 +203,10 @@ class Tiles:
             return read_variable(reads.setdefault(read, len(reads)), leaf.dtype)
 
         lanes = tuple(ZERO if loop is None else lane_variable(loop) for loop in loops)
-        versioned = self.versioned(statement, value)
+        read_now = partial(self.versions.read, statement)
+        versioned = map_tiles(value, lambda leaf: attrs.evolve(leaf, tile=read_now(leaf.tile)))
         resolved = resolve_index(versioned, lanes, self.bindings, element)
         return LaneSource(resolved, dtype, tuple(reads))
-
-    def versioned(self, statement: ir.Statement, value: ir.Expr) -> ir.Expr:
-        """The expression with the versions of tiles in place of the tiles."""
-        return map_tiles(
-            value,
-            lambda leaf: attrs.evolve(leaf, tile=self.versions.read(statement, leaf.tile)),
-        )
 
     # ------------------------------------------------------------ reads
 
@@ -366,13 +360,9 @@ def _term(lanes: LaneSource) -> Term:
             return Term(axis)
         if isinstance(value, ir.Binary) and value.operator == "+":
             for offset, rest in ((value.left, value.right), (value.right, value.left)):
-                if rest == lane and not _has_lanes(offset):
+                if rest == lane and not LaneSource(offset, DType.I64).axes:
                     return Term(axis, offset)
     return Term(None, lanes=lanes)
-
-
-def _has_lanes(value: ir.Expr) -> bool:
-    return bool(LaneSource(value, DType.I64).axes)
 
 
 def statement_axes(statement: ir.Compute, attribute: str = "axis") -> tuple[int, ...]:

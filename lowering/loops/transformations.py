@@ -137,25 +137,24 @@ def _sweep(body: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
             used.add(part.name)
         elif isinstance(part, ir.Expr):
             used |= names(part)
-    return _swept(body, used)
 
+    def swept(statements: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
+        found: list[nodes.Statement] = []
+        for statement in statements:
+            if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
+                continue
+            changed = nodes.with_bodies(statement, swept)
+            if isinstance(changed, nodes.Branch) and not changed.body:
+                otherwise = ir.Unary("not", changed.condition)
+                changed = attrs.evolve(changed, condition=otherwise, body=changed.orelse, orelse=())
+            inside = nodes.children(changed)
+            empty = all(isinstance(inner, nodes.Note | nodes.Define) for inner in inside)
+            block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
+            if not (empty and isinstance(changed, block)):
+                found.append(changed)
+        return tuple(found)
 
-def _swept(body: tuple[nodes.Statement, ...], used: set[str]) -> tuple[nodes.Statement, ...]:
-    found: list[nodes.Statement] = []
-    for statement in body:
-        if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
-            continue
-        changed = nodes.with_bodies(statement, lambda inner: _swept(inner, used))
-        if isinstance(changed, nodes.Branch) and not changed.body:
-            otherwise = ir.Unary("not", changed.condition)
-            changed = attrs.evolve(changed, condition=otherwise, body=changed.orelse, orelse=())
-        inside = nodes.children(changed)
-        empty = all(isinstance(inner, nodes.Note | nodes.Define) for inner in inside)
-        block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
-        if empty and isinstance(changed, block):
-            continue
-        found.append(changed)
-    return tuple(found)
+    return swept(body)
 
 
 # ---------------------------------------------------------------- rows

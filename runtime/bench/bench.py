@@ -26,7 +26,6 @@ from sketchc.runtime.bench.driver import (
     MeasurementFailedError,
     Progress,
     Run,
-    environment,
 )
 from sketchc.runtime.bench.judgement import outdone, problems
 from sketchc.runtime.bench.launcher import MODEL
@@ -61,9 +60,6 @@ from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.evidence import classify
 from sketchc.runtime.verify.references import References
 from sketchc.runtime.verify.verify import Candidate
-
-__all__ = ["Measurement", "Settings", "arguments_of", "bench", "environment",
-           "sizes_of"]  # fmt: skip
 
 #: Sets of input values, and places in memory; the most bytes that all of them may take together,
 #: in both of the processes that time.

@@ -212,7 +212,10 @@ class _Timer:
         except TimeoutError:
             raise self._late() from None
         except PeerEndedError as end:
-            raise self._ended(end.status) from None
+            tail = self._peer.printed.strip().split("\n")[-1][:300] or "none"
+            msg = f"the measuring process ended with status {end.status}; its last line: {tail}"
+            faulted = end.status in (-11, -7)
+            raise self._failure(msg, "illegal_access" if faulted else "launch") from None
         except MessageError as error:
             msg = "what the measuring process says cannot be read"
             raise self._failure(msg, "policy") from error
@@ -232,11 +235,6 @@ class _Timer:
     def _failure(self, message: str, failure: str) -> UsageError:
         """The kernel's failure, or nobody's."""
         return MeasurementFailedError(message, failure) if self._of_kernel else UsageError(message)
-
-    def _ended(self, status: int) -> UsageError:
-        tail = self._peer.printed.strip().split("\n")[-1][:300]
-        msg = f"the measuring process ended with status {status}; its last line: {tail or 'none'}"
-        return self._failure(msg, "illegal_access" if status in (-11, -7) else "launch")
 
 
 def run(
@@ -302,8 +300,12 @@ class _Rounds:
         orders = []
         handshakes: list[float] = []
         started = time.monotonic()
-        while self._go_on(len(variations), time.monotonic() - started):
-            number = len(variations)
+        schedule = self.settings.schedule
+        while True:
+            number, elapsed = len(variations), time.monotonic() - started
+            enough = number >= schedule.samples and elapsed >= schedule.at_least_seconds
+            if enough or (5 <= number < schedule.samples and elapsed >= schedule.at_most_seconds):
+                break
             self.progress(f"times, round {number + 1} (at least {self.settings.schedule.samples})")
             place = number % self.job.places
             variations.append(draw_variation(self._random, self.sizes, len(self.inputs), place))
@@ -365,12 +367,6 @@ class _Rounds:
         return process.hear()
 
     # ------------------------------------------------------------ samples
-
-    def _go_on(self, number: int, elapsed: float) -> bool:
-        schedule = self.settings.schedule
-        if number < schedule.samples:
-            return elapsed < schedule.at_most_seconds or number < 5
-        return elapsed < schedule.at_least_seconds
 
     def _sample(self, name: str, number: int, variation: Variation, keep: bool) -> None:
         process = self._of(name)

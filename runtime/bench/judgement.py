@@ -80,7 +80,7 @@ def clocks(run: Run) -> list[Problem]:
     ]
     # On a GPU the calls of a burst may take what their launches take, a sample does not.
     if run.device == "cpu":
-        found.append(_slower_in_burst(bursts, typical, _allowed(run, usual_in_burst)))
+        found.append(_slower_in_burst(run, bursts, typical, usual_in_burst))
     return [Problem("policy", reason) for reason in (*found, _late(run)) if reason]
 
 
@@ -138,11 +138,11 @@ def _bursts(bursts: Sequence[Burst], usual: float) -> str:
     )
 
 
-def _allowed(run: Run, usual: float) -> tuple[float, float]:
-    """By what a call in a burst may exceed a sample: a factor, and seconds.
+def _slower_in_burst(run: Run, bursts: Sequence[Burst], typical: float, usual: float) -> str:
+    """Without other contenders in between and on warm data, a call is no slower than a sample.
 
     Bursts are as long for everybody, however short a call, and a busy machine takes the processor
-    away from whoever works longest without a rest.
+    away from whoever works longest without a rest: what it takes from the baseline is allowed.
     """
     baseline = run.baselines[0]
     seen = [
@@ -150,15 +150,9 @@ def _allowed(run: Run, usual: float) -> tuple[float, float]:
         burst_ratio(baseline, run.samples, run.bursts),
     ]
     weather = min(BURST_WEATHER, max(1.0, *seen))
-    return BURST_RATIO * weather, 2 * usual + BURST_SECONDS
-
-
-def _slower_in_burst(bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]) -> str:
-    """Without other contenders in between and on warm data, a call is no slower than a sample."""
-    factor, seconds = allowed
-    if not bursts or _each(bursts) <= factor * typical + seconds:
+    each = _each(bursts) if bursts else 0.0
+    if each <= BURST_RATIO * weather * typical + 2 * usual + BURST_SECONDS:
         return ""
-    each = _each(bursts)
     return f"a sample of the kernel takes {typical:.3g} s, and a call in a burst {each:.3g} s"
 
 

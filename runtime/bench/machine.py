@@ -241,10 +241,6 @@ class Machine:
     levels: tuple[tuple[int, float], ...] = ()
     measured: str = ""
 
-    def peak(self, precision: str) -> float | None:
-        """FLOP/s of a class; None where it was not measured."""
-        return self.peaks.get(precision)
-
     def cached_bandwidth(self, footprint: int) -> float | None:
         """Bytes/s at which data of this size can be read again and again, to be on the safe side
         that of the largest size measured which does not exceed it; None where unknown."""
@@ -360,14 +356,11 @@ def _machine(kept: object) -> Machine | None:
 
 def _keep(known: Mapping[str, Any]) -> None:
     path = cache_file()
-    try:
+    with contextlib.suppress(OSError):  # a read-only home only means measuring again next time
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_text(json.dumps(known, indent=2))
         partial.replace(path)
-    except OSError:
-        # A read-only home only means measuring again next time.
-        return
 
 
 # ---------------------------------------------------------------- measuring

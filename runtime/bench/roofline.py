@@ -89,7 +89,7 @@ def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
 
 def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
     """What the machine can do with this work at best."""
-    peak = machine.peak(precision)
+    peak = machine.peaks.get(precision)
     ideal = work.moved / machine.bandwidth
     if peak is not None:
         ideal = max(ideal, work.operations / peak)

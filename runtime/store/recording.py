@@ -19,7 +19,7 @@ from sketchc.runtime.tasks.outline import imported_modules
 if TYPE_CHECKING:
     import sqlite3
 
-    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.bench.measurement import Measurement
     from sketchc.runtime.store.writing import RunRow
     from sketchc.runtime.tasks.task import Task
     from sketchc.runtime.verify.verdict import Verdict

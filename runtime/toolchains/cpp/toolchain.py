@@ -7,6 +7,7 @@ worker process.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -381,12 +382,10 @@ def _build(
         )
     command = [compiler, *flags, *known, *map(str, sources), *libraries]
     warnings = _compile(command, library, timeout)
-    try:
+    with contextlib.suppress(OSError):  # where nothing can be kept, the next run compiles again
         kept.parent.mkdir(parents=True, exist_ok=True)
         _write(log, warnings.encode())
         _write(kept, library.read_bytes())
-    except OSError:
-        pass  # A cache that cannot be written: the next run compiles again.
     return warnings, False
 
 
@@ -412,7 +411,9 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
             raise ToolchainError(stage="timeout", message=msg)
         if status != 0:
             first = next((x for x in printed.splitlines() if "error:" in x), "g++ failed")
-            raise ToolchainError(stage="compile", message=_without_place(first), log=printed)
+            path, separator, rest = first.partition(":")  # without the folder of the file
+            msg = f"{Path(path).name}{separator}{rest}" if separator else first
+            raise ToolchainError(stage="compile", message=msg, log=printed)
         made.chmod(0o755)  # workers may be another user
         made.replace(library)
     return printed
@@ -438,12 +439,6 @@ def _run_bounded(command: list[str], timeout: float) -> tuple[int | None, str]:
         kill_group(process.pid)
         raise
     return process.returncode, printed.decode("utf-8", "replace")
-
-
-def _without_place(diagnostic: str) -> str:
-    """A diagnostic of g++ without the folder of the file it is about."""
-    path, separator, rest = diagnostic.partition(":")
-    return f"{Path(path).name}{separator}{rest}" if separator else diagnostic
 
 
 def _write(target: Path, content: bytes) -> None:
