@@ -119,14 +119,12 @@ class Reads:
 
     def named_indices(self, reference: Reference, scope: Scope) -> list[nodes.Statement]:
         """Locals for indices that take divisions: guards use them again."""
-        return [
-            statement
-            for lanes in reference.lanes
-            if divides(lanes.value)
-            for statement in self.named(
-                self.lane_value(lanes, scope), f"{reference.name}_index", scope
-            )
-        ]
+        found: list[nodes.Statement] = []
+        for lanes in reference.lanes:
+            if divides(lanes.value):
+                value = self.lane_value(lanes, scope)
+                found += self.named(value, f"{reference.name}_index", scope)
+        return found
 
     def named(self, value: ir.Expr, stem: str, scope: Scope) -> list[nodes.Statement]:
         """A local for an index calculation, unless it has one."""

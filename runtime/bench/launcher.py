@@ -109,6 +109,7 @@ class NativeLaunch:
                 self._prepared[tensor.name] = poison(self._allocate(tensor))
 
     def __call__(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs in call order. Raises `CandidateError`."""
         outputs: list[torch.Tensor] = []
         pointers: list[int | None] = []
         for tensor in self._tensors:
