@@ -109,9 +109,9 @@ class Verifier:
         if status.interpreted:
             return {"not_measured": f"it runs {status.how_it_runs}, not at its own speed"}, ""
         from sketchc.runtime.bench import text as report
-        from sketchc.runtime.bench.bench import Settings, bench
+        from sketchc.runtime.bench.bench import bench
         from sketchc.runtime.bench.machine import this_machine
-        from sketchc.runtime.bench.timing import Schedule
+        from sketchc.runtime.bench.timing import Schedule, Settings
 
         session.progress.note("verifier", "measures against eager")
         own = session.configuration.target(session.target)

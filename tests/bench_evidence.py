@@ -10,9 +10,9 @@ import numpy as np
 from sketchc.runtime.bench.driver import Burst, Run, Sample, turn_order
 from sketchc.runtime.bench.judgement import problems
 from sketchc.runtime.bench.machine import Machine
-from sketchc.runtime.bench.measurement import Baseline, Measurement, Settings, speedup, summarise
+from sketchc.runtime.bench.measurement import Baseline, Measurement, speedup, summarise
 from sketchc.runtime.bench.roofline import Precision, Work, floor_of
-from sketchc.runtime.bench.timing import draw_variation
+from sketchc.runtime.bench.timing import Settings, draw_variation
 from sketchc.runtime.verify.compare import Comparison
 
 #: 10 GB/s of memory, 100 GB/s of a cache of 1 MB, 100 GFLOP/s.

@@ -39,6 +39,13 @@ def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
     )
 
 
+def scalars(sketch: ir.Sketch) -> list[tuple[str, str]]:
+    """The parameters behind the tensors: type and name."""
+    found = [("int64_t", symbol.name) for symbol in sketch.symbols]
+    found += [("double" if p.dtype.is_float else "int64_t", p.name) for p in sketch.params]
+    return [*found, *(("int64_t", name) for name, _, _ in actual_extents(sketch))]
+
+
 def declaration(sketch: ir.Sketch, entry: str) -> str:
     """The head of the exported function."""
     parameters = []
@@ -46,10 +53,5 @@ def declaration(sketch: ir.Sketch, entry: str) -> str:
         constant = "const " if tensor.role is ir.Role.IN else ""
         kind = _BITS.get(tensor.dtype) or tensor.dtype.cpp_name
         parameters.append(f"{constant}{kind} *{tensor.name}")
-    parameters += [f"int64_t {identifier(symbol.name)}" for symbol in sketch.symbols]
-    parameters += [
-        f"{'double' if param.dtype.is_float else 'int64_t'} {identifier(param.name)}"
-        for param in sketch.params
-    ]
-    parameters += [f"int64_t {name}" for name, _, _ in actual_extents(sketch)]
+    parameters += [f"{kind} {identifier(name)}" for kind, name in scalars(sketch)]
     return wrapped(f'extern "C" int64_t {entry}(', parameters, ")")

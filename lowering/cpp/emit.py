@@ -15,13 +15,9 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.launch.conditions import (
-    Kind,
-    launch_conditions,
-    launch_steps,
-)
+from sketchc.launch.conditions import Kind, launch_conditions, launch_steps
 from sketchc.lowering.abi import params_to_round, passed
-from sketchc.lowering.cpp.abi import actual_extents
+from sketchc.lowering.cpp.abi import actual_extents, scalars
 from sketchc.lowering.cpp.expressions import entry_name, identifier, literal
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.printer import Printer, streams_name
@@ -61,7 +57,11 @@ def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
             case "pipeline" | "async":
                 yield HintAnswer(hint, subject(plan, loop), "not used", _OVERLAP)
             case "tensor_core":
-                yield HintAnswer(hint, subject(plan, loop), *_products(loop))
+                became = ("not used", "there is no matrix product in it")
+                if has_product(loop.body):
+                    no_unit = "this target has no matrix unit"
+                    became = ("packed panels and vector multiply-adds", no_unit)
+                yield HintAnswer(hint, subject(plan, loop), *became)
             case "unroll":
                 why = "the C++ compiler unrolls where its cost model says so"
                 yield HintAnswer(hint, subject(plan, loop), "left to the C++ compiler", why)
@@ -70,12 +70,6 @@ def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
                 yield HintAnswer(hint, subject(plan, loop), "a loop over vectorised tiles", why)
             case _:
                 pass
-
-
-def _products(loop: ir.For) -> tuple[str, str]:
-    if not has_product(loop.body):
-        return "not used", "there is no matrix product in it"
-    return "packed panels and vector multiply-adds", "this target has no matrix unit"
 
 
 def emit(plan: Plan) -> Kernel:
@@ -137,8 +131,16 @@ class _Host:
         steps = host_program(self.plan, _RESERVED)
         self.out.depth = 1
         self._round_params()
-        self._launch_steps()
-        self._broadcasts()
+        # Checks and host values; nothing is written before all conditions hold.
+        for step in launch_steps(self.sketch):
+            if isinstance(step, ir.Let):
+                with self.out.tracing(step.span):
+                    self._let(step)
+            else:
+                self.out.statement(nodes.Refusal(step, origins=(step.span,)))
+        for actual, tensor, axis in actual_extents(self.sketch):
+            step_of, given = step_name(tensor.name, axis), self.out.name(actual)
+            self.out.line(f"[[maybe_unused]] const int64_t {step_of} = {given} == 1 ? 0 : 1;")
         self._workspace()
         self._initial_values()
         self._streams(steps)
@@ -156,10 +158,7 @@ class _Host:
             kind = self.out.kind(tensor.dtype)
             constant = "const " if tensor.role is ir.Role.IN else ""
             parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
-        parameters += [("int64_t ", symbol.name) for symbol in self.sketch.symbols]
-        for param in self.sketch.params:
-            parameters.append(("double " if param.dtype.is_float else "int64_t ", param.name))
-        parameters += [("int64_t ", name) for name, _, _ in actual_extents(self.sketch)]
+        parameters += [(f"{kind} ", name) for kind, name in scalars(self.sketch)]
         shown = [
             kind + (identifier(name) if name in self.out.names else f"/* {name} */")
             for kind, name in parameters
@@ -168,11 +167,9 @@ class _Host:
         text = ", ".join(shown)
         if len(start) + len(text) < 99:
             return f"{start}{text})"
-        return (
-            start
-            + "\n"
-            + textwrap.fill(text + ")", 98, initial_indent="    ", subsequent_indent="    ")
-        )
+        indent = " " * 4
+        rest = textwrap.fill(f"{text})", 98, initial_indent=indent, subsequent_indent=indent)
+        return f"{start}\n{rest}"
 
     def _constants(self) -> str:
         lines = []
@@ -186,27 +183,12 @@ class _Host:
             lines.append(f"    constexpr {kind} {identifier(constant.name)} = {text};\n")
         return "".join(lines) + ("\n" if lines else "")
 
-    def _broadcasts(self) -> None:
-        for actual, tensor, axis in actual_extents(self.sketch):
-            step = step_name(tensor.name, axis)
-            given = self.out.name(actual)
-            self.out.line(f"[[maybe_unused]] const int64_t {step} = {given} == 1 ? 0 : 1;")
-
     def _round_params(self) -> None:
         """Params as numbers of their types: they arrive in 64 bits."""
         for param in params_to_round(self.sketch):
             name = self.out.name(param.name)
             self.out.comment(f"{param.name} is of type {param.dtype.value}.")
             self.out.line(f"{name} = {self.out.rounded(Code(name), param.dtype)};")
-
-    def _launch_steps(self) -> None:
-        """Checks and host values; nothing is written before all conditions hold."""
-        for step in launch_steps(self.sketch):
-            if isinstance(step, ir.Let):
-                with self.out.tracing(step.span):
-                    self._let(step)
-            else:
-                self.out.statement(nodes.Refusal(step, origins=(step.span,)))
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")

@@ -247,22 +247,15 @@ class Expressions:
                 return self._convert(inner, dtype, rounding, saturate)
             case nodes.Apply():
                 code = self._apply(node)
-                if node.result in PROMOTED and node.operation not in _KEEPS_TYPE:
+                if node.dtype in PROMOTED and node.operation not in _KEEPS_TYPE:
                     # Arithmetic on short integers happens on int.
-                    return CPP.call(f"static_cast<{self.kind(node.result)}>", code)
+                    return CPP.call(f"static_cast<{self.kind(node.dtype)}>", code)
                 return code
-            case nodes.Select(condition, then, otherwise, dtype):
-                parts = (self.value(then), self._typed_literal_of(otherwise, dtype))
+            case nodes.Select(condition, then, otherwise):
+                parts = (self.value(then), self._argument(otherwise))
                 return conditional(self.scalar(condition), *parts)
             case _:
                 assert_never(node)
-
-    def _typed_literal_of(self, node: nodes.Value, dtype: DType) -> Code:
-        return (
-            self._typed_literal(node.value, dtype)
-            if isinstance(node, nodes.Number)
-            else self.value(node)
-        )
 
     def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
         """A number of an element type."""
@@ -280,7 +273,9 @@ class Expressions:
         return literal(int(number))
 
     def _convert(self, inner: nodes.Value, dtype: DType, rounding: str, saturate: bool) -> Code:
-        source = printed_dtype(inner)
+        source = inner.dtype
+        if isinstance(inner, nodes.Scalar):
+            source = scalar_dtype(inner.value)
         if source is dtype:
             return self.value(inner)
         if isinstance(inner, nodes.Number):
@@ -326,12 +321,12 @@ class Expressions:
         if operation in _OPERATORS:
             return CPP.binary(_OPERATORS[operation], *codes)
         if operation in _BITWISE:
-            if node.dtype is DType.BOOL:
+            if node.operands is DType.BOOL:
                 # `&` on bool promotes to int; the result must stay a bool.
                 return CPP.call("static_cast<bool>", CPP.binary(_BITWISE[operation], *codes))
             return CPP.binary(_BITWISE[operation], *codes)
         match operation:
-            case "floordiv" | "mod" if node.dtype.is_float:
+            case "floordiv" | "mod" if node.operands.is_float:
                 return self.helper(_OF_FLOATS[operation], *codes)
             case "neg":
                 return CPP.unary("-", codes[0])
@@ -340,7 +335,7 @@ class Expressions:
             case "logical_not":
                 return CPP.unary("!", codes[0])
             case "bitwise_not":
-                return CPP.unary("!" if node.dtype is DType.BOOL else "~", codes[0])
+                return CPP.unary("!" if node.operands is DType.BOOL else "~", codes[0])
             case "where":
                 return conditional(*codes)
             case "clamp":
@@ -349,7 +344,7 @@ class Expressions:
                 return self.helper("gelu_tanh", *codes)
             case _:
                 extra = [
-                    self._typed_literal(_number(node.attributes[name]), node.dtype)
+                    self._typed_literal(node.attributes[name], node.operands)
                     for name in _ATTRIBUTES.get(operation, ())
                 ]
                 return self.helper(_RENAMED.get(operation, operation), *codes, *extra)
@@ -369,8 +364,8 @@ class Expressions:
         for attribute, helper in (("low", "at_least"), ("high", "at_most")):
             bound = node.attributes.get(attribute)
             if bound is not None:
-                number = _held(_number(bound), node.dtype)
-                code = self.helper(helper, code, self._typed_literal(number, node.dtype))
+                number = _held(bound, node.operands)
+                code = self.helper(helper, code, self._typed_literal(number, node.operands))
         return code
 
 
@@ -403,17 +398,6 @@ def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
     return Code("{} ? {} : {}".format(*shown), 1)
 
 
-def printed_dtype(node: nodes.Value) -> DType:
-    """The C++ type that a value has as printed."""
-    match node:
-        case nodes.Scalar(expression):
-            return scalar_dtype(expression)
-        case nodes.Apply(result=result):
-            return result
-        case _:
-            return node.dtype
-
-
 def wrapped(number: int, dtype: DType) -> int:
     """An integer as its type holds it."""
     bits = 8 * dtype.bytes
@@ -443,13 +427,6 @@ def _held(bound: int | float | bool, dtype: DType) -> int | float | bool:
         return bound
     least, greatest = dtype.limits
     return min(max(int(bound), least), greatest)
-
-
-def _number(found: object) -> int | float | bool:
-    if not isinstance(found, int | float):
-        msg = f"{found!r} is not a number"
-        raise AssertionError(msg)
-    return found
 
 
 def broken(condition: Condition, code: Expressions) -> Code:

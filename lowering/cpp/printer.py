@@ -29,7 +29,6 @@ _CLAUSES = {
     "reduce_any": ("||", "||"),
     "reduce_all": ("&&", "&&"),
 }
-_COMBINERS = {"reduce_max": "max", "reduce_min": "min"}
 
 
 @attrs.define
@@ -102,12 +101,6 @@ class Printer(Expressions):
                 kind = self.kind(dtype) if mutable else f"const {self.kind(dtype)}"
                 told = "[[maybe_unused]] " if spare else ""
                 self.line(f"{told}{kind} {self.name(name)} = {self.value(initial)};")
-            case nodes.Row(name, dtype=dtype, writable=writable):
-                constant = "" if writable else "const "
-                self.line(
-                    f"{constant}{self.kind(dtype)} *const {self.name(name)} ="
-                    f" {self._offset(statement.buffer, statement.base)};"
-                )
             case nodes.Assign(name, new):
                 self.line(f"{self.name(name)} = {self.value(new)};")
             case nodes.Write(buffer, index, new):
@@ -124,7 +117,8 @@ class Printer(Expressions):
             case nodes.Loop(variable, lower, upper, body, step, unrolled):
                 if unrolled:
                     self.lines.append(f"{INDENT * self.depth}#pragma GCC unroll 16")
-                self._for(variable, lower, upper, body, step)
+                turns = ir.Literal(step)
+                self._serial(nodes.SerialLoop(variable, lower, upper, turns, body))
             case nodes.LaneLoop():
                 self._lanes(statement)
             case nodes.StreamedLoop():
@@ -142,23 +136,15 @@ class Printer(Expressions):
             case _:
                 assert_never(statement)
 
-    def _for(
-        self,
-        variable: str,
-        lower: ir.Expr,
-        upper: ir.Expr,
-        body: tuple[nodes.Statement, ...],
-        step: int = 1,
-    ) -> None:
-        name = self.name(variable)
-        turn = f"++{name}" if step == 1 else f"{name} += {step}"
-        self.open(
-            f"for (int64_t {name} = {self.scalar(lower)}; {name} < {self.scalar(upper)}; {turn})"
-        )
-        self.statements(body)
-        self.close()
+    def _row(self, row: nodes.Row) -> None:
+        kind = self.kind(row.dtype) if row.writable else f"const {self.kind(row.dtype)}"
+        start = self._offset(row.buffer, row.base)
+        with self.tracing(*row.origins):
+            self.line(f"{kind} *const {self.name(row.name)} = {start};")
 
     def _lanes(self, loop: nodes.LaneLoop) -> None:
+        for row in loop.rows:
+            self._row(row)
         clauses: dict[str, list[str]] = {}
         for reduction in loop.reductions:
             clause = _CLAUSES[reduction.operation][0 if reduction.dtype.is_float else 1]
@@ -167,17 +153,18 @@ class Printer(Expressions):
                 self.used.add(clause)
         text = "".join(f" reduction({c} : {', '.join(n)})" for c, n in clauses.items())
         self.pragma(f"simd{text}")
-        self._for(loop.variable, loop.lower, loop.upper, loop.body)
+        bounds = (loop.lower, loop.upper, ir.Literal(1))
+        self._serial(nodes.SerialLoop(loop.variable, *bounds, loop.body))
 
     def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
+        for row in streamed.others:
+            self._row(row)
         loop, name, end = streamed.loop, self.name(streamed.variable), streamed.end
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
         last = ir.Binary("+", first, ir.Literal(streamed.size))
-        self.open(
-            f"for (int64_t {name} = {self.scalar(loop.lower)}; {name} < {self.scalar(loop.upper)};"
-            f" {name} += {streamed.size})"
-        )
+        bounds = (loop.lower, loop.upper, ir.Literal(streamed.size))
+        self.open(self._serial_head(nodes.SerialLoop(streamed.variable, *bounds, ())))
         self.line(f"const int64_t {end} = {self.scalar(ir.Binary('min', loop.upper, last))};")
         for each in streamed.rows:
             row, kind = each.row, self.kind(each.row.dtype)
@@ -215,22 +202,18 @@ class Printer(Expressions):
     def _accumulate(self, statement: nodes.Accumulate) -> None:
         target = self.value(statement.target)
         new = self.value(statement.value)
-        operators = {"reduce_sum": "+", "reduce_prod": "*"}
-        if statement.target.dtype in PROMOTED and statement.operation in operators:
-            total = CPP.binary(operators[statement.operation], target, new)
-            kind = self.kind(statement.target.dtype)
-            self.line(f"{target} = static_cast<{kind}>({total});")
-            return
-        match statement.operation:
-            case "reduce_sum":
-                self.line(f"{target} += {new};")
-            case "reduce_prod":
-                self.line(f"{target} *= {new};")
-            case "reduce_any" | "reduce_all":
-                operator = "||" if statement.operation == "reduce_any" else "&&"
-                self.line(f"{target} = {CPP.binary(operator, target, new)};")
-            case operation:
-                self.line(f"{target} = {self.helper(_COMBINERS[operation], target, new)};")
+        promoted = statement.target.dtype in PROMOTED
+        match _CLAUSES[statement.operation][1]:
+            case "+" | "*" as operator if not promoted:
+                self.line(f"{target} {operator}= {new};")
+                return
+            case "max" | "min" as combiner:
+                total = self.helper(combiner, target, new)
+            case operator:
+                total = CPP.binary(operator, target, new)
+                if promoted and operator in ("+", "*"):
+                    total = CPP.call(f"static_cast<{self.kind(statement.target.dtype)}>", total)
+        self.line(f"{target} = {total};")
 
     def _product(self, product: nodes.MatrixProduct) -> None:
         extents = (product.rows, product.columns, product.depth)
@@ -283,7 +266,11 @@ class Printer(Expressions):
         if region:
             self.pragma("parallel")
             self.open("")
-        self._thread_storage(arenas, "omp_get_thread_num()" if launch.grid else "0")
+        thread = "omp_get_thread_num()" if launch.grid else "0"
+        for storage in arenas:
+            kind, name = self.kind(storage.dtype), self.name(storage.name)
+            memory = f"arena.at<{kind}>({name}_place, {thread})"
+            self.line(f"{kind} *const __restrict {name} = {memory};")
         self._programs(launch, region)
         if streams:
             self.line(f"{self.helper('end_streams')};")
@@ -307,13 +294,6 @@ class Printer(Expressions):
         self.statements(launch.program.body)
         for _ in launch.grid:
             self.close()
-
-    def _thread_storage(self, arenas: list[nodes.Storage], thread: str) -> None:
-        for storage in arenas:
-            kind, name = self.kind(storage.dtype), self.name(storage.name)
-            self.line(
-                f"{kind} *const __restrict {name} = arena.at<{kind}>({name}_place, {thread});"
-            )
 
     def reserve(
         self, arena: str, items: Sequence[ir.Tensor] | Sequence[nodes.Storage], threads: str

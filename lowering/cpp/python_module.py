@@ -31,7 +31,7 @@ from sketchc.launch.conditions import (
 )
 from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import params_to_round, passed
-from sketchc.lowering.cpp.abi import actual_extents
+from sketchc.lowering.cpp.abi import actual_extents, scalars
 from sketchc.lowering.cpp.expressions import Expressions, broken, identifier, literal
 from sketchc.lowering.cpp.library.texts import library_text, read
 from sketchc.lowering.precedence import Code
@@ -77,9 +77,7 @@ class _Module:
             "const void *" if tensor.role is ir.Role.IN else "void *"
             for tensor in passed(self.sketch)
         ]
-        kinds += ["int64_t"] * len(self.sketch.symbols)
-        kinds += ["double" if p.dtype.is_float else "int64_t" for p in self.sketch.params]
-        kinds += ["int64_t"] * len(actual_extents(self.sketch))
+        kinds += [kind for kind, _ in scalars(self.sketch)]
         return f'extern "C" int64_t {self.entry}({", ".join(kinds)});'
 
     def _function(self) -> None:
@@ -87,7 +85,11 @@ class _Module:
         arguments += [f"const py::object &{param.name}_given" for param in self.sketch.params]
         self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
         for param in self.sketch.params:
-            self._param(param)
+            kind = "double" if param.dtype.is_float else "int64_t"
+            taken = "take_number" if param.dtype.is_float else "take_integer"
+            taken = "take_bool" if param.dtype is DType.BOOL else taken
+            argument = f'{param.name}_given, "{param.name}"'
+            self._line(f"{kind} {identifier(param.name)} = {taken}({argument});")
         for tensor in self._given():
             name, rank = tensor.name, len(tensor.extents)
             taken = "take_optional" if tensor.optional else "take"
@@ -103,13 +105,6 @@ class _Module:
 
     def _line(self, text: str) -> None:
         self.lines.append(f"    {text}")
-
-    def _param(self, param: ir.Param) -> None:
-        kind = "double" if param.dtype.is_float else "int64_t"
-        taken = "take_number" if param.dtype.is_float else "take_integer"
-        taken = "take_bool" if param.dtype is DType.BOOL else taken
-        name = param.name
-        self._line(f'{kind} {identifier(name)} = {taken}({name}_given, "{name}");')
 
     def _scalars(self) -> None:
         asked = {
@@ -145,7 +140,13 @@ class _Module:
                 case Condition():
                     told = solved_sizes(self.sketch, step) if step.kind is Kind.SIZE else step
                     if told is not None:
-                        self._refuse_unless(told)
+                        values = ", ".join(
+                            f'{{"{name}", py::cast({identifier(name)})}}'
+                            for name in mentioned(self.sketch, told)
+                        )
+                        self._line(f"if ({broken(told, self.code)}) {{")
+                        self._line(f"    refuse({_quoted(refusal_text(told))}, {{{values}}});")
+                        self._line("}")
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
@@ -153,15 +154,6 @@ class _Module:
             f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
             f" static_cast<{kind}>({self.code.scalar(let.value)});"
         )
-
-    def _refuse_unless(self, condition: Condition) -> None:
-        values = ", ".join(
-            f'{{"{name}", py::cast({identifier(name)})}}'
-            for name in mentioned(self.sketch, condition)
-        )
-        self._line(f"if ({broken(condition, self.code)}) {{")
-        self._line(f"    refuse({_quoted(refusal_text(condition))}, {{{values}}});")
-        self._line("}")
 
     def _symbol(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
         """The value of a symbol; 0 where all tensors that have it are absent."""
@@ -179,7 +171,7 @@ class _Module:
 
     def _checks(self) -> None:
         for tensor in self._given():
-            given = f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
+            given = _where_given(tensor)
             for axis, extent in enumerate(tensor.extents):
                 repeats = may_repeat(self.sketch, tensor, axis)
                 expected = self.code.scalar(extent)
@@ -191,10 +183,9 @@ class _Module:
             if tensor.role is not ir.Role.INOUT:
                 continue
             for other in self._given():
-                given = f"if (!{other.name}_given.is_none()) " if other.optional else ""
                 if other.name != tensor.name:
                     self._line(
-                        f'{given}check_apart({tensor.name}_argument, "{tensor.name}",'
+                        f'{_where_given(other)}check_apart({tensor.name}_argument, "{tensor.name}",'
                         f' {other.name}_argument, "{other.name}");'
                     )
 
@@ -212,24 +203,19 @@ class _Module:
                 self._line(f"py::array {tensor.name}_dense = {tensor.name}_argument.dense;")
 
     def _call(self) -> None:
-        pointers = []
-        for tensor in passed(self.sketch):
-            name = tensor.name
+        tensors = passed(self.sketch)
+        for index, tensor in enumerate(tensors):
+            name, const = tensor.name, ""
             match tensor.role:
-                case ir.Role.IN if tensor.optional:
-                    pointers.append(
-                        f"{name}_given.is_none() ? nullptr : {name}_argument.dense.data()"
-                    )
                 case ir.Role.IN:
-                    pointers.append(f"{name}_argument.dense.data()")
+                    absent = f"{name}_given.is_none() ? nullptr : " if tensor.optional else ""
+                    const, pointer = "const ", f"{absent}{name}_argument.dense.data()"
                 case ir.Role.OUT:
-                    pointers.append(f"{name}_made.mutable_data()")
+                    pointer = f"{name}_made.mutable_data()"
                 case _:
-                    pointers.append(f"{name}_dense.mutable_data()")
-        for index, pointer in enumerate(pointers):
-            const = "const " if passed(self.sketch)[index].role is ir.Role.IN else ""
+                    pointer = f"{name}_dense.mutable_data()"
             self._line(f"{const}void *const pointer_{index} = {pointer};")
-        arguments = [f"pointer_{index}" for index in range(len(pointers))]
+        arguments = [f"pointer_{index}" for index in range(len(tensors))]
         arguments += [identifier(symbol.name) for symbol in self.sketch.symbols]
         arguments += [identifier(param.name) for param in self.sketch.params]
         for _, tensor, axis in actual_extents(self.sketch):
@@ -293,6 +279,11 @@ class _Module:
         return (
             f'PYBIND11_MODULE({name}_module, module)\n{{\n    module.def("{name}", {listed});\n}}'
         )
+
+
+def _where_given(tensor: ir.Tensor) -> str:
+    """The condition before a check of a tensor that may be absent."""
+    return f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
 
 
 def _quoted(text: str) -> str:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import assert_never
 
 import attrs
@@ -20,13 +20,11 @@ from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
-    BindNode,
     BranchNode,
     FetchNode,
     Leaf,
     LoopNode,
     Node,
-    NoteNode,
     SerialNode,
     build_tree,
     leaves,
@@ -34,7 +32,6 @@ from sketchc.lowering.loops.fusion import (
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
-from sketchc.lowering.loops.nodes import scalar_dtype
 from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.loops.transformations import (
     add_rows,
@@ -109,8 +106,8 @@ def _host_steps(
                 inner = _host_steps(sketch, step.body, launches)
                 made = [_serial_loop(step, inner, sketch)]
             case ir.HostIf(condition):
-                sides = [_host_steps(sketch, arm, launches) for arm in (step.body, step.orelse)]
-                made = [loops.Branch(condition, sides[0], sides[1], step.text)]
+                body, orelse = (_host_steps(sketch, b, launches) for b in (step.body, step.orelse))
+                made = [loops.Branch(condition, body, orelse, step.text)]
             case ir.Fetch(name, access, dtype, text=text):
                 after = fetched_conditions(sketch).get(name)
                 made = [
@@ -120,9 +117,7 @@ def _host_steps(
                     *([] if after is None else [loops.Refusal(after)]),
                 ]
             case ir.Bind(name, value, text=text):
-                dtype = scalar_dtype(value)
-                scalar = loops.Scalar(value, dtype)
-                made = [*_noted(text), loops.Define(name, dtype, scalar, spare=True)]
+                made = [*_noted(text), loops.bound(name, value, (step.span,), spare=True)]
             case _:
                 assert_never(step)
         found += _traced(made, (step.span,))
@@ -191,7 +186,13 @@ def _lower_phase(
     homes, storages = place(nodes, maker, constants)
     lowering = _Lowering(maker, homes)
     statements = lowering.nodes(nodes, Scope())
-    whole = (*lowering.declared_first(), *statements)
+    # Locals that no single write can declare.
+    first = [
+        loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
+        for home in homes.values()
+        if home.local and home.defined_by is None
+    ]
+    whole = (*first, *statements)
     program = without_dead_stores(loops.Program((*storages, *lowering.packs), whole))
     jammed = unroll_and_jam(program.body, maker.versions.fresh, constants)
     return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
@@ -203,21 +204,13 @@ class _Lowering(Calls):
 
     # ------------------------------------------------------------ structure
 
-    def declared_first(self) -> list[loops.Statement]:
-        """Locals that no single write can declare."""
-        return [
-            loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
-            for home in self.homes.values()
-            if home.local and home.defined_by is None
-        ]
-
     def nodes(self, nodes: list[Node], scope: Scope) -> list[loops.Statement]:
         """The statements of a fused tree, in order."""
         found: list[loops.Statement] = []
         for node in nodes:
             match node:
                 case Leaf():
-                    found += self._leaf(node, scope)
+                    found += _traced(self._carried_out(node, scope), (node.nest.origin,))
                 case LoopNode():
                     found += self._loop(node, scope)
                     for nest in node.members:
@@ -227,26 +220,17 @@ class _Lowering(Calls):
                 case BranchNode(branch, body, orelse):
                     # Either side may change what was read before.
                     self._forget_changed(node, scope)
-                    arms = [
+                    then, otherwise = (
                         tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
-                    ]
-                    found.append(
-                        loops.Branch(
-                            branch.condition,
-                            arms[0],
-                            arms[1],
-                            branch.text,
-                            origins=(branch.span,),
-                        )
                     )
-                case FetchNode():
-                    found += self._fetch(node, scope)
-                case NoteNode(text, origin):
-                    found.append(loops.Note(text, origins=(origin,)))
-                case BindNode(name, value, text, origin):
-                    dtype = scalar_dtype(value)
-                    bound = loops.Define(name, dtype, loops.Scalar(value, dtype))
-                    found += _traced([loops.Note(text), bound], (origin,))
+                    made = loops.Branch(branch.condition, then, otherwise, branch.text)
+                    found += _traced([made], (branch.span,))
+                case FetchNode(statement, read):
+                    element = self.element(read, scope)
+                    fetched = fetch(statement.name, statement.dtype, element)
+                    found += _traced([*_noted(statement.text), fetched], (statement.span,))
+                case loops.Note() | loops.Define():
+                    found.append(node)
                 case _:
                     assert_never(node)
         return found
@@ -264,15 +248,14 @@ class _Lowering(Calls):
             for target in leaf.nest.targets:
                 self.forget(target, scope)
 
-    def _fetch(self, node: FetchNode, scope: Scope) -> list[loops.Statement]:
-        fetched = fetch(node.name, node.dtype, self.element(node.read, scope))
-        return _traced([*_noted(node.text), fetched], (node.origin,))
-
     def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
-        variable = ir.Ref(self._free(name), ir.NameKind.LOOP)
-        notes = _loop_notes(node)
+        while name in self.maker.versions.taken:  # by the sketch
+            name += "_"
+        variable = ir.Ref(name, ir.NameKind.LOOP)
+        # In other loops each nest carries its own comment.
+        notes = _notes(leaves([node])) if node.innermost else []
         before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
         inner = scope.inner(variable)
         scattered = any(nest.scattered for nest in node.members)
@@ -282,20 +265,9 @@ class _Lowering(Calls):
             return [*before, *_traced([turns], _origins(node))]
         opened, reductions, closed = self._reductions(node, inner)
         body = tuple(self.nodes(node.children, inner))
-        lanes = loops.LaneLoop(
-            variable.name,
-            node.axis.lower,
-            node.axis.upper,
-            body,
-            tuple(reductions),
-        )
+        bounds = (node.axis.lower, node.axis.upper)
+        lanes = loops.LaneLoop(variable.name, *bounds, body, tuple(reductions))
         return _traced([*before, *opened, lanes, *closed], _origins(node))
-
-    def _free(self, name: str) -> str:
-        """A lane variable's name that the sketch does not use."""
-        while name in self.maker.versions.taken:
-            name += "_"
-        return name
 
     # ------------------------------------------------------------ reductions
 
@@ -325,12 +297,9 @@ class _Lowering(Calls):
 
     # ------------------------------------------------------------ leaves
 
-    def _leaf(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
-        return _traced(self._carried_out(leaf, scope), (leaf.nest.origin,))
-
     def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
-        notes = _leaf_notes(leaf)
+        notes = [] if leaf.path and leaf.path[-1].innermost else _notes([leaf])
         if nest.product is not None:
             return [*notes, self.product(nest, nest.product)]
         if nest.library_call is not None:
@@ -367,7 +336,9 @@ class _Lowering(Calls):
         self.forget(nest.target, scope)
         if nest.target.tensor or isinstance(value, loops.Number):
             return [loops.Write(target.buffer, target.index, value)]
-        if isinstance(value, loops.Local) and self._steady(value):
+        # Tiles kept in locals may change; other locals keep their values.
+        tiles = {home.name for home in self.homes.values()}
+        if isinstance(value, loops.Local) and value.name not in tiles:
             scope.values[key] = value
             return [loops.Write(target.buffer, target.index, value)]
         # Later readers in this loop take the local, not the memory.
@@ -378,10 +349,6 @@ class _Lowering(Calls):
             loops.Define(name, nest.stored, value),
             loops.Write(target.buffer, target.index, local),
         ]
-
-    def _steady(self, local: loops.Local) -> bool:
-        """Whether a local keeps its value: tiles kept in locals may change."""
-        return all(home.name != local.name for home in self.homes.values())
 
     # ------------------------------------------------------------ reads
 
@@ -418,13 +385,13 @@ class _Lowering(Calls):
             return loops.Convert(values[0], nest.stored, rounding, saturate)
         if nest.operation == "copy" or nest.kind in (Kind.ACCUMULATE, Kind.ATOMIC):
             return converted(values[0], nest.stored)
-        arguments = tuple(
-            converted(value, _argument_dtype(nest, position))
-            for position, value in enumerate(values)
-        )
-        applied = loops.Apply(
-            nest.operation, arguments, nest.dtype.compute, nest.result.compute, nest.attributes
-        )
+        name, dtype = nest.operation, nest.dtype.compute
+        arguments = []
+        for position, value in enumerate(values):
+            truth = name.startswith("logical_") or (name == "where" and position == 0)
+            arguments.append(converted(value, DType.BOOL if truth else dtype))
+        result = nest.result.compute
+        applied = loops.Apply(name, tuple(arguments), dtype, result, nest.attributes)
         return converted(applied, nest.stored)
 
 
@@ -457,40 +424,15 @@ def _origins(node: LoopNode) -> tuple[Span, ...]:
     return tuple(span for span in dict.fromkeys(found) if span != NOWHERE)
 
 
-def _texts(leaf: Leaf) -> list[tuple[str, Span]]:
-    """The statements of the sketch that a nest carries out, and where they stand."""
-    nest = leaf.nest
-    reads = [(read.note, read.origin) for read in nest.reads if read.note]
-    return [*reads, (nest.note, nest.origin)] if nest.note else reads
-
-
-def _loop_notes(node: LoopNode) -> list[loops.Statement]:
-    """The comments above an innermost loop; in other loops each nest carries its own."""
-    if not node.innermost:
-        return []
-    return _notes([text for leaf in leaves([node]) for text in _texts(leaf)])
-
-
-def _leaf_notes(leaf: Leaf) -> list[loops.Statement]:
-    if leaf.path and leaf.path[-1].innermost:
-        return []
-    return _notes(_texts(leaf))
-
-
-def _notes(texts: list[tuple[str, Span]]) -> list[loops.Statement]:
-    """One comment for each text, which comes from wherever it stands."""
+def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
+    """The statements of the sketch that nests carry out: one comment for each text, which comes
+    from wherever it stands."""
     found: dict[str, tuple[Span, ...]] = {}
-    for text, origin in texts:
-        found[text] = (*found.get(text, ()), origin)
+    for nest in (leaf.nest for leaf in carried_out):
+        for text, origin in (*((r.note, r.origin) for r in nest.reads), (nest.note, nest.origin)):
+            if text:
+                found[text] = (*found.get(text, ()), origin)
     return [loops.Note(text, origins=origins) for text, origins in found.items()]
-
-
-def _argument_dtype(nest: Nest, position: int) -> DType:
-    if nest.operation == "where" and position == 0:
-        return DType.BOOL
-    if nest.operation.startswith("logical_"):
-        return DType.BOOL
-    return nest.dtype.compute
 
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:

@@ -8,6 +8,7 @@ uses read the tensor itself. A tile that branches or loops change in place has o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 
 import attrs
@@ -29,24 +30,23 @@ class Versions:
 
     sketch: ir.Sketch
     taken: set[str]
+    single: frozenset[str]
     _reads: dict[_Key, str] = attrs.field(factory=dict)
     _writes: dict[tuple[int, str], str] = attrs.field(factory=dict)
     _origins: dict[str, str] = attrs.field(factory=dict)
     _forwarded: dict[str, ir.Load] = attrs.field(factory=dict)
-    _used: set[str] = attrs.field(factory=set)
-    single: frozenset[str] = frozenset()
+    #: where each version is read, and what the index expressions of each statement hold
+    _uses: dict[str, set[int]] = attrs.field(factory=lambda: defaultdict(set))
+    _held: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
 
     def origin(self, version: str) -> str:
         """The tile a version belongs to."""
         return self._origins.get(version, version)
 
-    def read(self, statement: ir.Statement, position: int) -> str:
-        """The version that an operand reads (a store's tile is at position 0)."""
-        return self._reads[id(statement), position]
-
-    def read_by_lanes(self, statement: ir.Statement, tile: str) -> str:
-        """The version of a tile that a statement's index tiles and predicates read."""
-        return self._reads[id(statement), tile]
+    def read(self, statement: ir.Statement, operand: int | str) -> str:
+        """The version that an operand reads, by its position (a store's tile is at 0), or that
+        index tiles and predicates read of a tile, by its name."""
+        return self._reads[id(statement), operand]
 
     def written(self, statement: ir.Statement, position: int = 0) -> str:
         """The version that a statement makes of its destination at `position`."""
@@ -54,7 +54,11 @@ class Versions:
 
     def needed(self, version: str) -> bool:
         """False for a version that nothing reads: its statement has no effect."""
-        return version in self._used
+        return version in self._uses
+
+    def effective(self, statement: ir.Statement) -> bool:
+        """Whether anything reads what a statement writes to tiles."""
+        return any(self._writes[id(statement), tile] in self._uses for tile in writes(statement))
 
     def source(self, version: str) -> ir.Load | None:
         """The load that stands for a forwarded version."""
@@ -83,75 +87,42 @@ class _Event:
     loops: tuple[ir.For, ...]
 
 
-@attrs.define
-class _Uses:
-    """Where each version is read, and which versions the bound index tiles hold."""
-
-    positions: dict[str, list[int]] = attrs.field(factory=dict)
-    bound: dict[str, tuple[str, ...]] = attrs.field(factory=dict)
-
-    def add(self, version: str, position: int) -> None:
-        """Notes a use of a version at a position."""
-        self.positions.setdefault(version, []).append(position)
-
-    def of(self, version: str) -> list[int]:
-        """The positions at which a version is used."""
-        return sorted(set(self.positions.get(version, ())))
-
-
 def find_versions(
     sketch: ir.Sketch, body: tuple[ir.Statement, ...], taken: Iterable[str]
 ) -> Versions:
     """Number the versions of one phase's tiles and choose the loads to forward."""
-    versions = Versions(sketch, set(taken), single=_single_version_tiles(sketch, body))
+    versions = Versions(sketch, set(taken), _single_version_tiles(sketch, body))
     events = list(_events(body, ()))
     current: dict[str, str] = {}
-    uses = _Uses()
+    bound: dict[str, tuple[str, ...]] = {}
     for position, event in enumerate(events):
         statement = event.statement
         for index, tile in _operands(statement):
-            version = current.setdefault(tile, tile)
-            versions._reads[id(statement), index] = version
-            uses.add(version, position)
-        _read_lanes(versions, statement, position, current, uses)
+            version = versions._reads[id(statement), index] = current.setdefault(tile, tile)
+            versions._uses[version].add(position)
+        held: dict[str, None] = {}
+        for expression in index_expressions(statement):
+            for tile in tiles_read(expression):
+                version = versions._reads[id(statement), tile] = current.setdefault(tile, tile)
+                held[version] = None
+            for reference in references(expression):  # through bindings as well
+                held.update(dict.fromkeys(bound.get(reference.name, ())))
+        for version in held:
+            versions._uses[version].add(position)
+        versions._held[id(statement)] = tuple(held)
+        if isinstance(statement, ir.Bind):
+            bound[statement.name] = tuple(held)
         for written in writes(statement):
             if written in versions.single or written not in current:
                 version = written
             else:
-                version = versions.fresh(f"{written}_{_stage(statement)}")
+                operation = statement.operation if isinstance(statement, ir.Compute) else "next"
+                version = versions.fresh(f"{written}_{operation}")
             current[written] = version
             versions._origins[version] = written
             versions._writes[id(statement), written] = version
-    versions._used.update(uses.positions)
-    _forward(versions, events, uses)
+    _forward(versions, events)
     return versions
-
-
-def _read_lanes(
-    versions: Versions,
-    statement: ir.Statement,
-    position: int,
-    current: dict[str, str],
-    uses: _Uses,
-) -> None:
-    """The versions read by index tiles and predicates, through bindings as well."""
-    held: dict[str, None] = {}
-    for expression in index_expressions(statement):
-        for tile in tiles_read(expression):
-            version = current.setdefault(tile, tile)
-            versions._reads[id(statement), tile] = version
-            held[version] = None
-        for reference in references(expression):
-            held.update(dict.fromkeys(uses.bound.get(reference.name, ())))
-    for version in held:
-        uses.add(version, position)
-    if isinstance(statement, ir.Bind):
-        uses.bound[statement.name] = tuple(held)
-
-
-def _stage(statement: ir.Statement) -> str:
-    """What tells a later version of a tile from the first: the operation that makes it."""
-    return statement.operation if isinstance(statement, ir.Compute) else "next"
 
 
 def _events(body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]) -> Iterable[_Event]:
@@ -227,7 +198,7 @@ def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> 
 # ---------------------------------------------------------------- forwarding
 
 
-def _forward(versions: Versions, events: list[_Event], uses: _Uses) -> None:
+def _forward(versions: Versions, events: list[_Event]) -> None:
     # Later loads first: what they read for their indices is read at each of their uses.
     for position in range(len(events) - 1, -1, -1):
         event = events[position]
@@ -235,25 +206,14 @@ def _forward(versions: Versions, events: list[_Event], uses: _Uses) -> None:
         if not isinstance(load, ir.Load) or load.tile in versions.single:
             continue
         version = versions.written(load)
-        found = uses.of(version)
+        found = sorted(versions._uses[version]) if versions.needed(version) else []
         if not _worthwhile(versions, load, event, [events[use] for use in found]):
             continue
         if any(_stored_between(versions.sketch, load, events, position, use) for use in found):
             continue
         versions._forwarded[version] = load
-        for index in _held(versions, load, uses):
-            for use in found:
-                uses.add(index, use)
-
-
-def _held(versions: Versions, load: ir.Load, uses: _Uses) -> list[str]:
-    """The versions that a load's indices and guards hold."""
-    found: list[str] = []
-    for expression in index_expressions(load):
-        found += [versions.read_by_lanes(load, tile) for tile in tiles_read(expression)]
-        for reference in references(expression):
-            found += uses.bound.get(reference.name, ())
-    return found
+        for index in versions._held[id(load)]:
+            versions._uses[index].update(found)
 
 
 def plain(load: ir.Load) -> bool:
@@ -308,15 +268,12 @@ def _stored_between(
             continue
         if position < index < use or inner & set(map(id, event.loops)):
             return True
-        if index == use and not _same_place(load, statement):
+        # A lane may be stored where it was loaded, if no other lane is loaded from there.
+        if index == use and (
+            not isinstance(statement, ir.Store)
+            or load.access.tensor != statement.access.tensor
+            or load.access.subscripts != statement.access.subscripts
+            or any(isinstance(s, ir.IndexSubscript) for s in statement.access.subscripts)
+        ):
             return True
     return False
-
-
-def _same_place(load: ir.Load, store: ir.Store | ir.Atomic) -> bool:
-    """Whether a lane is stored where it was loaded, and no other lane is loaded from there."""
-    if not isinstance(store, ir.Store) or load.access.tensor != store.access.tensor:
-        return False
-    return load.access.subscripts == store.access.subscripts and not any(
-        isinstance(s, ir.IndexSubscript) for s in store.access.subscripts
-    )

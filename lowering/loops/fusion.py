@@ -11,19 +11,18 @@ compile-time sizes go on the stack; everything else is carved from the thread's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias, assert_never
 
 import attrs
 
-from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, equal
+from sketchc.ir.symbolic import constant_value, equal, product
 from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read, Reference
-from sketchc.lowering.loops.nodes import Storage
+from sketchc.lowering.loops.nodes import Define, Note, Storage, bound
 from sketchc.lowering.loops.tiles import index_rank
 
 
@@ -32,8 +31,13 @@ class Leaf:
     """One nest inside all of its loops; `path` are those loops, outermost first."""
 
     nest: Nest
-    path: tuple[LoopNode, ...] = ()
-    block: tuple[BlockNode, ...] = ()
+    path: tuple[LoopNode, ...]
+    block: tuple[BlockNode, ...]
+
+    @property
+    def members(self) -> list[Nest]:
+        """As of a loop."""
+        return [self.nest]
 
 
 @attrs.define(eq=False)
@@ -52,32 +56,11 @@ class LoopNode:
 
 
 @attrs.define(eq=False)
-class BindNode:
-    """A bound integer; bindings stand at the front of their block."""
-
-    name: str
-    value: ir.Expr
-    text: str
-    origin: Span
-
-
-@attrs.define(eq=False)
-class NoteNode:
-    """The text of a bound index tile, which is calculated where it is used."""
-
-    text: str
-    origin: Span
-
-
-@attrs.define(eq=False)
 class FetchNode:
     """A scalar read from memory, in its place among the nests."""
 
-    name: str
+    fetch: ir.Fetch
     read: Read
-    dtype: DType
-    text: str
-    origin: Span
 
 
 @attrs.define(eq=False)
@@ -107,7 +90,8 @@ class BranchNode:
 #: What holds statements of its own: no nest moves into it or out of it.
 BlockNode: TypeAlias = SerialNode | ArmNode
 
-Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | BindNode | NoteNode | FetchNode
+#: Bound integers are statements already; their notes, too.
+Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | FetchNode | Note | Define
 
 
 def build_tree(
@@ -131,23 +115,20 @@ def build_tree(
             case ir.If():
                 close()
                 branch = BranchNode(statement)
-                for arm, inner in (
-                    (branch.body, statement.body),
-                    (branch.orelse, statement.orelse),
-                ):
+                for arm in (branch.body, branch.orelse):
+                    inner = statement.body if arm is branch.body else statement.orelse
                     arm.children = build_tree(inner, maker, (*block, arm))
                 nodes.append(branch)
-            case ir.Fetch(name, _, dtype, text=text):
+            case ir.Fetch():
                 # Stores before it are visible to it.
                 close()
-                fetched = maker.fetched(statement)
-                nodes.append(FetchNode(name, fetched, dtype, text, statement.span))
+                nodes.append(FetchNode(statement, maker.fetched(statement)))
             case ir.Bind(name, value, text=text):
                 run.extend(maker.nests(statement))
-                if index_rank(value, maker.bindings):
-                    nodes.append(NoteNode(text, statement.span))
-                else:
-                    nodes.append(BindNode(name, value, text, statement.span))
+                nodes.append(Note(text, origins=(statement.span,)))
+                # An index tile is calculated where it is used.
+                if not index_rank(value, maker.bindings):
+                    nodes.append(bound(name, value, (statement.span,)))
             case _:
                 run.extend(maker.nests(statement))
     close()
@@ -165,7 +146,7 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
             case BranchNode():
                 yield from leaves(node.body.children)
                 yield from leaves(node.orelse.children)
-            case BindNode() | NoteNode() | FetchNode():
+            case FetchNode() | Note() | Define():
                 pass
             case _:
                 assert_never(node)
@@ -174,71 +155,46 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
 # ---------------------------------------------------------------- grouping
 
 
-@attrs.define(eq=False)
-class _Group:
-    """Nests that share the loop of `axis` (None: a single nest without loops left)."""
-
-    axis: Axis | None
-    nests: list[Nest]
-
-
 def _fuse(
     nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[BlockNode, ...]
 ) -> list[Node]:
-    nodes: list[Node] = []
-    for group in _groups(nests, level):
-        if group.axis is None:
-            nodes.extend(Leaf(nest, path, block) for nest in group.nests)
-            continue
-        node = LoopNode(group.axis, level, group.nests)
-        node.children = _fuse(group.nests, level + 1, (*path, node), block)
-        nodes.append(node)
-    return nodes
-
-
-def _groups(nests: list[Nest], level: int) -> list[_Group]:
-    groups: list[_Group] = []
+    """The nests in loops from this level on."""
+    nodes: list[Leaf | LoopNode] = []
     for nest in nests:
         axis = nest.axes[level] if len(nest.axes) > level else None
-        if axis is not None and _join(groups, nest, axis, level):
+        if axis is not None and _join(nodes, nest, axis, level):
             continue
-        group = _Group(axis, [nest])
-        groups.insert(_place(groups, nest) if nest.early else len(groups), group)
-    return groups
+        node = Leaf(nest, path, block) if axis is None else LoopNode(axis, level, [nest])
+        nodes.insert(_place(nodes, nest) if nest.early else len(nodes), node)
+    for node in nodes:
+        if isinstance(node, LoopNode):
+            node.children = _fuse(node.members, level + 1, (*path, node), block)
+    return [*nodes]
 
 
-def _join(groups: list[_Group], nest: Nest, axis: Axis, level: int) -> bool:
-    """Put `nest` into the latest group it can share a loop with."""
-    for group in reversed(groups):
-        same = group.axis is not None and _same_axis(group.axis, axis)
-        if same and all(_may_share(member, nest, level) for member in group.nests):
-            group.nests.append(nest)
+def _join(nodes: list[Leaf | LoopNode], nest: Nest, axis: Axis, level: int) -> bool:
+    """Put `nest` into the latest loop that it can share."""
+    for node in reversed(nodes):
+        pairs = [pair for member in node.members for pair in member.conflicts(nest)]
+        if (
+            isinstance(node, LoopNode)
+            and equal(node.axis.lower, axis.lower)
+            and equal(node.axis.upper, axis.upper)
+            # Lane by lane is the same as one after the other.
+            and all(mine.aligned(theirs, level) for mine, theirs in pairs)
+        ):
+            node.members.append(nest)
             return True
-        if any(member.conflicts(nest) for member in group.nests):
+        if pairs:
             return False
     return False
 
 
-def _same_axis(left: Axis, right: Axis) -> bool:
-    if left == right:
-        return True
-    return equal(left.lower, right.lower) and equal(left.upper, right.upper)
-
-
-def _may_share(first: Nest, second: Nest, level: int) -> bool:
-    """True if running both lane by lane of this level is the same as one after the other."""
-    if {first.kind, second.kind} & {Kind.PRODUCT, Kind.LIBRARY_CALL}:
-        return False
-    return all(mine.aligned(theirs, level) for mine, theirs in first.conflicts(second))
-
-
-def _place(groups: list[_Group], nest: Nest) -> int:
+def _place(nodes: list[Leaf | LoopNode], nest: Nest) -> int:
     """The earliest position for a nest that may move up."""
-    position = len(groups)
-    for index in range(len(groups) - 1, -1, -1):
-        if any(member.conflicts(nest) for member in groups[index].nests):
-            break
-        position = index
+    position = len(nodes)
+    while position and not any(m.conflicts(nest) for m in nodes[position - 1].members):
+        position -= 1
     return position
 
 
@@ -304,7 +260,13 @@ def _home(name: str, uses: list[_Use], maker: NestMaker, addressed: bool) -> Hom
     writes = [use for use in uses if use.writes]
     first = writes[0].leaf
     mutable = len(writes) > 1 or any(use.leaf.nest.kind is Kind.ACCUMULATE for use in writes)
-    definer = first if _encloses(first, uses) else None
+    # A declaration at the first write must be in scope at every use.
+    in_scope = first.nest.kind is Kind.ASSIGN and all(
+        use.leaf.block[: len(first.block)] == first.block
+        and use.leaf.path[: len(first.path)] == first.path
+        for use in uses
+    )
+    definer = first if in_scope else None
     return Home(name, dtype, extents, (), True, mutable or definer is None, definer)
 
 
@@ -319,32 +281,8 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
     return len(loops) == 1
 
 
-def _encloses(first: Leaf, uses: Iterable[_Use]) -> bool:
-    """True if a declaration at `first` is in scope at every use."""
-    if first.nest.kind is not Kind.ASSIGN:
-        return False
-    for use in uses:
-        if not _is_prefix(first.block, use.leaf.block):
-            return False
-        if not _is_prefix(first.path, use.leaf.path):
-            return False
-    return True
-
-
-def _is_prefix(
-    outer: tuple[LoopNode, ...] | tuple[BlockNode, ...],
-    inner: tuple[LoopNode, ...] | tuple[BlockNode, ...],
-) -> bool:
-    return len(outer) <= len(inner) and all(
-        mine is theirs for mine, theirs in zip(outer, inner, strict=False)
-    )
-
-
 def _storage(home: Home, constants: Mapping[str, ir.Expr]) -> Storage:
     extents = tuple(home.extents[axis] for axis in home.kept)
-    elements: int | None = 1
-    for extent in extents:
-        value = constant_value(substitute(extent, constants))
-        elements = None if elements is None or value is None else elements * value
+    elements = constant_value(substitute(product(extents), constants))
     small = elements is not None and elements * home.dtype.bytes <= STACK_BYTES
     return Storage(home.name, home.dtype, extents, "stack" if small else "arena")

@@ -27,6 +27,7 @@ from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import laid_out
 from sketchc.lowering.loops.nests import (
     ONE,
+    ZERO,
     Block,
     Kind,
     Lanes,
@@ -50,143 +51,128 @@ from sketchc.lowering.loops.tiles import (
 )
 from sketchc.ops.table import OPS, Category, identity_value
 
-Rule = Callable[["NestMaker", ir.Compute], list[Nest]]
+#: The extents of a rectangle of lanes, and which of them are valid.
+Shape = tuple[tuple[ir.Expr, ...], ir.Domain]
 
 
-# ---------------------------------------------------------------- parts
+@attrs.frozen
+class Operation:
+    """A statement that has a rule of its own, and what such rules do alike."""
+
+    maker: NestMaker
+    statement: ir.Compute
+
+    @property
+    def axis(self) -> int:
+        """The axis that the statement names."""
+        return statement_axes(self.statement)[0]
+
+    def flag(self, name: str) -> str:
+        """Whether an attribute is set, as an argument of a template."""
+        return "true" if self.statement.attributes.get(name) else "false"
+
+    def dtype(self, position: int) -> DType:
+        """The type of an operand."""
+        operand = self.statement.operands[position]
+        if isinstance(operand, ir.TileOperand):
+            return self.maker.dtype(self.maker.versions.read(self.statement, position))
+        return operand.dtype
+
+    def shape(self, position: int) -> Shape:
+        """The shape of an operand."""
+        match self.statement.operands[position]:
+            case ir.TileOperand(domain=domain):
+                extents = self.maker.extents(self.maker.versions.read(self.statement, position))
+            case ir.IndexOperand(extents=extents, domain=domain):
+                pass
+            case ir.ScalarOperand():
+                extents, domain = (ONE,), ()
+        return extents, domain or (ir.FULL,) * len(extents)
+
+    @property
+    def written(self) -> Shape:
+        """The shape of the first destination."""
+        tile = self.maker.versions.written(self.statement)
+        return self.maker.extents(tile), self.maker.domain_written(self.statement)
+
+    def source(self, position: int, loops: Loops) -> Source:
+        """An operand at the lanes of `loops`."""
+        operand = self.statement.operands[position]
+        return self.maker.source(self.statement, position, operand, loops)
+
+    def temporary(self, stem: object, shape: Shape, dtype: DType) -> Block:
+        """New memory of a shape and type."""
+        name = self.maker.temporary(f"{self.statement.operation}_{stem}", shape[0], dtype)
+        return self.maker.block(name, shape[1])
+
+    def gather(self, position: int, shape: Shape, dtype: DType) -> tuple[Nest, Block]:
+        """An operand, broadcast to a shape, moved to a temporary of a type."""
+        lanes, block = Lanes.over(*shape), self.temporary(position, shape, dtype)
+        return self.maker.move(lanes, block.name, self.source(position, lanes.loops)), block
+
+    def deliver(
+        self, block: Block, each: int = 0, place: Callable[[Loops], Loops] = lambda loops: loops
+    ) -> Nest:
+        """The nest that moves a result to a destination; `place` gives the loops of its axes."""
+        lanes, tile = self.maker.written_lanes(self.statement, each)
+        return self.maker.move(lanes, tile, self.maker.tile_read(block.name, place(lanes.loops)))
+
+    def call(
+        self,
+        function: str,
+        sources: tuple[Block, ...],
+        results: tuple[Block, ...],
+        parameters: tuple[str, ...],
+        consumed: bool = False,
+    ) -> Nest:
+        """The call; with `consumed` it writes to its sources too."""
+        changed = (*results, *sources) if consumed else results
+        others = tuple(block.reference for block in changed[1:])
+        return Nest(
+            Kind.LIBRARY_CALL,
+            (),
+            results[0].reference,
+            results[0].dtype,
+            self.statement.operation,
+            tuple(Read(b.reference, b.dtype, b.dtype, b.name) for b in sources),
+            note=self.statement.text,
+            library_call=LibraryCall(function, (*sources, *results), others, parameters),
+        )
 
 
-def _axis(statement: ir.Compute) -> int:
-    return statement_axes(statement)[0]
-
-
-def _flag(statement: ir.Compute, name: str) -> str:
-    return "true" if statement.attributes.get(name) else "false"
-
-
-def _type(maker: NestMaker, statement: ir.Compute, position: int) -> DType:
-    """The type of an operand."""
-    operand = statement.operands[position]
-    if isinstance(operand, ir.TileOperand):
-        return maker.dtype(maker.versions.read(statement, position))
-    return operand.dtype
-
-
-def _shape(
-    maker: NestMaker, statement: ir.Compute, position: int
-) -> tuple[tuple[ir.Expr, ...], ir.Domain]:
-    """The extents of an operand, and its valid lanes."""
-    match statement.operands[position]:
-        case ir.TileOperand(domain=domain):
-            extents = maker.extents(maker.versions.read(statement, position))
-        case ir.IndexOperand(extents=extents, domain=domain):
-            pass
-        case ir.ScalarOperand():
-            extents, domain = (ONE,), ()
-    return extents, domain or (ir.FULL,) * len(extents)
-
-
-def _gather(
-    maker: NestMaker,
-    statement: ir.Compute,
-    position: int,
-    extents: tuple[ir.Expr, ...],
-    domain: ir.Domain,
-    dtype: DType,
-) -> tuple[Nest, Block]:
-    """An operand, broadcast to `extents`, moved to a temporary of a type."""
-    lanes = Lanes.over(extents, domain)
-    name = maker.temporary(f"{statement.operation}_{position}", extents, dtype)
-    source = maker.source(statement, position, statement.operands[position], lanes.loops)
-    return maker.move(lanes, name, source), maker.block(name, domain)
-
-
-def _deliver(
-    maker: NestMaker,
-    statement: ir.Compute,
-    each: int,
-    block: Block,
-    place: Callable[[Loops], Loops] = lambda loops: loops,
-) -> Nest:
-    """The nest that moves a result to a destination; `place` gives the loops of its axes."""
-    tile = maker.versions.written(statement, each)
-    lanes = Lanes.over(maker.extents(tile), maker.domain_written(statement))
-    return maker.move(lanes, tile, maker.tile_read(block.reference.name, place(lanes.loops)))
-
-
-def _call(
-    statement: ir.Compute,
-    function: str,
-    sources: tuple[Block, ...],
-    results: tuple[Block, ...],
-    parameters: tuple[str, ...],
-    consumed: bool = False,
-) -> Nest:
-    """The call; with `consumed` it writes to its sources too."""
-    changed = (*results, *sources) if consumed else results
-    reads = tuple(Read(b.reference, b.dtype, b.dtype, b.reference.name) for b in sources)
-    others = tuple(block.reference for block in changed[1:])
-    first = results[0]
-    return Nest(
-        Kind.LIBRARY_CALL,
-        (),
-        first.reference,
-        first.dtype,
-        statement.operation,
-        reads,
-        note=statement.text,
-        library_call=LibraryCall(function, (*sources, *results), others, parameters),
-    )
-
-
-def _result(
-    maker: NestMaker,
-    statement: ir.Compute,
-    extents: tuple[ir.Expr, ...],
-    domain: ir.Domain,
-    dtype: DType,
-) -> Block:
-    return maker.block(maker.temporary(f"{statement.operation}_result", extents, dtype), domain)
-
-
-def _meet(
-    extents: tuple[ir.Expr, ...], domain: ir.Domain, other: tuple[tuple[ir.Expr, ...], ir.Domain]
-) -> ir.Domain:
-    """The lanes of `domain` at which an operand that broadcasts to `extents` is valid, too."""
+def _meet(shape: Shape, other: Shape) -> Shape:
+    """The lanes of a shape at which an operand that broadcasts to it is valid, too."""
+    extents, domain = shape
     result = list(domain)
     shift = len(extents) - len(other[0])
     for axis, (extent, lanes) in enumerate(zip(*other, strict=True), start=shift):
         if constant_value(extent) != 1 or constant_value(extents[axis]) == 1:
             result[axis] = result[axis].meet(lanes)
-    return tuple(result)
+    return extents, tuple(result)
 
 
 # ---------------------------------------------------------------- scans and extrema
 
 
-def scan(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _scan(made: Operation) -> list[Nest]:
     """Running sums and products, in the type of the statement."""
-    extents, domain = _shape(maker, statement, 0)
-    dtype = statement.dtype.compute
-    before, source = _gather(maker, statement, 0, extents, domain, dtype)
-    result = _result(maker, statement, extents, domain, dtype)
-    flags = (_flag(statement, "reverse"), _flag(statement, "exclusive"))
-    parameters = (str(_axis(statement)), *flags)
-    call = _call(statement, statement.operation, (source,), (result,), parameters)
-    return [before, call, _deliver(maker, statement, 0, result)]
+    shape, dtype = made.shape(0), made.statement.dtype.compute
+    before, source = made.gather(0, shape, dtype)
+    result = made.temporary("result", shape, dtype)
+    parameters = (str(made.axis), made.flag("reverse"), made.flag("exclusive"))
+    call = made.call(made.statement.operation, (source,), (result,), parameters)
+    return [before, call, made.deliver(result)]
 
 
-def extremum(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _extremum(made: Operation) -> list[Nest]:
     """argmax and argmin: the result has extent 1 on the axis until it is delivered."""
-    axis = _axis(statement)
-    extents, domain = _shape(maker, statement, 0)
-    dtype = _type(maker, statement, 0).compute
-    before, source = _gather(maker, statement, 0, extents, domain, dtype)
+    axis, (extents, domain) = made.axis, made.shape(0)
+    before, source = made.gather(0, (extents, domain), made.dtype(0).compute)
     kept = tuple(ONE if a == axis else extent for a, extent in enumerate(extents))
     lanes = tuple(ir.FULL if a == axis else own for a, own in enumerate(domain))
-    result = _result(maker, statement, kept, lanes, DType.I64)
-    largest = "true" if statement.operation == "argmax" else "false"
-    call = _call(statement, "extremum", (source,), (result,), (str(axis), largest))
+    result = made.temporary("result", (kept, lanes), DType.I64)
+    largest = "true" if made.statement.operation == "argmax" else "false"
+    call = made.call("extremum", (source,), (result,), (str(axis), largest))
 
     def place(loops: Loops) -> Loops:
         if len(loops) == len(extents):
@@ -194,130 +180,113 @@ def extremum(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
         own = () if len(extents) == 1 else loops  # a vector's extremum goes to a tile of one lane
         return (*own[:axis], None, *own[axis:])
 
-    return [before, call, _deliver(maker, statement, 0, result, place)]
+    return [before, call, made.deliver(result, place=place)]
 
 
 # ---------------------------------------------------------------- orders
 
 
-def sort(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _sort(made: Operation) -> list[Nest]:
     """Values with their indices, in temporaries that the function sorts back and forth."""
-    extents, domain = _shape(maker, statement, 0)
-    domain = _meet(extents, domain, _shape(maker, statement, 1))
-    dtype = _type(maker, statement, 0).compute
-    before = [_gather(maker, statement, n, extents, domain, t) for n, t in ((0, dtype), (1, _I64))]
-    results = tuple(_result(maker, statement, extents, domain, t) for t in (dtype, _I64))
-    call = _call(
-        statement,
-        "sort",
-        tuple(block for _, block in before),
-        results,
-        (str(_axis(statement)), _flag(statement, "descending")),
-        consumed=True,
-    )
-    after = [_deliver(maker, statement, n, block) for n, block in enumerate(results)]
-    return [*(nest for nest, _ in before), call, *after]
+    shape = _meet(made.shape(0), made.shape(1))
+    dtypes = (made.dtype(0).compute, DType.I64)
+    gathered = [made.gather(position, shape, dtype) for position, dtype in enumerate(dtypes)]
+    results = tuple(made.temporary("result", shape, dtype) for dtype in dtypes)
+    sources = tuple(block for _, block in gathered)
+    parameters = (str(made.axis), made.flag("descending"))
+    call = made.call("sort", sources, results, parameters, consumed=True)
+    after = [made.deliver(block, each) for each, block in enumerate(results)]
+    return [*(nest for nest, _ in gathered), call, *after]
 
 
-def topk(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _topk(made: Operation) -> list[Nest]:
     """The source takes the destination's type before it is compared with what that holds."""
-    extents, domain = _shape(maker, statement, 0)
-    domain = _meet(extents, domain, _shape(maker, statement, 1))
-    tiles = [maker.versions.written(statement, each) for each in (0, 1)]
+    maker, shape = made.maker, _meet(made.shape(0), made.shape(1))
+    tiles = [maker.versions.written(made.statement, each) for each in (0, 1)]
     stored = maker.dtype(tiles[0])
-    first = [_gather(maker, statement, 0, extents, domain, stored)]
+    first = [made.gather(0, shape, stored)]
     if stored.compute is not stored:
-        lanes = Lanes.over(extents, domain)
-        wide = maker.temporary("topk_values", extents, stored.compute)
-        read = maker.tile_read(first[0][1].reference.name, lanes.loops)
-        first.append((maker.move(lanes, wide, read), maker.block(wide, domain)))
-    places = _gather(maker, statement, 1, extents, domain, _I64)
-    best = maker.extents(tiles[0])
-    held = maker.domain_written(statement)
-    lanes = Lanes.over(best, held)
-    results = tuple(_result(maker, statement, best, held, t) for t in (stored.compute, _I64))
+        lanes, wide = Lanes.over(*shape), made.temporary("values", shape, stored.compute)
+        read = maker.tile_read(first[0][1].name, lanes.loops)
+        first.append((maker.move(lanes, wide.name, read), wide))
+    places = made.gather(1, shape, DType.I64)
+    lanes = Lanes.over(*made.written)
+    dtypes = (stored.compute, DType.I64)
+    results = tuple(made.temporary("result", made.written, dtype) for dtype in dtypes)
     fill = [
-        maker.move(lanes, block.reference.name, maker.tile_read(tile, lanes.loops))
+        maker.move(lanes, block.name, maker.tile_read(tile, lanes.loops))
         for tile, block in zip(tiles, results, strict=True)
     ]
-    parameters = (str(_axis(statement)), _flag(statement, "largest"))
-    call = _call(statement, "topk", (first[-1][1], places[1]), results, parameters)
-    after = [_deliver(maker, statement, n, block) for n, block in enumerate(results)]
+    parameters = (str(made.axis), made.flag("largest"))
+    call = made.call("topk", (first[-1][1], places[1]), results, parameters)
+    after = [made.deliver(block, each) for each, block in enumerate(results)]
     return [*(nest for nest, _ in first), places[0], *fill, call, *after]
 
-
-_I64 = DType.I64
 
 # ---------------------------------------------------------------- layout
 
 
-def permute(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _permute(made: Operation) -> list[Nest]:
     """A copy whose source runs over the same loops in another order."""
-    tile = maker.versions.written(statement)
-    lanes = Lanes.over(maker.extents(tile), maker.domain_written(statement))
-    axes = statement_axes(statement, "axes")
+    lanes, tile = made.maker.written_lanes(made.statement)
+    axes = statement_axes(made.statement, "axes")
     order = tuple(lanes.loops[axes.index(axis)] for axis in range(len(axes)))
-    source = maker.source(statement, 0, statement.operands[0], order)
-    return [maker.move(lanes, tile, source, statement.text)]
+    return [made.maker.move(lanes, tile, made.source(0, order), made.statement.text)]
 
 
-def concat(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _concat(made: Operation) -> list[Nest]:
     """Two copies, the second of which starts where the left operand ends."""
-    axis = _axis(statement)
-    tile = maker.versions.written(statement)
-    written = maker.domain_written(statement)
+    axis, tile = made.axis, made.maker.versions.written(made.statement)
+    _, written = made.written
     found = []
-    offset: ir.Expr = ir.Literal(0)
+    offset: ir.Expr = ZERO
     for position in (0, 1):
-        extents, domain = _shape(maker, statement, position)
+        extents, domain = made.shape(position)
         own = tuple(
             domain[a] if a == axis or not written else written[a] for a in range(len(extents))
         )
         lanes = Lanes.over(extents, own)
         terms = tuple(
-            Term(loop, offset if a == axis else ir.Literal(0)) for a, loop in enumerate(lanes.loops)
+            Term(loop, offset if a == axis else ZERO) for a, loop in enumerate(lanes.loops)
         )
-        source = maker.source(statement, position, statement.operands[position], lanes.loops)
-        move = maker.move(lanes, tile, source, statement.text if position == 0 else "")
+        source = made.source(position, lanes.loops)
+        move = made.maker.move(lanes, tile, source, made.statement.text if position == 0 else "")
         found.append(attrs.evolve(move, target=Reference(tile, terms)))
         offset = extents[axis]
     return found
 
 
-def reshape(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _reshape(made: Operation) -> list[Nest]:
     """Lanes in row-major order from one rectangle to another."""
-    extents, domain = _shape(maker, statement, 0)
-    dtype = _type(maker, statement, 0)
-    tile = maker.versions.written(statement)
-    before, source = _gather(maker, statement, 0, extents, domain, dtype)
-    written = maker.domain_written(statement)
-    result = _result(maker, statement, maker.extents(tile), written, dtype)
-    call = _call(statement, "reshape", (source,), (result,), ())
-    return [before, call, _deliver(maker, statement, 0, result)]
+    dtype = made.dtype(0)
+    before, source = made.gather(0, made.shape(0), dtype)
+    result = made.temporary("result", made.written, dtype)
+    return [before, made.call("reshape", (source,), (result,), ()), made.deliver(result)]
 
 
 # ---------------------------------------------------------------- random numbers
 
 
-def random(maker: NestMaker, statement: ir.Compute) -> list[Nest]:
+def _random(made: Operation) -> list[Nest]:
     """Element-wise in integers: seed and offset go in, a float comes out."""
-    result = DType.F32 if statement.operation == "rand" else DType.F64
-    return [attrs.evolve(nest, dtype=_I64, result=result) for nest in maker.elementwise(statement)]
+    result = DType.F32 if made.statement.operation == "rand" else DType.F64
+    nests = made.maker.elementwise(made.statement)
+    return [attrs.evolve(nest, dtype=DType.I64, result=result) for nest in nests]
 
 
 #: The rule of each such operation.
-RULES: Mapping[str, Rule] = {
-    "cumsum": scan,
-    "cumprod": scan,
-    "argmax": extremum,
-    "argmin": extremum,
-    "sort": sort,
-    "topk": topk,
-    "permute": permute,
-    "concat": concat,
-    "reshape": reshape,
-    "rand": random,
-    "randn": random,
+RULES: Mapping[str, Callable[[Operation], list[Nest]]] = {
+    "cumsum": _scan,
+    "cumprod": _scan,
+    "argmax": _extremum,
+    "argmin": _extremum,
+    "sort": _sort,
+    "topk": _topk,
+    "permute": _permute,
+    "concat": _concat,
+    "reshape": _reshape,
+    "rand": _random,
+    "randn": _random,
 }
 
 
@@ -336,18 +305,11 @@ class NestMaker(Tiles):
             case ir.Alloc(tile):
                 return self._alloc(tile) if self.versions.needed(tile) else []
             case ir.Load():
-                if not self.versions.needed(self.versions.written(statement)):
-                    return []
-                return self._load(statement)
+                return self._load(statement) if self.versions.effective(statement) else []
             case ir.Store() | ir.Atomic():
                 return self._store(statement)
             case ir.Compute():
-                written = range(len(statement.destinations))
-                if not any(
-                    self.versions.needed(self.versions.written(statement, each)) for each in written
-                ):
-                    return []
-                return self._compute(statement)
+                return self._compute(statement) if self.versions.effective(statement) else []
             case ir.Bind():
                 return self._bind(statement)
             case ir.For() | ir.If() | ir.Fetch():
@@ -362,7 +324,7 @@ class NestMaker(Tiles):
         found: list[Nest] = []
 
         def snapshot(leaf: ir.TileLanes) -> ir.Expr:
-            tile = self.versions.read_by_lanes(statement, leaf.tile)
+            tile = self.versions.read(statement, leaf.tile)
             if leaf.tile not in self.versions.single:
                 return attrs.evolve(leaf, tile=tile)
             extents, dtype = self.extents(tile), self.dtype(tile)
@@ -382,17 +344,17 @@ class NestMaker(Tiles):
         lanes = Lanes.over(tile.extents, tile.domain or ())
         shown = ", ".join(show(extent) for extent in tile.extents)
         note = f"{name} = alloc([{shown}], init={tile.initial})"
-        return [self.fill(name, lanes, lanes.loops, tile.initial, note)]
+        return [self.fill(name, lanes, tile.initial, note)]
 
     def fill(
         self,
         tile: str,
         lanes: Lanes,
-        loops: Loops,
         value: int | float | bool,
         note: str = "",
+        loops: Loops | None = None,
     ) -> Nest:
-        """The lanes of a tile become a number."""
+        """The lanes of a tile become a number; see `move`."""
         source = ScalarSource(ir.Literal(value), self.dtype(tile))
         return attrs.evolve(self.move(lanes, tile, source, note, loops), early=True)
 
@@ -417,14 +379,13 @@ class NestMaker(Tiles):
         lanes = Lanes.over(self.extents(tile), statement.domain)
         source = self.version_read(tile, lanes.loops, statement.domain)
         target = self.reference(statement, statement.access, lanes.loops)
-        stored = self.sketch.tensor(statement.access.tensor).dtype
         atomic = isinstance(statement, ir.Atomic)
         return [
             Nest(
                 Kind.ATOMIC if atomic else Kind.ASSIGN,
                 lanes.axes,
                 target,
-                stored,
+                self.sketch.tensor(statement.access.tensor).dtype,
                 statement.operation if isinstance(statement, ir.Atomic) else "copy",
                 (source,),
                 note=statement.text,
@@ -437,7 +398,7 @@ class NestMaker(Tiles):
     def _compute(self, statement: ir.Compute) -> list[Nest]:
         rule = RULES.get(statement.operation)
         if rule is not None:
-            return rule(self, statement)
+            return rule(Operation(self, statement))
         row = OPS[statement.operation]
         match row.category:
             case Category.REDUCTION:
@@ -451,10 +412,14 @@ class NestMaker(Tiles):
         """The lanes of its destination that a statement writes."""
         return statement.written if statement.masked else statement.domain
 
+    def written_lanes(self, statement: ir.Compute, each: int = 0) -> tuple[Lanes, str]:
+        """The loops over what a statement writes of a destination, and its version."""
+        tile = self.versions.written(statement, each)
+        return Lanes.over(self.extents(tile), self.domain_written(statement)), tile
+
     def elementwise(self, statement: ir.Compute) -> list[Nest]:
         """The nest of an operation on elements, and a move where it reads what it writes."""
-        tile = self.versions.written(statement)
-        lanes = Lanes.over(self.extents(tile), self.domain_written(statement))
+        lanes, tile = self.written_lanes(statement)
         swapped = statement.operation == "transpose"
         sources = tuple(
             self.source(statement, position, operand, lanes.loops, swapped)
@@ -479,7 +444,8 @@ class NestMaker(Tiles):
 
     def _apart(self, nest: Nest, tile: str, lanes: Lanes) -> list[Nest]:
         """The nest, through a temporary where it reads other lanes of its own destination."""
-        if not any(_crosses(read.reference, nest.target) for read in nest.reads):
+        read = [read.reference for read in nest.reads if not read.reference.tensor]
+        if all(one.terms == nest.target.terms for one in read if one.name == tile):
             return [nest]
         name = self.temporary(f"{tile}_new", self.extents(tile), nest.stored)
         reference = tile_reference(name, lanes.loops)
@@ -516,53 +482,43 @@ class NestMaker(Tiles):
         """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
         tile = self.versions.written(statement)
         axes = statement_axes(statement)
-        operand = statement.operands[0]
-        extents, domain = _shape(self, statement, 0)
-        kept_domain = _kept_domain(self.domain_written(statement), len(extents), axes)
-        source_domain = tuple(
-            own if axis in axes else kept_domain.get(axis, own) for axis, own in enumerate(domain)
-        )
-        every = Lanes.over(extents, source_domain)
+        extents, domain = Operation(self, statement).shape(0)
         kept = [axis for axis in range(len(extents)) if axis not in axes]
-        outer = Lanes.over(
-            tuple(extents[axis] for axis in kept), tuple(source_domain[axis] for axis in kept)
-        )
-        dtype = _accumulator(statement)
-        stored = self.dtype(tile)
-        direct = stored is dtype and not statement.masked
-        rank = len(extents)
-        if direct:
-            total = tile
-            start_loops = self._kept_loops(tile, kept, outer.loops, rank)
-            body_loops = tuple(every.loops[axis] for axis in kept)
-            body_loops = self._kept_loops(tile, kept, body_loops, rank)
-        else:
-            total = self.temporary(f"{tile}_total", tuple(extents[a] for a in kept), dtype)
-            start_loops = outer.loops
-            body_loops = tuple(every.loops[axis] for axis in kept)
-        value = identity_value(identity, dtype)
-        start = self.fill(total, outer, start_loops, value)
+        written = self.domain_written(statement)
+        if len(written) == len(extents):
+            written = tuple(written[axis] for axis in kept)
+        computed = dict(zip(kept, written, strict=False))
+        domain = tuple(computed.get(axis, own) for axis, own in enumerate(domain))
+        every = Lanes.over(extents, domain)
+        inner = tuple(extents[axis] for axis in kept)
+        outer = Lanes.over(inner, tuple(domain[axis] for axis in kept))
+        dtype = DType.BOOL if OPS[statement.operation].truth else statement.dtype.compute
+        direct = self.dtype(tile) is dtype and not statement.masked
+        total = tile if direct else self.temporary(f"{tile}_total", inner, dtype)
+
+        def placed(name: str, loops: Loops) -> Loops:
+            """For each axis of a destination its loop: with or without kept dimensions."""
+            rank = len(self.extents(name))
+            if rank != len(extents):
+                return loops if kept else (None,) * rank
+            by_axis = dict(zip(kept, loops, strict=True))
+            return tuple(by_axis.get(axis) for axis in range(rank))
+
+        value, start = identity_value(identity, dtype), placed(total, outer.loops)
         body = Nest(
             Kind.ACCUMULATE,
             every.axes,
-            tile_reference(total, body_loops),
+            tile_reference(total, placed(total, tuple(every.loops[axis] for axis in kept))),
             dtype,
             statement.operation,
-            (self.source(statement, 0, operand, every.loops),),
+            (self.source(statement, 0, statement.operands[0], every.loops),),
             note=statement.text,
         )
-        if direct:
-            return [start, body]
-        loops = self._kept_loops(tile, kept, outer.loops, rank)
-        read = self.tile_read(total, outer.loops)
-        return [start, body, self.move(outer, tile, read, loops=loops)]
-
-    def _kept_loops(self, tile: str, kept: list[int], loops: Loops, rank: int) -> Loops:
-        """For each axis of a reduction's destination its loop: with or without kept dimensions."""
-        if len(self.extents(tile)) != rank:
-            return loops if kept else (None,)
-        by_axis = dict(zip(kept, loops, strict=True))
-        return tuple(by_axis.get(axis) for axis in range(rank))
+        found = [self.fill(total, outer, value, loops=start), body]
+        if not direct:
+            read = self.tile_read(total, outer.loops)
+            found.append(self.move(outer, tile, read, loops=placed(tile, outer.loops)))
+        return found
 
     def block(self, version: str, domain: ir.Domain) -> Block:
         """The valid lanes of a tile in memory, for a function of the library."""
@@ -570,30 +526,26 @@ class NestMaker(Tiles):
         bounds = zip(extents, domain or (ir.FULL,) * len(extents), strict=True)
         lanes = tuple(axis_bounds(extent, own) for extent, own in bounds)
         reference = tile_reference(version, (None,) * len(extents))
-        return Block(reference, self.dtype(version), lanes, extents)
+        return Block(version, reference, self.dtype(version), lanes)
 
     # ------------------------------------------------------------ matrix products
 
     def _product(self, statement: ir.Compute) -> list[Nest]:
-        tile = self.versions.written(statement)
-        accumulates = OPS[statement.operation].accumulates
         dtype = statement.dtype.compute
         if dtype.is_integer and dtype.bytes < DType.I32.bytes:
             dtype = DType.I32  # wraps to the same, and registers are made for it
-        stored = self.dtype(tile)
-        extents = self.extents(tile)
-        lanes = Lanes.over(extents, self.domain_written(statement))
-        direct = stored is dtype and not statement.masked
-        target = tile if direct else self.temporary(f"{tile}_total", extents, dtype)
-        before: list[Nest] = []
-        if not accumulates:
-            before = [self.fill(target, lanes, lanes.loops, 0)]
+        lanes, tile = self.written_lanes(statement)
+        direct = self.dtype(tile) is dtype and not statement.masked
+        target = tile if direct else self.temporary(f"{tile}_total", self.extents(tile), dtype)
+        found: list[Nest] = []
+        if not OPS[statement.operation].accumulates:
+            found.append(self.fill(target, lanes, 0))
         elif not direct:
-            before = [self.move(lanes, target, self.tile_read(tile, lanes.loops))]
-        nest = self._product_nest(statement, target, dtype)
-        if direct:
-            return [*before, nest]
-        return [*before, nest, self.move(lanes, tile, self.tile_read(target, lanes.loops))]
+            found.append(self.move(lanes, target, self.tile_read(tile, lanes.loops)))
+        found.append(self._product_nest(statement, target, dtype))
+        if not direct:
+            found.append(self.move(lanes, tile, self.tile_read(target, lanes.loops)))
+        return found
 
     def _product_nest(self, statement: ir.Compute, target: str, dtype: DType) -> Nest:
         trans_a = bool(statement.attributes.get("trans_a", False))
@@ -633,23 +585,3 @@ class NestMaker(Tiles):
 
 
 FULL_2: ir.Domain = (ir.FULL, ir.FULL)
-
-
-def _crosses(read: Reference, target: Reference) -> bool:
-    return not read.tensor and read.name == target.name and read.terms != target.terms
-
-
-def _accumulator(statement: ir.Compute) -> DType:
-    if OPS[statement.operation].truth:
-        return DType.BOOL
-    return statement.dtype.compute
-
-
-def _kept_domain(written: ir.Domain, rank: int, axes: tuple[int, ...]) -> dict[int, ir.AxisDomain]:
-    """The lanes to compute on each axis of the source that is kept."""
-    if not written:
-        return {}
-    kept = [axis for axis in range(rank) if axis not in axes]
-    if len(written) == rank:
-        return {axis: written[axis] for axis in kept}
-    return dict(zip(kept, written, strict=False))

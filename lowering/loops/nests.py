@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from itertools import product
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -70,6 +71,11 @@ class Reference:
             mine.axis == axis and mine.lanes is None and mine == theirs
             for mine, theirs in zip(self.terms, other.terms, strict=True)
         )
+
+    @property
+    def memory(self) -> tuple[bool, str]:
+        """What it is an element of: views are of their tensor."""
+        return self.tensor, self.base if self.tensor else self.name
 
     @property
     def axes(self) -> frozenset[int]:
@@ -251,29 +257,19 @@ class Nest:
     def conflicts(self, other: Nest) -> list[tuple[Reference, Reference]]:
         """Pairs of references to the same memory of which one is a write."""
         read = [read.reference for read in self.reads]
-        found = [
-            (mine, theirs)
-            for mine in self.targets
-            for theirs in (*other.targets, *(read.reference for read in other.reads))
-            if _same_memory(mine, theirs)
-        ]
-        found += [
-            (mine, theirs)
-            for mine in read
-            for theirs in other.targets
-            if _same_memory(mine, theirs)
-        ]
-        return found
+        touched = [*other.targets, *(read.reference for read in other.reads)]
+        pairs = [*product(self.targets, touched), *product(read, other.targets)]
+        return [(mine, theirs) for mine, theirs in pairs if mine.memory == theirs.memory]
 
 
 @attrs.frozen
 class Block:
-    """The valid rectangle of a tile in memory: per axis its lanes and the tile's extent."""
+    """The valid rectangle of a tile in memory: per axis its lanes."""
 
+    name: str
     reference: Reference
     dtype: DType
     lanes: tuple[Axis, ...]
-    extents: tuple[ir.Expr, ...]
 
 
 @attrs.frozen
@@ -299,12 +295,6 @@ class Product:
     trans_b: bool
 
 
-def _same_memory(left: Reference, right: Reference) -> bool:
-    if left.tensor != right.tensor:
-        return False
-    return left.base == right.base if left.tensor else left.name == right.name
-
-
 def axis_bounds(extent: ir.Expr, domain: ir.AxisDomain) -> Axis:
     """The lanes of one axis that are valid."""
     lower: ir.Expr = ZERO
@@ -314,11 +304,6 @@ def axis_bounds(extent: ir.Expr, domain: ir.AxisDomain) -> Axis:
     for bound in domain.upper:
         upper = ir.Binary("min", upper, bound)
     return Axis(lower, upper, constant_value(extent) == 1)
-
-
-def one_lane(extent: ir.Expr, domain: ir.AxisDomain) -> bool:
-    """True for an axis that needs no loop: extent 1, always valid."""
-    return constant_value(extent) == 1 and domain.full
 
 
 @attrs.frozen
@@ -335,7 +320,7 @@ class Lanes:
         axes: list[Axis] = []
         loops: list[int | None] = []
         for extent, lanes in zip(extents, full, strict=True):
-            if one_lane(extent, lanes):
+            if constant_value(extent) == 1 and lanes.full:
                 loops.append(None)
             else:
                 loops.append(len(axes))

@@ -8,11 +8,12 @@ typed language below. A value of type f16 or bf16 is a stored one: arithmetic ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar, assert_never
 
 import attrs
 
+from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import Condition
@@ -66,13 +67,13 @@ class Convert:
 
 @attrs.frozen
 class Apply:
-    """A row of the op table on values that have `dtype`; `result` is the type of the outcome."""
+    """A row of the op table on values of the type `operands`; `dtype` is that of the outcome."""
 
     operation: str
     arguments: tuple[Value, ...]
+    operands: DType
     dtype: DType
-    result: DType
-    attributes: Mapping[str, object] = attrs.field(factory=dict)
+    attributes: Mapping[str, Any] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -111,7 +112,7 @@ class Define(Traced):
 
 @attrs.frozen
 class Row(Traced):
-    """`name` points to `buffer[base]`, for the loop that follows."""
+    """`name` points to `buffer[base]`, for a loop over lanes."""
 
     name: str
     buffer: str
@@ -233,13 +234,14 @@ class Loop(Traced):
 @attrs.frozen
 class LaneLoop(Traced):
     """An innermost loop whose lanes are independent but for `reductions`: SIMD lanes on a CPU, the
-    threads of a block on a GPU."""
+    threads of a block on a GPU. `rows` are defined before it."""
 
     variable: str
     lower: ir.Expr
     upper: ir.Expr
     body: tuple[Statement, ...]
     reductions: tuple[Reduction, ...] = ()
+    rows: tuple[Row, ...] = ()
 
 
 @attrs.frozen
@@ -254,13 +256,15 @@ class StreamedRow:
 @attrs.frozen
 class StreamedLoop(Traced):
     """`loop` in blocks of `size` lanes. Writes to the `rows` count from the start of the block, of
-    which `variable` is the first lane and `end` (another name) the one after the last."""
+    which `variable` is the first lane and `end` (another name) the one after the last; its `others`
+    are rows as of any loop."""
 
     variable: str
     end: str
     size: int
     rows: tuple[StreamedRow, ...]
     loop: LaneLoop
+    others: tuple[Row, ...] = ()
 
 
 @attrs.frozen
@@ -328,7 +332,6 @@ class Launch(Traced):
 Statement: TypeAlias = (
     Note
     | Define
-    | Row
     | Assign
     | Write
     | AtomicUpdate
@@ -343,6 +346,12 @@ Statement: TypeAlias = (
     | Refusal
     | Launch
 )
+
+
+#: What statements are made of beside other statements.
+Part: TypeAlias = Value | MatrixView | TileView | Reduction | ir.Expr
+
+_Node = TypeVar("_Node")
 
 
 @attrs.frozen
@@ -383,17 +392,43 @@ def with_bodies(
             return statement
 
 
-def with_operands(value: Value, change: Callable[[Value], Value]) -> Value:
-    """The value with the values that it is made of changed; others as they are."""
-    match value:
-        case Convert(value=inner):
-            return attrs.evolve(value, value=change(inner))
-        case Apply(arguments=arguments):
-            return attrs.evolve(value, arguments=tuple(map(change, arguments)))
-        case Select(value=inner, otherwise=otherwise):
-            return attrs.evolve(value, value=change(inner), otherwise=change(otherwise))
-        case _:
-            return value
+def expanded(
+    body: tuple[Statement, ...], change: Callable[[Statement], Iterable[Statement] | None]
+) -> tuple[Statement, ...]:
+    """The statements, and those inside them, with each replaced by what `change` gives for it;
+    where that is None, what is inside is looked at."""
+    found: list[Statement] = []
+    for statement in body:
+        made = change(statement)
+        if made is None:
+            made = (with_bodies(statement, lambda inner: expanded(inner, change)),)
+        found += made
+    return tuple(found)
+
+
+def parts(node: Statement | Part) -> Iterator[Part]:
+    """All that a node is made of, down to whole expressions, but not the statements inside."""
+    for found in _fields(node).values():
+        for part in found if isinstance(found, tuple) else (found,):
+            if isinstance(part, Part):
+                yield part
+                if not isinstance(part, ir.Expr):
+                    yield from parts(part)
+
+
+def with_parts(node: _Node, change: Callable[[Any], Any]) -> _Node:
+    """The statement or value with the parts that it is directly made of changed."""
+    made = _fields(node)
+    for name, found in made.items():
+        if isinstance(found, Part):
+            made[name] = change(found)
+        elif isinstance(found, tuple) and found and isinstance(found[0], Part):
+            made[name] = tuple(map(change, found))
+    return type(node)(**made)
+
+
+def _fields(node: Any) -> dict[str, Any]:
+    return {field.name: getattr(node, field.name) for field in attrs.fields(type(node))}
 
 
 def walk(body: tuple[Statement, ...]) -> list[Statement]:
@@ -425,7 +460,7 @@ def scalar_dtype(expression: ir.Expr) -> DType:
                 return DType.F64
             both = (scalar_dtype(left), scalar_dtype(right))
             return DType.F64 if DType.F64 in both else DType.I64
-        case ir.Choice():
+        case ir.Choice() | ir.Iota():
             return DType.I64
         case ir.Function(name, arguments):
             if name == "int":
@@ -433,8 +468,6 @@ def scalar_dtype(expression: ir.Expr) -> DType:
             if name == "abs":
                 return scalar_dtype(arguments[0])
             return DType.F64
-        case ir.Iota():
-            return DType.I64
         case ir.TileLanes(dtype=dtype):
             return DType.BOOL if dtype is DType.BOOL else DType.I64
         case _:
@@ -445,3 +478,9 @@ LOGICAL = {"and": "&&", "or": "||"}
 
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def bound(name: str, value: ir.Expr, origins: tuple[Span, ...], spare: bool = False) -> Define:
+    """The local of a bound name."""
+    dtype = scalar_dtype(value)
+    return Define(name, dtype, Scalar(value, dtype), spare=spare, origins=origins)

@@ -15,7 +15,7 @@ from sketchc.base.diagnostics import NOWHERE
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import changed, parts, references, substitute
+from sketchc.ir.walk import changed, names, parts, substitute
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.fusion import Home
 from sketchc.lowering.loops.nest_maker import NestMaker
@@ -76,22 +76,17 @@ class Reads:
 
     def forget(self, written: Reference, scope: Scope) -> None:
         """Forget what was read from memory that changes, and what was found by its value."""
-        base = written.base if written.tensor else written.name
-        home = None if written.tensor else self.homes[written.name].name
-        for key in list(scope.values):
-            if key.tensor == written.tensor:
-                name = self._base(key.name) if key.tensor else key.name
-                if name == base:
-                    del scope.values[key]
-                    continue
-            places = key.indices if key.condition is None else (*key.indices, key.condition)
-            if any(reference.name == home for place in places for reference in references(place)):
-                del scope.values[key]
-        for value in [v for v in scope.known if any(r.name == home for r in references(v))]:
-            del scope.known[value]
+        home = "" if written.tensor else self.homes[written.name].name
 
-    def _base(self, tensor: str) -> str:
-        return self.maker.sketch.tensor(tensor).name
+        def changed(key: Key) -> bool:
+            if key.tensor and written.tensor:
+                return self.maker.sketch.tensor(key.name).name == written.base
+            places = key.indices if key.condition is None else (*key.indices, key.condition)
+            same = key.tensor == written.tensor and key.name == written.name
+            return same or any(home in names(place) for place in places)
+
+        scope.values = {k: local for k, local in scope.values.items() if not changed(k)}
+        scope.known = {v: name for v, name in scope.known.items() if home not in names(v)}
 
     def local_name(self, stem: str, scope: Scope) -> str:
         """A local's name: free here and in the loops around."""
@@ -124,14 +119,12 @@ class Reads:
 
     def named_indices(self, reference: Reference, scope: Scope) -> list[nodes.Statement]:
         """Locals for indices that take divisions: guards use them again."""
-        return [
-            statement
-            for lanes in reference.lanes
-            if divides(lanes.value)
-            for statement in self.named(
-                self.lane_value(lanes, scope), f"{reference.name}_index", scope
-            )
-        ]
+        found: list[nodes.Statement] = []
+        for lanes in reference.lanes:
+            if divides(lanes.value):
+                value = self.lane_value(lanes, scope)
+                found += self.named(value, f"{reference.name}_index", scope)
+        return found
 
     def named(self, value: ir.Expr, stem: str, scope: Scope) -> list[nodes.Statement]:
         """A local for an index calculation, unless it has one."""
@@ -286,10 +279,8 @@ def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
 
 def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
     """The value in a type."""
-    if value.dtype is dtype and not isinstance(value, nodes.Apply):
+    if value.dtype is dtype:
         return value
-    if isinstance(value, nodes.Apply):
-        return value if value.result is dtype else nodes.Convert(value, dtype)
     if isinstance(value, nodes.Number):
         return typed_number(value.value, dtype)
     return nodes.Convert(value, dtype)
@@ -297,11 +288,8 @@ def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
 
 def typed_number(value: int | float | bool, dtype: DType) -> nodes.Number:
     """A number as its type holds it."""
-    if dtype is DType.BOOL:
-        return nodes.Number(bool(value), dtype)
-    if dtype.is_float:
-        return nodes.Number(float(value), dtype)
-    return nodes.Number(int(value), dtype)
+    kind = bool if dtype is DType.BOOL else float if dtype.is_float else int
+    return nodes.Number(kind(value), dtype)
 
 
 def scalar_value(value: ir.Expr, dtype: DType) -> nodes.Value:
@@ -346,16 +334,12 @@ class Calls(Reads):
         """The call of a library's function on tiles in memory."""
         views = []
         for block in call.blocks:
-            home = self.homes[block.reference.name]
-            bounds = (
-                tuple(axis.lower for axis in block.lanes),
-                tuple(a.upper for a in block.lanes),
-            )
-            views.append(
-                nodes.TileView(home.name, home.dtype, *bounds, strides(home.extents, None))
-            )
+            home = self.homes[block.name]
+            lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
+            steps = strides(home.extents, None)
+            views.append(nodes.TileView(home.name, home.dtype, lower, upper, steps))
         targets = {target.name for target in nest.targets}
-        written = [n for n, block in enumerate(call.blocks) if block.reference.name in targets]
+        written = [n for n, block in enumerate(call.blocks) if block.name in targets]
         for target in nest.targets:
             self.forget(target, scope)
         return nodes.TileCall(call.name, tuple(views), tuple(written), call.parameters)
@@ -393,20 +377,12 @@ class Calls(Reads):
         reference = read.reference
         if reference.tensor:
             base = self.maker.sketch.tensor(reference.name)
-            all_strides = strides(self.maker.sketch.extents(reference.name), base)
-            origin = row_major(
-                tuple(term.offset for term in reference.terms),
-                self.maker.sketch.extents(reference.name),
-                base,
-            )
+            extents = self.maker.sketch.extents(reference.name)
+            origin = row_major(tuple(term.offset for term in reference.terms), extents, base)
             load = self.maker.versions.source(read.tile)
             assert load is not None  # a tensor is read only through a forwarded load
-            sliced = [
-                stride
-                for stride, subscript in zip(all_strides, load.access.subscripts, strict=True)
-                if isinstance(subscript, ir.SliceSubscript)
-            ]
-            row, column = sliced
+            steps = zip(strides(extents, base), load.access.subscripts, strict=True)
+            row, column = (step for step, at in steps if isinstance(at, ir.SliceSubscript))
             buffer = base.name
         else:
             home = self.homes[reference.name]

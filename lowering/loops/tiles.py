@@ -8,6 +8,7 @@ lies outside of the tensor, `where=`, indices that were loaded) become guards of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import assert_never
 
 import attrs
@@ -16,7 +17,7 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import changed, children, in_phases, names, references, steps
+from sketchc.ir.walk import changed, children, in_phases, names, steps
 from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.loops.forwarding import Versions
 from sketchc.lowering.loops.nests import (
@@ -51,28 +52,25 @@ def _times(left: ir.Expr, right: ir.Expr) -> ir.Expr:
     return left if right == ONE else ir.Binary("*", left, right)
 
 
-def _broadcast(tensor: ir.Tensor | None, axis: int) -> bool:
-    return tensor is not None and axis < len(tensor.broadcast) and tensor.broadcast[axis]
-
-
-def _extent(extents: tuple[ir.Expr, ...], axis: int, tensor: ir.Tensor | None) -> ir.Expr:
-    if tensor is not None and _broadcast(tensor, axis):
-        return ir.Ref(actual_extent(tensor.name, axis), ir.NameKind.LET)
-    return extents[axis]
+def _axes(extents: tuple[ir.Expr, ...], tensor: ir.Tensor | None) -> list[tuple[ir.Expr, ir.Expr]]:
+    """Per axis the extent in memory and the step from one index to the next. Axes of `tensor` that
+    may have extent 1 have both as scalars of the host."""
+    found: list[tuple[ir.Expr, ir.Expr]] = [(extent, ONE) for extent in extents]
+    flags = () if tensor is None else tensor.broadcast[: len(extents)]
+    for axis, repeats in enumerate(flags):
+        if tensor is not None and repeats:
+            actual, step = actual_extent(tensor.name, axis), step_name(tensor.name, axis)
+            found[axis] = ir.Ref(actual, ir.NameKind.LET), ir.Ref(step, ir.NameKind.LET)
+    return found
 
 
 def row_major(
     indices: tuple[ir.Expr, ...], extents: tuple[ir.Expr, ...], tensor: ir.Tensor | None
 ) -> ir.Expr:
-    """The element number of `indices`, in Horner's form. Axes of `tensor` that may have extent 1
-    count with their actual extent and step."""
+    """The element number of `indices`, in Horner's form."""
     total: ir.Expr = ZERO
-    for axis, index in enumerate(indices):
-        stepped = index
-        if tensor is not None and _broadcast(tensor, axis):
-            step = ir.Ref(step_name(tensor.name, axis), ir.NameKind.LET)
-            stepped = _times(index, step)
-        total = _plus(_times(total, _extent(extents, axis, tensor)), stepped)
+    for index, (extent, step) in zip(indices, _axes(extents, tensor), strict=True):
+        total = _plus(_times(total, extent), _times(index, step))
     return total
 
 
@@ -80,12 +78,9 @@ def strides(extents: tuple[ir.Expr, ...], tensor: ir.Tensor | None) -> tuple[ir.
     """Elements from one index to the next, per axis."""
     found: list[ir.Expr] = []
     stride: ir.Expr = ONE
-    for axis in range(len(extents) - 1, -1, -1):
-        own = stride
-        if tensor is not None and _broadcast(tensor, axis):
-            own = _times(stride, ir.Ref(step_name(tensor.name, axis), ir.NameKind.LET))
-        found.insert(0, own)
-        stride = _times(_extent(extents, axis, tensor), stride)
+    for extent, step in reversed(_axes(extents, tensor)):
+        found.insert(0, _times(stride, step))
+        stride = _times(extent, stride)
     return tuple(found)
 
 
@@ -170,7 +165,6 @@ class Tiles:
     bindings: dict[str, ir.Expr] = attrs.field(factory=dict)
     #: accumulators of reductions and temporaries, beside the sketch's own tiles
     temporaries: dict[str, tuple[tuple[ir.Expr, ...], DType]] = attrs.field(factory=dict)
-    _loaded: frozenset[str] | None = None
 
     def extents(self, tile: str) -> tuple[ir.Expr, ...]:
         """The extents of a tile, of one of its versions or of a temporary."""
@@ -190,12 +184,10 @@ class Tiles:
         self.temporaries[name] = (extents, dtype)
         return name
 
-    @property
+    @cached_property
     def loaded(self) -> frozenset[str]:
         """The scalars that come from memory: nothing is known about their range."""
-        if self._loaded is None:
-            self._loaded = fetched_scalars(self.sketch)
-        return self._loaded
+        return fetched_scalars(self.sketch)
 
     # ------------------------------------------------------------ index tiles
 
@@ -211,16 +203,10 @@ class Tiles:
             return read_variable(reads.setdefault(read, len(reads)), leaf.dtype)
 
         lanes = tuple(ZERO if loop is None else lane_variable(loop) for loop in loops)
-        versioned = self.versioned(statement, value)
+        read_now = partial(self.versions.read, statement)
+        versioned = map_tiles(value, lambda leaf: attrs.evolve(leaf, tile=read_now(leaf.tile)))
         resolved = resolve_index(versioned, lanes, self.bindings, element)
         return LaneSource(resolved, dtype, tuple(reads))
-
-    def versioned(self, statement: ir.Statement, value: ir.Expr) -> ir.Expr:
-        """The expression with the versions of tiles in place of the tiles."""
-        return map_tiles(
-            value,
-            lambda leaf: attrs.evolve(leaf, tile=self.versions.read_by_lanes(statement, leaf.tile)),
-        )
 
     # ------------------------------------------------------------ reads
 
@@ -238,7 +224,7 @@ class Tiles:
 
     def tensor_read(self, load: ir.Load, loops: Loops, version: str, note: str) -> Read:
         """The element that a load gives to the lanes of `loops`."""
-        stored = self.sketch.tensor(load.access.tensor).dtype
+        stored, pad = self.sketch.tensor(load.access.tensor).dtype, load.pad
         return Read(
             self.reference(load, load.access, loops),
             stored,
@@ -247,7 +233,7 @@ class Tiles:
             note,
             pinned(load.domain, loops),
             (*self._bounds(load, loops), *self.guards(load, loops)),
-            _pad_source(load.pad),
+            pad.value if isinstance(pad, ir.ScalarOperand) else 0 if pad is None else pad,
             load.span,
         )
 
@@ -291,7 +277,9 @@ class Tiles:
         found: list[ir.Expr] = []
         for subscript, extent in zip(access.subscripts, extents, strict=True):
             if isinstance(subscript, ir.ScalarSubscript):
-                found += range_conditions(subscript.index, extent, self.loaded)
+                index = subscript.index
+                if not self.loaded.isdisjoint(names(index)):
+                    found += (ir.Binary("<=", ZERO, index), ir.Binary("<", index, extent))
         return found
 
     def _bounds(self, load: ir.Load, loops: Loops) -> tuple[LaneSource, ...]:
@@ -320,15 +308,6 @@ class Tiles:
         return Read(reference, stored, stored, statement.name, guards=tuple(guards))
 
 
-def range_conditions(
-    index: ir.Expr, extent: ir.Expr, loaded: frozenset[str]
-) -> tuple[ir.Expr, ...]:
-    """That an index is inside an extent, if it depends on a scalar of `loaded`."""
-    if not any(reference.name in loaded for reference in references(index)):
-        return ()
-    return ir.Binary("<=", ZERO, index), ir.Binary("<", index, extent)
-
-
 def fetched_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars that were fetched, or made of fetched ones."""
     found: set[str] = set()
@@ -341,10 +320,6 @@ def fetched_scalars(sketch: ir.Sketch) -> frozenset[str]:
             case _:
                 pass
     return frozenset(found)
-
-
-def _pad_source(pad: int | float | bool | ir.ScalarOperand | None) -> int | float | bool | ir.Expr:
-    return pad.value if isinstance(pad, ir.ScalarOperand) else (0 if pad is None else pad)
 
 
 def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
@@ -385,13 +360,9 @@ def _term(lanes: LaneSource) -> Term:
             return Term(axis)
         if isinstance(value, ir.Binary) and value.operator == "+":
             for offset, rest in ((value.left, value.right), (value.right, value.left)):
-                if rest == lane and not _has_lanes(offset):
+                if rest == lane and not LaneSource(offset, DType.I64).axes:
                     return Term(axis, offset)
     return Term(None, lanes=lanes)
-
-
-def _has_lanes(value: ir.Expr) -> bool:
-    return bool(LaneSource(value, DType.I64).axes)
 
 
 def statement_axes(statement: ir.Compute, attribute: str = "axis") -> tuple[int, ...]:

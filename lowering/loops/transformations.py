@@ -21,7 +21,9 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
+from typing import Any
 
 import attrs
 
@@ -38,9 +40,8 @@ def without_dead_stores(program: nodes.Program) -> nodes.Program:
     """The program without dead writes, unread storage and unused locals; repeated until stable."""
     private = {storage.name for storage in program.storages}
     while True:
-        body = _sweep(_drop_dead(program.body, private, program.body))
+        body = _sweep(_drop_dead(program.body, private))
         read = buffers_read(body)
-        body = _drop_writes(body, private - read)
         storages = tuple(s for s in program.storages if s.name in read)
         smaller = nodes.Program(storages, body)
         if smaller == program:
@@ -51,50 +52,17 @@ def without_dead_stores(program: nodes.Program) -> nodes.Program:
 # ---------------------------------------------------------------- what is read
 
 
-def _values(statement: nodes.Statement) -> Iterator[nodes.Value]:
-    """The values that a statement evaluates, without those of the statements inside."""
-    match statement:
-        case nodes.Define(value=value) | nodes.Assign(value=value) | nodes.Write(value=value):
-            yield value
-        case nodes.AtomicUpdate(value=value):
-            yield value
-        case nodes.Accumulate(target=target, value=value):
-            yield target
-            yield value
-        case _:
-            pass
-
-
-def _parts(value: nodes.Value) -> Iterator[nodes.Value]:
-    yield value
-    match value:
-        case nodes.Convert(value=inner):
-            yield from _parts(inner)
-        case nodes.Apply(arguments=arguments):
-            for argument in arguments:
-                yield from _parts(argument)
-        case nodes.Select(value=inner, otherwise=otherwise):
-            yield from _parts(inner)
-            yield from _parts(otherwise)
-        case _:
-            pass
-
-
 def _reads(statement: nodes.Statement) -> set[str]:
     """The buffers that one statement reads itself."""
-    found = {
-        part.buffer
-        for value in _values(statement)
-        for part in _parts(value)
-        if isinstance(part, nodes.Element)
-    }
-    if isinstance(statement, nodes.MatrixProduct):
-        found |= {statement.left.buffer, statement.right.buffer, statement.destination.buffer}
-        found |= set(statement.packs)
-    if isinstance(statement, nodes.TileCall):
-        found |= {view.buffer for view in statement.tiles}
-    if isinstance(statement, nodes.AtomicUpdate):
-        found.add(statement.buffer)
+    memory = nodes.Element | nodes.MatrixView | nodes.TileView
+    found = {part.buffer for part in nodes.parts(statement) if isinstance(part, memory)}
+    match statement:
+        case nodes.MatrixProduct(packs=packs):
+            found.update(packs)
+        case nodes.AtomicUpdate(buffer=buffer):
+            found.add(buffer)
+        case _:
+            pass
     return found
 
 
@@ -109,18 +77,14 @@ def buffers_read(body: tuple[nodes.Statement, ...]) -> set[str]:
 # ---------------------------------------------------------------- dead writes
 
 
-def _drop_dead(
-    body: tuple[nodes.Statement, ...], private: set[str], whole: tuple[nodes.Statement, ...]
-) -> tuple[nodes.Statement, ...]:
+def _drop_dead(body: tuple[nodes.Statement, ...], private: set[str]) -> tuple[nodes.Statement, ...]:
     """Without writes to storage that is not read afterwards (nor on a later turn of a loop of the
     sketch around them; the loops over lanes touch one lane per turn)."""
-    order = nodes.walk(whole)
-    last_read: dict[str, int] = {}
-    for position, statement in enumerate(order):
-        for buffer in _reads(statement):
-            last_read[buffer] = position
+    order = nodes.walk(body)
+    kept_until = {
+        buffer: position for position, statement in enumerate(order) for buffer in _reads(statement)
+    }
     # A loop that reads the storage and may turn again keeps the writes before its end.
-    kept_until: dict[str, int] = dict(last_read)
     for position, statement in enumerate(order):
         if isinstance(statement, nodes.SerialLoop):
             inside = nodes.walk(statement.body)
@@ -162,94 +126,49 @@ def _without_overwritten(
     return tuple(reversed(found))
 
 
-def _drop_writes(
-    body: tuple[nodes.Statement, ...], unread: set[str]
-) -> tuple[nodes.Statement, ...]:
-    return tuple(
-        nodes.with_bodies(statement, lambda inner: _drop_writes(inner, unread))
-        for statement in body
-        if not (isinstance(statement, nodes.Write) and statement.buffer in unread)
-    )
-
-
 # ---------------------------------------------------------------- unused locals, empty loops
-
-
-def _indices(statement: nodes.Statement) -> tuple[ir.Expr, ...]:
-    """The index and bound expressions of a statement, without those inside its values."""
-    match statement:
-        case nodes.Write(index=index) | nodes.AtomicUpdate(index=index):
-            return (index,)
-        case nodes.Branch(condition=condition):
-            return (condition,)
-        case nodes.TileCall(tiles=tiles):
-            return tuple(x for view in tiles for x in (*view.lower, *view.upper, *view.strides))
-        case nodes.Loop(lower=lower, upper=upper) | nodes.LaneLoop(lower=lower, upper=upper):
-            return (lower, upper)
-        case nodes.SerialLoop(start=start, stop=stop, step=step):
-            return (start, stop, step)
-        case nodes.MatrixProduct():
-            views = (statement.left, statement.right, statement.destination)
-            strided = tuple(x for view in views for x in (view.origin, view.row, view.column))
-            return (*strided, statement.rows, statement.columns, statement.depth)
-        case _:
-            return ()
 
 
 def _sweep(body: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
     """Without locals that nothing uses and loops that do nothing."""
     used: set[str] = set()
-    for statement in nodes.walk(body):
-        used |= {name for index in _indices(statement) for name in names(index)}
-        for part in (part for value in _values(statement) for part in _parts(value)):
-            match part:
-                case nodes.Local(name):
-                    used.add(name)
-                case nodes.Scalar(value=index) | nodes.Element(index=index):
-                    used |= names(index)
-                case nodes.Select(condition=condition):
-                    used |= names(condition)
-                case _:
-                    pass
-        if isinstance(statement, nodes.LaneLoop):
-            used |= {reduction.name for reduction in statement.reductions}
-    return _swept(body, used)
+    for part in (part for statement in nodes.walk(body) for part in nodes.parts(statement)):
+        if isinstance(part, nodes.Local | nodes.Reduction):
+            used.add(part.name)
+        elif isinstance(part, ir.Expr):
+            used |= names(part)
 
+    def swept(statements: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
+        found: list[nodes.Statement] = []
+        for statement in statements:
+            if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
+                continue
+            changed = nodes.with_bodies(statement, swept)
+            if isinstance(changed, nodes.Branch) and not changed.body:
+                otherwise = ir.Unary("not", changed.condition)
+                changed = attrs.evolve(changed, condition=otherwise, body=changed.orelse, orelse=())
+            inside = nodes.children(changed)
+            empty = all(isinstance(inner, nodes.Note | nodes.Define) for inner in inside)
+            block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
+            if not (empty and isinstance(changed, block)):
+                found.append(changed)
+        return tuple(found)
 
-def _swept(body: tuple[nodes.Statement, ...], used: set[str]) -> tuple[nodes.Statement, ...]:
-    found: list[nodes.Statement] = []
-    for statement in body:
-        if isinstance(statement, nodes.Define | nodes.Assign) and statement.name not in used:
-            continue
-        changed = nodes.with_bodies(statement, lambda inner: _swept(inner, used))
-        if isinstance(changed, nodes.Branch) and not changed.body:
-            otherwise = ir.Unary("not", changed.condition)
-            changed = attrs.evolve(changed, condition=otherwise, body=changed.orelse, orelse=())
-        empty = not _effects(nodes.children(changed))
-        block = nodes.Loop | nodes.LaneLoop | nodes.SerialLoop | nodes.Branch
-        if empty and isinstance(changed, block):
-            continue
-        found.append(changed)
-    return tuple(found)
-
-
-def _effects(body: tuple[nodes.Statement, ...]) -> bool:
-    return any(not isinstance(statement, nodes.Note | nodes.Define) for statement in body)
+    return swept(body)
 
 
 # ---------------------------------------------------------------- rows
 
 
 def add_rows(body: tuple[nodes.Statement, ...], fresh: Fresh) -> tuple[nodes.Statement, ...]:
-    """The statements with row pointers before their lane loops; `fresh` makes unused names."""
-    found: list[nodes.Statement] = []
-    for statement in body:
-        match statement:
-            case nodes.LaneLoop():
-                found += _Rows(statement.variable, fresh).run(statement)
-            case _:
-                found.append(nodes.with_bodies(statement, lambda inner: add_rows(inner, fresh)))
-    return tuple(found)
+    """The statements with the row pointers of their lane loops; `fresh` makes unused names."""
+
+    def change(statement: nodes.Statement) -> list[nodes.Statement] | None:
+        if not isinstance(statement, nodes.LaneLoop):
+            return None
+        return [_Rows(statement.variable, fresh).added(statement)]
+
+    return nodes.expanded(body, change)
 
 
 @attrs.define
@@ -261,46 +180,41 @@ class _Rows:
     changing: frozenset[str] = frozenset()  # names that mean something else in another lane
     origins: tuple[Span, ...] = ()  # of the statement in hand
 
-    def run(self, loop: nodes.LaneLoop) -> list[nodes.Statement]:
-        """The row pointers of a lane loop, and the loop that uses them."""
+    def added(self, loop: nodes.LaneLoop) -> nodes.LaneLoop:
+        """The lane loop with its row pointers, which it uses."""
         inside = nodes.walk(loop.body)
         named = {s.name for s in inside if isinstance(s, nodes.Define | nodes.Assign)}
         targets = [s.target for s in inside if isinstance(s, nodes.Accumulate)]
         named |= {target.name for target in targets if isinstance(target, nodes.Local)}
         self.changing = frozenset(named)
-        body = tuple(self._statement(statement) for statement in loop.body)
+        body = tuple(map(self._statement, loop.body))
         rows = [attrs.evolve(row, writable=row.name in self.written) for row in self.rows.values()]
-        return [*rows, attrs.evolve(loop, body=body)]
+        return attrs.evolve(loop, body=body, rows=tuple(rows))
 
     def _statement(self, statement: nodes.Statement) -> nodes.Statement:
         self.origins = statement.origins or self.origins
         match statement:
-            case nodes.Define() | nodes.Assign():
-                return attrs.evolve(statement, value=self._value(statement.value))
-            case nodes.Write():
-                buffer, index = self._place(statement.buffer, statement.index, _kind(statement))
-                self.written.add(buffer)
-                value = self._value(statement.value)
-                return attrs.evolve(statement, buffer=buffer, index=index, value=value)
-            case nodes.Accumulate(target=nodes.Element() as target):
-                buffer, index = self._place(target.buffer, target.index, target.dtype)
-                self.written.add(buffer)
-                moved = attrs.evolve(target, buffer=buffer, index=index)
-                return attrs.evolve(statement, target=moved, value=self._value(statement.value))
-            case nodes.Accumulate() | nodes.AtomicUpdate():
-                return attrs.evolve(statement, value=self._value(statement.value))
             case nodes.Branch():
                 return nodes.with_bodies(statement, lambda arm: tuple(map(self._statement, arm)))
+            case nodes.Write():
+                buffer, index = self._place(
+                    statement.buffer, statement.index, statement.value.dtype
+                )
+                self.written.add(buffer)
+                statement = attrs.evolve(statement, buffer=buffer, index=index)
             case _:
-                return statement
+                pass
+        changed = nodes.with_parts(statement, self._part)
+        if isinstance(changed, nodes.Accumulate) and isinstance(changed.target, nodes.Element):
+            self.written.add(changed.target.buffer)
+        return changed
 
-    def _value(self, value: nodes.Value) -> nodes.Value:
-        match value:
+    def _part(self, part: nodes.Part) -> nodes.Part:
+        match part:
             case nodes.Element(buffer, index, dtype):
-                moved, at = self._place(buffer, index, dtype)
-                return attrs.evolve(value, buffer=moved, index=at)
+                return nodes.Element(*self._place(buffer, index, dtype), dtype)
             case _:
-                return nodes.with_operands(value, self._value)
+                return part if isinstance(part, ir.Expr) else nodes.with_parts(part, self._part)
 
     def _place(self, buffer: str, index: ir.Expr, dtype: DType) -> tuple[str, ir.Expr]:
         base = _base(index, self.variable)
@@ -315,10 +229,6 @@ class _Rows:
         return self.rows[key].name, ir.Ref(self.variable, ir.NameKind.LOOP)
 
 
-def _kind(write: nodes.Write) -> DType:
-    return write.value.dtype if not isinstance(write.value, nodes.Apply) else write.value.result
-
-
 def _terms(index: ir.Expr) -> list[ir.Expr]:
     if isinstance(index, ir.Binary) and index.operator == "+":
         return [*_terms(index.left), *_terms(index.right)]
@@ -328,18 +238,10 @@ def _terms(index: ir.Expr) -> list[ir.Expr]:
 def _base(index: ir.Expr, variable: str) -> ir.Expr | None:
     """`index - variable` where that does not depend on the variable, else None."""
     terms = _terms(index)
-    lanes = [term for term in terms if isinstance(term, ir.Ref) and term.name == variable]
-    others = [term for term in terms if not (isinstance(term, ir.Ref) and term.name == variable)]
-    if len(lanes) != 1:
+    others = [term for term in terms if term != _variable(variable)]
+    if len(others) != len(terms) - 1 or any(variable in names(term) for term in others):
         return None
-    if any(reference.name == variable for term in others for reference in references(term)):
-        return None
-    if not others:
-        return ir.Literal(0)
-    base = others[0]
-    for term in others[1:]:
-        base = ir.Binary("+", base, term)
-    return base
+    return reduce(partial(ir.Binary, "+"), others) if others else ir.Literal(0)
 
 
 # ---------------------------------------------------------------- unroll and jam
@@ -349,30 +251,23 @@ ROWS = 8
 
 
 def unroll_and_jam(
-    body: tuple[nodes.Statement, ...],
-    fresh: Callable[[str], str],
-    constants: Mapping[str, ir.Expr],
+    body: tuple[nodes.Statement, ...], fresh: Fresh, constants: Mapping[str, ir.Expr]
 ) -> tuple[nodes.Statement, ...]:
     """The statements with eligible loops over rows jammed; `fresh` makes unused names, `constants`
     gives compile-time values by name."""
-    found: list[nodes.Statement] = []
-    for statement in body:
-        match statement:
-            case nodes.Loop() if (lanes := _sum_of_rows(statement)) is not None:
-                most = _at_most(statement.upper, constants)
-                if statement.lower == ir.Literal(0) and most is not None and most < ROWS:
-                    found.append(statement)
-                else:
-                    found += _jammed(statement, lanes, fresh)
-            case nodes.LaneLoop():
-                found.append(statement)
-            case _:
-                found.append(
-                    nodes.with_bodies(
-                        statement, lambda inner: unroll_and_jam(inner, fresh, constants)
-                    )
-                )
-    return tuple(found)
+
+    def change(statement: nodes.Statement) -> list[nodes.Statement] | None:
+        if not isinstance(statement, nodes.Loop):
+            return None
+        lanes = _sum_of_rows(statement)
+        if lanes is None:
+            return None
+        most = _at_most(statement.upper, constants)
+        if statement.lower == ir.Literal(0) and most is not None and most < ROWS:
+            return [statement]
+        return _jammed(statement, lanes, fresh)
+
+    return nodes.expanded(body, change)
 
 
 def _at_most(bound: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
@@ -408,23 +303,25 @@ def _sum_of_rows(loop: nodes.Loop) -> nodes.LaneLoop | None:
     return lanes
 
 
-def _jammed(
-    loop: nodes.Loop, lanes: nodes.LaneLoop, fresh: Callable[[str], str]
-) -> list[nodes.Statement]:
+def _jammed(loop: nodes.Loop, lanes: nodes.LaneLoop, fresh: Fresh) -> list[nodes.Statement]:
     last = lanes.body[-1]
     assert isinstance(last, nodes.Accumulate)  # as _sum_of_rows found
     dtype = last.target.dtype
     whole, part, offset = (fresh(f"{loop.variable}_{name}") for name in ("whole", "sum", "next"))
     row = ir.Binary("+", _variable(loop.variable), _variable(offset))
-    moved = tuple(_moved(statement, {loop.variable: row}) for statement in lanes.body[:-1])
-    added = nodes.Accumulate(
-        last.operation, nodes.Local(part, dtype), last.value, origins=last.origins
-    )
+
+    def moved(node: Any) -> Any:
+        """The node with the offset added to the loop's variable."""
+        if isinstance(node, ir.Expr):
+            return substitute(node, {loop.variable: row})
+        return nodes.with_parts(node, moved)
+
+    added = attrs.evolve(last, target=nodes.Local(part, dtype))
     some = nodes.Loop(
         offset,
         ir.Literal(0),
         ir.Literal(ROWS),
-        (*moved, _moved(added, {loop.variable: row})),
+        tuple(map(moved, (*lanes.body[:-1], added))),
         unrolled=True,
         origins=loop.origins,
     )
@@ -458,28 +355,6 @@ def _variable(name: str) -> ir.Ref:
     return ir.Ref(name, ir.NameKind.LOOP)
 
 
-def _moved(statement: nodes.Statement, names: dict[str, ir.Expr]) -> nodes.Statement:
-    """The statement with a loop variable replaced."""
-    match statement:
-        case nodes.Define(value=value) | nodes.Accumulate(value=value):
-            return attrs.evolve(statement, value=_moved_value(value, names))
-        case _:
-            return statement
-
-
-def _moved_value(value: nodes.Value, names: dict[str, ir.Expr]) -> nodes.Value:
-    match value:
-        case nodes.Element(index=index):
-            return attrs.evolve(value, index=substitute(index, names))
-        case nodes.Scalar(value=index):
-            return attrs.evolve(value, value=substitute(index, names))
-        case nodes.Select(condition=condition):
-            value = attrs.evolve(value, condition=substitute(condition, names))
-        case _:
-            pass
-    return nodes.with_operands(value, lambda inner: _moved_value(inner, names))
-
-
 # ---------------------------------------------------------------- streams
 
 #: Elements of a block. Small enough for the first-level cache beside the inputs; measured on
@@ -491,7 +366,8 @@ def unread_outputs(sketch: ir.Sketch, programs: list[nodes.Program]) -> frozense
     """The out tensors that are written element by element and read nowhere."""
     names = {tensor.name for tensor in sketch.tensors if tensor.role is ir.Role.OUT}
     for program in programs:
-        rows = {s.name: s.buffer for s in nodes.walk(program.body) if isinstance(s, nodes.Row)}
+        loops = [s for s in nodes.walk(program.body) if isinstance(s, nodes.LaneLoop)]
+        rows = {row.name: row.buffer for loop in loops for row in loop.rows}
         names -= {rows.get(name, name) for name in buffers_read(program.body)}
     return frozenset(names)
 
@@ -501,21 +377,14 @@ def add_streams(
 ) -> tuple[nodes.Statement, ...]:
     """The statements with streamed lane loops where they fill rows of `outputs`; `fresh` makes
     unused names."""
-    found: list[nodes.Statement] = []
-    for statement in body:
-        match statement:
-            case nodes.LaneLoop():
-                rows = _streamed(found, statement, outputs)
-                if rows:
-                    found = [other for other in found if other not in rows]
-                    found.append(_blocked(statement, rows, fresh))
-                else:
-                    found.append(statement)
-            case _:
-                found.append(
-                    nodes.with_bodies(statement, lambda inner: add_streams(inner, outputs, fresh))
-                )
-    return tuple(found)
+
+    def change(statement: nodes.Statement) -> list[nodes.Statement] | None:
+        if not isinstance(statement, nodes.LaneLoop):
+            return None
+        rows = _streamed(statement, outputs)
+        return [_blocked(statement, rows, fresh) if rows else statement]
+
+    return nodes.expanded(body, change)
 
 
 def streamed_tensors(body: tuple[nodes.Statement, ...]) -> list[str]:
@@ -533,52 +402,38 @@ def _blocked(loop: nodes.LaneLoop, rows: list[nodes.Row], fresh: Fresh) -> nodes
     """The loop in blocks: written rows count from the start of the block."""
     block = fresh("block")
     names = {row.name for row in rows}
-    lane = ir.Ref(loop.variable, ir.NameKind.LOOP)
-    index = ir.Binary("-", lane, ir.Ref(block, ir.NameKind.LOOP))
+    index = ir.Binary("-", _variable(loop.variable), _variable(block))
     body = tuple(
         attrs.evolve(s, index=index) if isinstance(s, nodes.Write) and s.buffer in names else s
         for s in loop.body
     )
     streamed = tuple(nodes.StreamedRow(row, fresh(f"{row.buffer}_block")) for row in rows)
+    others = tuple(row for row in loop.rows if row not in rows)
     return nodes.StreamedLoop(
         block,
         fresh(f"{block}_end"),
         BLOCK,
         streamed,
-        attrs.evolve(loop, body=body),
+        attrs.evolve(loop, body=body, rows=()),
+        others,
         origins=loop.origins,
     )
 
 
-def _streamed(
-    before: list[nodes.Statement], loop: nodes.LaneLoop, outputs: frozenset[str]
-) -> list[nodes.Row]:
-    """The rows, defined just before the loop, that it may stream."""
-    if loop.reductions or _short(loop.upper):
+def _streamed(loop: nodes.LaneLoop, outputs: frozenset[str]) -> list[nodes.Row]:
+    """The rows of a loop that it may stream."""
+    most = _at_most(loop.upper, {})
+    # As many fill no more than a few cache lines.
+    if loop.reductions or (most is not None and most < BLOCK // 16):
         return []
-    written = {s.buffer for s in loop.body if isinstance(s, nodes.Write)}
     touched = {s.buffer for s in nodes.walk(loop.body) if isinstance(s, nodes.Write)}
-    lane = ir.Ref(loop.variable, ir.NameKind.LOOP)
-    rows = []
-    for statement in reversed(before):
-        if not isinstance(statement, nodes.Row):
-            break
-        writes = [s for s in loop.body if isinstance(s, nodes.Write) and s.buffer == statement.name]
-        if statement.buffer in outputs and statement.name in written:
-            # A second row of the tensor might hold the same elements.
-            others = [s for s in before if isinstance(s, nodes.Row) and s.name in touched]
-            alone = sum(s.buffer == statement.buffer for s in others) == 1
-            if alone and len(writes) == 1 and writes[0].index == lane:
-                rows.append(statement)
-    return rows[::-1]
-
-
-def _short(upper: ir.Expr) -> bool:
-    """Whether the lanes are known to fill no more than a few cache lines."""
-    match upper:
-        case ir.Literal(value):
-            return value < BLOCK // 16
-        case ir.Binary("min", left, right):
-            return _short(left) or _short(right)
-        case _:
-            return False
+    written = [row for row in loop.rows if row.name in touched]
+    found = []
+    for row in written:
+        writes = [s for s in loop.body if isinstance(s, nodes.Write) and s.buffer == row.name]
+        # A second row of the tensor might hold the same elements.
+        alone = sum(row.buffer == other.buffer for other in written) == 1
+        in_order = [write.index for write in writes] == [_variable(loop.variable)]
+        if row.buffer in outputs and alone and in_order:
+            found.append(row)
+    return found

@@ -8,7 +8,7 @@ the same inputs (`driver`, `server`). docs/MEASUREMENT.md says why each step is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,12 @@ from sketchc.base.types import numpy_dtype
 from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
-from sketchc.runtime.bench.child import Job
+from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.driver import (
-    KERNEL,
     Kept,
     MeasurementFailedError,
     Progress,
     Run,
-    StateMismatchError,
-    environment,
 )
 from sketchc.runtime.bench.judgement import outdone, problems
 from sketchc.runtime.bench.launcher import MODEL
@@ -43,13 +40,12 @@ from sketchc.runtime.bench.machine import (
 from sketchc.runtime.bench.measurement import (
     Baseline,
     Measurement,
-    Settings,
     speedup,
     summarise,
     surroundings,
 )
-from sketchc.runtime.bench.roofline import Floor, Work, floor_of, precision_of, work_of
-from sketchc.runtime.bench.timing import varied
+from sketchc.runtime.bench.roofline import Floor, Precision, Work, floor_of, precision_of, work_of
+from sketchc.runtime.bench.timing import Settings, varied
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import Inputs, draw
 from sketchc.runtime.cases.lists import OwnList, bind_task, bound_to
@@ -65,13 +61,12 @@ from sketchc.runtime.verify.evidence import classify
 from sketchc.runtime.verify.references import References
 from sketchc.runtime.verify.verify import Candidate
 
-__all__ = ["Measurement", "Settings", "arguments_of", "bench", "environment",
-           "sizes_of"]  # fmt: skip
-
 #: Sets of input values, and places in memory; the most bytes that all of them may take together,
 #: in both of the processes that time.
 INPUT_SETS = 3
 _INPUT_BYTES = 4 << 30
+#: Seeds of tasks are smaller.
+_SEEDS = 1 << 31
 #: The baseline is taken to be slowed down beside the kernel when it takes so much longer.
 _SLOWED = 1.5
 _IDLE = "{name} only makes a view, and computes nothing: no speedup is quoted"
@@ -85,10 +80,6 @@ class _Inputs:
     sets: tuple[Inputs, ...]
     substitutes: Mapping[int, int]
     varied: tuple[str, ...]
-
-    def without_state(self) -> _Inputs:
-        """The task's model keeps its own parameters."""
-        return attrs.evolve(self, sets=tuple(attrs.evolve(one, state={}) for one in self.sets))
 
 
 def bench(
@@ -108,85 +99,22 @@ def bench(
     if task.framework != "torch":
         msg = f"{task.path} is a task in {task.framework}; kernels are timed against PyTorch"
         raise UsageError(msg)
-    say = progress or _nobody
-    plan, task_text = candidate.plan, task.path.read_text("utf-8", errors="replace")
+    say = progress or (lambda doing: None)
+    task_text = task.path.read_text("utf-8", errors="replace")
     say("checks the task")
     binding = _bound(candidate, task, settings, own_list)
     symbols, substitutes = sizes_of(binding, task, settings.sizes)
-    seed = settings.seed % (1 << 31)
-    task.require_deterministic(seed, wait=False)
+    task.require_deterministic(settings.seed % _SEEDS, wait=False)
     say("compiles")
     code = _build(candidate, folder)
     say("checks the task")
     task.settle()
     say("draws inputs")
     inputs = _draw(binding, task, symbols, substitutes, settings.seed)
-    before = surroundings()
-    job = _job(candidate, task, settings, machine, binding, symbols, inputs, code)
-    sizes = {
-        name: (inputs.sets[0].values[name].size, _floating(binding, name)) for name in inputs.varied
-    }
-    # Where the task corrects its inputs, sets take turns as they are.
-    turned = {} if binding.description.corrects else sizes
-    others = OtherWork(driver.processors(settings.threads))
-    sent = [
-        {
-            s.tensor.name: one.values[s.tensor.name].astype(numpy_dtype(s.tensor.dtype), copy=False)
-            for s in binding.tensors
-        }
-        for one in inputs.sets
-    ]
-    run, inputs = _run(job, inputs, sent, settings, turned, say)
-    surrounding = {"before": before, "after": surroundings(), "other_work": others.share()}
-    # Where there is no sketch, the task says what may be added up.
-    reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
-    length = reduction_length(plan, binding, symbols, reach)
-    verifier = _Verifier(task, binding, inputs, length, seed)
-    work = work_of(plan, binding, symbols)
-    machine, floor = _held_against(machine, work, candidate, settings, run, say)
-    say("verifies timed outputs")
-    measured = _measurement(
-        *(candidate, task, binding, symbols, settings, machine),
-        *(run, verifier, surrounding, work, floor),
-    )
+    made = _Bench(candidate, task, settings, machine, say, binding, symbols, inputs)
+    measured = made.measured(code)
     name = "" if own_list is None else own_list.name
     return attrs.evolve(measured, task_text=task_text, own_list=name)
-
-
-def _run(
-    job: Job,
-    inputs: _Inputs,
-    sent: Sequence[Mapping[str, Array]],
-    settings: Settings,
-    turned: Mapping[str, tuple[int, bool]],
-    say: Progress,
-) -> tuple[Run, _Inputs]:
-    """What was timed, on which inputs: where parameters are not the task's, both models draw
-    theirs."""
-    try:
-        return driver.run(job, sent, settings, turned, say), inputs
-    except StateMismatchError:
-        run = driver.run(attrs.evolve(job, seeded=True), sent, settings, turned, say)
-        return attrs.evolve(run, notes=(*run.notes, _SEEDED)), inputs.without_state()
-
-
-def _held_against(
-    machine: Machine, work: Work, candidate: Candidate, settings: Settings, run: Run, say: Progress
-) -> tuple[Machine, Floor]:
-    """What times are compared with. Where one is shorter than the machine seems to allow, the
-    machine is measured again: other work may have slowed it down when that was done before."""
-    precision, cold = precision_of(candidate.plan, candidate.kernel).name, settings.schedule.cold
-    floor = floor_of(work, machine, precision, cold)
-    if outdone(floor, run):
-        say("measures the machine again, since it is faster than it was")
-        machine = better(machine, this_machine(settings.device, measure=True))
-        floor = floor_of(work, machine, precision, cold)
-    return machine, floor
-
-
-def _nobody(doing: str) -> None:
-    """Nobody watches."""
-    del doing
 
 
 def _build(candidate: Candidate, folder: Path) -> Path:
@@ -203,43 +131,6 @@ def _build(candidate: Candidate, folder: Path) -> Path:
         return code
     assert artefact.library is not None
     return artefact.library
-
-
-def _job(
-    candidate: Candidate,
-    task: WorkerTask,
-    settings: Settings,
-    machine: Machine,
-    binding: Binding,
-    symbols: Mapping[str, int],
-    inputs: _Inputs,
-    code: Path,
-) -> Job:
-    kernel, shapes = candidate.kernel, binding.shapes(symbols)
-    return Job(
-        kernel,
-        code,
-        task.path.resolve(),
-        task.outline.subject,
-        task.outline.makes_inputs,
-        settings.device,
-        settings.threads,
-        symbols,
-        binding.params,
-        {str(position): value for position, value in inputs.substitutes.items()},
-        len(inputs.sets),
-        arguments_of(binding),
-        {s.state: s.tensor.name for s in binding.tensors if s.state is not None},
-        inputs.varied,
-        tuple((tensor.dtype.value, shapes[tensor.name]) for tensor in binding.outputs),
-        precision_of(candidate.plan, kernel).of_baseline,
-        settings.baselines,
-        kernel.entry == MODEL,
-        False,
-        settings.schedule.warm_up_seconds,
-        2 * machine.cache_bytes if settings.schedule.cold else 0,
-        task.lead,
-    )
 
 
 def _bound(
@@ -319,54 +210,132 @@ def _draw(
     return _Inputs(tuple(sets), substitutes, names)
 
 
-def _floating(binding: Binding, name: str) -> bool:
-    return binding.sketch.tensor(name).dtype.is_float
-
-
 @attrs.define
-class _Verifier:
-    """Compares outputs of timed samples with the task's, on the inputs that the sample had."""
+class _Bench:
+    """One measurement. `inputs` are those that were timed, and `machine` what times are held
+    against: both may turn out to be others than at first."""
 
+    candidate: Candidate
     task: WorkerTask
+    settings: Settings
+    machine: Machine
+    say: Progress
     binding: Binding
+    symbols: Mapping[str, int]
     inputs: _Inputs
-    length: int
-    seed: int
+    _length: int = 0
     _references: dict[int, References] = attrs.field(factory=dict)
     _certain: bool = False
 
-    def comparisons(self, kept: Sequence[Kept]) -> tuple[Comparison, ...]:
-        """Every output of these samples."""
+    def measured(self, code: Path) -> Measurement:
+        """Time the kernel in `code`, compare its outputs, and judge."""
+        before = surroundings()
+        others = OtherWork(driver.processors(self.settings.threads))
+        run = self._run(self._job(code))
+        surrounding = {"before": before, "after": surroundings(), "other_work": others.share()}
+        plan, binding, task = self.candidate.plan, self.binding, self.task
+        # Where there is no sketch, the task says what may be added up.
+        reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
+        self._length = reduction_length(plan, binding, self.symbols, reach)
+        work = work_of(plan, binding, self.symbols)
+        floor = self._floor(work, run)
+        self.say("verifies timed outputs")
+        return self._result(run, surrounding, work, floor)
+
+    # ------------------------------------------------------------ times
+
+    def _job(self, code: Path) -> Job:
+        candidate, task, settings, binding = self.candidate, self.task, self.settings, self.binding
+        kernel, shapes = candidate.kernel, binding.shapes(self.symbols)
+        return Job(
+            kernel,
+            code,
+            task.path.resolve(),
+            task.outline.subject,
+            task.outline.makes_inputs,
+            settings.device,
+            settings.threads,
+            self.symbols,
+            binding.params,
+            {str(position): value for position, value in self.inputs.substitutes.items()},
+            len(self.inputs.sets),
+            arguments_of(binding),
+            {s.state: s.tensor.name for s in binding.tensors if s.state is not None},
+            self.inputs.varied,
+            tuple((tensor.dtype.value, shapes[tensor.name]) for tensor in binding.outputs),
+            precision_of(candidate.plan, kernel).of_baseline,
+            settings.baselines,
+            kernel.entry == MODEL,
+            False,
+            settings.schedule.warm_up_seconds,
+            2 * self.machine.cache_bytes if settings.schedule.cold else 0,
+            task.lead,
+        )
+
+    def _run(self, job: Job) -> Run:
+        """What was timed: where parameters are not the task's, both models draw theirs."""
+        tensors = [source.tensor for source in self.binding.tensors]
+        sent = [
+            {t.name: one.values[t.name].astype(numpy_dtype(t.dtype), copy=False) for t in tensors}
+            for one in self.inputs.sets
+        ]
+        turned = {
+            t.name: (self.inputs.sets[0].values[t.name].size, t.dtype.is_float)
+            for t in tensors
+            # Where the task corrects its inputs, sets take turns as they are.
+            if t.name in self.inputs.varied and not self.binding.description.corrects
+        }
+        try:
+            return driver.run(job, sent, self.settings, turned, self.say)
+        except StateMismatchError:
+            run = driver.run(attrs.evolve(job, seeded=True), sent, self.settings, turned, self.say)
+            sets = tuple(attrs.evolve(one, state={}) for one in self.inputs.sets)
+            self.inputs = attrs.evolve(self.inputs, sets=sets)
+            return attrs.evolve(run, notes=(*run.notes, _SEEDED))
+
+    def _floor(self, work: Work, run: Run) -> Floor:
+        """What times are compared with. Where one is shorter than the machine seems to allow, the
+        machine is measured again: other work may have slowed it down when that was done before."""
+        precision = precision_of(self.candidate.plan, self.candidate.kernel).name
+        cold = self.settings.schedule.cold
+        floor = floor_of(work, self.machine, precision, cold)
+        if outdone(floor, run):
+            self.say("measures the machine again, since it is faster than it was")
+            now = this_machine(self.settings.device, measure=True)
+            self.machine = better(self.machine, now)
+            floor = floor_of(work, self.machine, precision, cold)
+        return floor
+
+    # ------------------------------------------------------------ outputs
+
+    def _comparisons(self, run: Run, contender: str) -> tuple[Comparison, ...]:
+        """Every output of the timed samples that were kept, held against the task's on the inputs
+        that the sample had. Raises `TaskFailure`."""
         found: list[Comparison] = []
-        for one in kept:
+        for one in run.kept:
+            if one.contender != contender:
+                continue
             if len(one.outputs) != len(self.binding.outputs):
                 reason = f"{len(one.outputs)} outputs came back for {len(self.binding.outputs)}"
                 found.append(Comparison("outputs", "wrong_shape", reason, 0))
                 continue
-            references = self._of(one)
+            if one.round not in self._references:
+                self._references[one.round] = self._reference(one)
+            references = self._references[one.round]
             compared = [
-                references.compare(position, tensor.name, array, tensor.dtype, self.length)
+                references.compare(position, tensor.name, array, tensor.dtype, self._length)
                 for position, (tensor, array) in enumerate(
                     zip(self.binding.outputs, one.outputs, strict=True)
                 )
             ]
             if not all(comparison.passed for comparison in compared) and not self._certain:
                 self._certain = True
-                self._require_certain(one)
+                # Nobody is blamed for a task that was too large to be run twice before.
+                state = self.inputs.sets[one.variation.base].state
+                self.task.require_numbers(self.settings.seed % _SEEDS)
+                self.task.require_same(self._arguments(one), state, self.inputs.substitutes)
             found += compared
         return tuple(found)
-
-    def _require_certain(self, one: Kept) -> None:
-        """Nobody is blamed for a task that was too large to be run twice before. Raises
-        `TaskFailure`."""
-        state = self.inputs.sets[one.variation.base].state
-        self.task.require_numbers(self.seed)
-        self.task.require_same(self._arguments(one), state, self.inputs.substitutes)
-
-    def _of(self, one: Kept) -> References:
-        if one.round not in self._references:
-            self._references[one.round] = self._reference(one)
-        return self._references[one.round]
 
     def _arguments(self, one: Kept) -> list[Array | Scalar | None]:
         """What the task was called with in a sample."""
@@ -393,74 +362,61 @@ class _Verifier:
         given = tuple(value for value in arguments if isinstance(value, np.ndarray))
         return References(exact, own, inputs=given, read=read, path=str(self.task.path))
 
+    # ------------------------------------------------------------ the result
 
-# ---------------------------------------------------------------- the result
-
-
-def _measurement(
-    candidate: Candidate,
-    task: WorkerTask,
-    binding: Binding,
-    symbols: Mapping[str, int],
-    settings: Settings,
-    machine: Machine,
-    run: Run,
-    verifier: _Verifier,
-    surrounding: Mapping[str, Any],
-    work: Work,
-    floor: Floor,
-) -> Measurement:
-    """Reduce the samples, compare the outputs, and judge."""
-    plan = candidate.plan
-    precision = precision_of(plan, candidate.kernel)
-    kernel = summarise(run.seconds(KERNEL))
-    comparisons = verifier.comparisons([one for one in run.kept if one.contender == KERNEL])
-    baselines, comparable = {}, precision.comparable
-    for name in run.baselines:
+    def _baseline(self, name: str, run: Run, precision: Precision, floor: Floor) -> Baseline:
         seconds = run.seconds(name)
         times = summarise(seconds)
-        baselines[name] = Baseline(
+        idle = name in run.idle
+        return Baseline(
             name,
             precision.of_baseline,
             times,
-            speedup(seconds, run.seconds(KERNEL)) if comparable and name not in run.idle else None,
+            speedup(seconds, run.seconds(KERNEL)) if precision.comparable and not idle else None,
             floor.roofline / times.median,
-            verifier.comparisons([one for one in run.kept if one.contender == name]),
-            name in run.idle,
+            self._comparisons(run, name),
+            idle,
         )
-    return Measurement(
-        plan.sketch.name,
-        plan.target,
-        plan.hardware.name,
-        str(task.path),
-        candidate.path,
-        candidate.kernel.source,
-        _text(candidate),
-        machine,
-        symbols,
-        binding.shapes(symbols),
-        constants_of(plan.sketch),
-        dict(binding.params),
-        settings,
-        len(verifier.inputs.sets),
-        precision,
-        kernel,
-        baselines,
-        work,
-        floor,
-        floor.roofline / kernel.median,
-        comparisons,
-        problems(run, comparisons, floor),
-        attrs.evolve(run, kept=()),
-        surrounding,
-        versions(settings.device),
-        (*_busy(surrounding), *binding.notes, *task.notes, *_notes(run, baselines, comparable)),
-    )
 
-
-def _busy(surrounding: Mapping[str, Any]) -> list[str]:
-    note = busy_note(surrounding["other_work"])
-    return [note] if note else []
+    def _result(
+        self, run: Run, surrounding: Mapping[str, Any], work: Work, floor: Floor
+    ) -> Measurement:
+        """Reduce the samples, compare the outputs, and judge."""
+        candidate, plan, binding = self.candidate, self.candidate.plan, self.binding
+        precision = precision_of(plan, candidate.kernel)
+        kernel = summarise(run.seconds(KERNEL))
+        comparisons = self._comparisons(run, KERNEL)
+        baselines = {name: self._baseline(name, run, precision, floor) for name in run.baselines}
+        busy = busy_note(surrounding["other_work"])
+        notes = _notes(run, baselines, precision.comparable)
+        return Measurement(
+            plan.sketch.name,
+            plan.target,
+            plan.hardware.name,
+            str(self.task.path),
+            candidate.path,
+            candidate.kernel.source,
+            _text(candidate),
+            self.machine,
+            self.symbols,
+            binding.shapes(self.symbols),
+            constants_of(plan.sketch),
+            dict(binding.params),
+            self.settings,
+            len(self.inputs.sets),
+            precision,
+            kernel,
+            baselines,
+            work,
+            floor,
+            floor.roofline / kernel.median,
+            comparisons,
+            problems(run, comparisons, floor),
+            attrs.evolve(run, kept=()),
+            surrounding,
+            versions(self.settings.device),
+            (*filter(None, [busy]), *binding.notes, *self.task.notes, *notes),
+        )
 
 
 def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> list[str]:
@@ -475,10 +431,8 @@ def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> lis
         elif not comparable:
             found.append(f"{baseline.name} runs in {baseline.precision}: no speedup is quoted")
     if run.alone:
-        alone, beside = (
-            summarise([s.seconds for s in run.alone]).median,
-            baselines[run.baselines[0]].times.median,
-        )
+        alone = summarise([s.seconds for s in run.alone]).median
+        beside = baselines[run.baselines[0]].times.median
         if beside > _SLOWED * alone:
             found.append(
                 f"{run.baselines[0]} took {alone:.3g} s before the kernel's process was there and "

@@ -19,6 +19,12 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process import messages
 
 Scalar = int | float | bool
+#: The side of a measurement that is not the baselines', and its one contender.
+KERNEL = "kernel"
+
+
+class StateMismatchError(Exception):
+    """The parameters and buffers of a `ModelNew` are not those of the task's model."""
 
 
 @attrs.frozen

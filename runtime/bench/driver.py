@@ -19,19 +19,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.bench.child import Job
-from sketchc.runtime.bench.timing import Schedule, Variation, draw_variation
+from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
+from sketchc.runtime.bench.timing import Settings, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
 from sketchc.runtime.process.peer import Peer, PeerEndedError, program, python_environment
 
-KERNEL, BASELINES = "kernel", "baselines"
+BASELINES = "baselines"
 #: Samples of the kernel whose outputs are verified.
 LOOKED_AT = 3
 #: Seconds that a burst of calls shall take, and the most calls in it.
@@ -51,29 +51,12 @@ Progress = Callable[[str], None]
 Inputs = Mapping[str, Array]
 
 
-class Asked(Protocol):
-    """Of the settings, what is needed here."""
-
-    @property
-    def seed(self) -> int: ...
-
-    @property
-    def schedule(self) -> Schedule: ...
-
-    @property
-    def timeout(self) -> float: ...
-
-
 class MeasurementFailedError(UsageError):
     """The kernel cannot be timed, and it is the kernel's doing: `failure` is its class."""
 
     def __init__(self, message: str, failure: str) -> None:
         self.failure = failure
         super().__init__(message)
-
-
-class StateMismatchError(Exception):
-    """The parameters of a `ModelNew` are not those of the task's model."""
 
 
 @attrs.frozen
@@ -229,7 +212,10 @@ class _Timer:
         except TimeoutError:
             raise self._late() from None
         except PeerEndedError as end:
-            raise self._ended(end.status) from None
+            tail = self._peer.printed.strip().split("\n")[-1][:300] or "none"
+            msg = f"the measuring process ended with status {end.status}; its last line: {tail}"
+            faulted = end.status in (-11, -7)
+            raise self._failure(msg, "illegal_access" if faulted else "launch") from None
         except MessageError as error:
             msg = "what the measuring process says cannot be read"
             raise self._failure(msg, "policy") from error
@@ -250,16 +236,11 @@ class _Timer:
         """The kernel's failure, or nobody's."""
         return MeasurementFailedError(message, failure) if self._of_kernel else UsageError(message)
 
-    def _ended(self, status: int) -> UsageError:
-        tail = self._peer.printed.strip().split("\n")[-1][:300]
-        msg = f"the measuring process ended with status {status}; its last line: {tail or 'none'}"
-        return self._failure(msg, "illegal_access" if status in (-11, -7) else "launch")
-
 
 def run(
     job: Job,
     inputs: Sequence[Inputs],
-    settings: Asked,
+    settings: Settings,
     sizes: Mapping[str, tuple[int, bool]],
     progress: Progress,
 ) -> Run:
@@ -269,79 +250,77 @@ def run(
     Raises `UsageError` for what cannot be timed, `MeasurementFailedError` where that is due to the
     kernel, and `StateMismatchError`.
     """
-    random = np.random.default_rng([settings.seed, 7])
-    deadline = time.monotonic() + settings.timeout
     with contextlib.ExitStack() as stack:
-
-        def start(side: str) -> _Timer:
-            timer = _Timer(job, side, deadline, settings.timeout)
-            stack.callback(timer.close)
-            timer.begin(job, inputs)
-            return timer
-
-        turns = _Rounds(start, job, len(inputs), settings.schedule, sizes, random, progress)
-        return turns.run()
+        return _Rounds(job, inputs, settings, sizes, progress, stack).run()
 
 
+@attrs.define
 class _Rounds:
-    """Both processes from their first word to their last; `start` starts one of a side."""
+    """Both processes from their first word to their last; see `run`. They end with `stack`."""
 
-    def __init__(
-        self,
-        start: Callable[[str], _Timer],
-        job: Job,
-        sets: int,
-        schedule: Schedule,
-        sizes: Mapping[str, tuple[int, bool]],
-        random: np.random.Generator,
-        progress: Progress,
-    ) -> None:
-        self._start, self._job, self._sets, self._schedule = start, job, sets, schedule
-        self._sizes, self._random, self._progress = sizes, random, progress
-        self._processes: dict[str, _Timer] = {}
-        self._running = ""
-        self._samples: list[Sample] = []
-        self._kept: list[Kept] = []
-        self._changes: dict[str, None] = {}
+    job: Job
+    inputs: Sequence[Inputs]
+    settings: Settings
+    sizes: Mapping[str, tuple[int, bool]]
+    progress: Progress
+    stack: contextlib.ExitStack
+    _deadline: float = 0.0
+    _random: np.random.Generator = attrs.field(init=False)
+    _processes: dict[str, _Timer] = attrs.field(factory=dict)
+    _running: str = ""
+    _samples: list[Sample] = attrs.field(factory=list)
+    _kept: list[Kept] = attrs.field(factory=list)
+    _changes: dict[str, None] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self._random = np.random.default_rng([self.settings.seed, 7])
+        self._deadline = time.monotonic() + self.settings.timeout
 
     def run(self) -> Run:
-        self._progress("warms PyTorch up")
+        """From the warm-up to the last burst."""
+        self.progress("warms PyTorch up")
         ready = self._begin(BASELINES)
         baselines = tuple(ready["baselines"])
-        self._progress(f"times {baselines[0]} alone")
+        self.progress(f"times {baselines[0]} alone")
         for number in range(_ALONE):
-            place = number % self._job.places
-            variation = draw_variation(self._random, self._sizes, self._sets, place)
+            place = number % self.job.places
+            variation = draw_variation(self._random, self.sizes, len(self.inputs), place)
             self._sample(baselines[0], number, variation, keep=False)
         alone = tuple(self._samples)
-        alone_bursts = tuple(self._burst(baselines[0], n) for n in range(self._schedule.bursts))
+        alone_bursts = tuple(
+            self._burst(baselines[0], n) for n in range(self.settings.schedule.bursts)
+        )
         self._samples.clear()
-        self._progress("warms the kernel up")
+        self.progress("warms the kernel up")
         self._note(self._begin(KERNEL))
         names = (*baselines, KERNEL)
-        chosen = self._random.permutation(self._schedule.samples)[:LOOKED_AT]
+        chosen = self._random.permutation(self.settings.schedule.samples)[:LOOKED_AT]
         looked_at = {int(number) for number in chosen}
         variations: list[Variation] = []
         orders = []
         handshakes: list[float] = []
         started = time.monotonic()
-        while self._go_on(len(variations), time.monotonic() - started):
-            number = len(variations)
-            self._progress(f"times, round {number + 1} (at least {self._schedule.samples})")
-            place = number % self._job.places
-            variations.append(draw_variation(self._random, self._sizes, self._sets, place))
+        schedule = self.settings.schedule
+        while True:
+            number, elapsed = len(variations), time.monotonic() - started
+            enough = number >= schedule.samples and elapsed >= schedule.at_least_seconds
+            if enough or (5 <= number < schedule.samples and elapsed >= schedule.at_most_seconds):
+                break
+            self.progress(f"times, round {number + 1} (at least {self.settings.schedule.samples})")
+            place = number % self.job.places
+            variations.append(draw_variation(self._random, self.sizes, len(self.inputs), place))
             orders.append(turn_order(names, number))
             handshakes.append(self._ask(self._of(baselines[0]), {"do": "nothing"})[1])
             # The first one that is looked at is looked at on all sides.
             for name in orders[-1]:
                 keep = number in looked_at and (name == KERNEL or number == min(looked_at))
                 self._sample(name, number, variations[-1], keep)
-        self._progress("times bursts of calls")
+        self.progress("times bursts of calls")
         bursts = self._bursts(baselines[0])
         self._note(self._last(KERNEL))
         settings = self._last(baselines[0])["settings"]
         return Run(
-            self._job.device,
+            self.job.device,
             baselines,
             tuple(self._samples),
             bursts,
@@ -362,9 +341,12 @@ class _Rounds:
     def _begin(self, side: str) -> dict[str, Any]:
         """Start the process of a side; what it says when it is warm."""
         self._give_way()
-        self._processes[side] = self._start(side)
+        timer = _Timer(self.job, side, self._deadline, self.settings.timeout)
+        self._processes[side] = timer
+        self.stack.callback(timer.close)
+        timer.begin(self.job, self.inputs)
         self._running = side
-        return self._processes[side].hear()
+        return timer.hear()
 
     def _give_way(self) -> None:
         if self._running:
@@ -385,12 +367,6 @@ class _Rounds:
         return process.hear()
 
     # ------------------------------------------------------------ samples
-
-    def _go_on(self, number: int, elapsed: float) -> bool:
-        schedule = self._schedule
-        if number < schedule.samples:
-            return elapsed < schedule.at_most_seconds or number < 5
-        return elapsed < schedule.at_least_seconds
 
     def _sample(self, name: str, number: int, variation: Variation, keep: bool) -> None:
         process = self._of(name)
@@ -415,9 +391,9 @@ class _Rounds:
         """The kernel and one baseline turn about, so that both meet the same weather."""
         found: list[Burst] = []
         names = (baseline, KERNEL)
-        for number in range(self._schedule.bursts * _MORE_BURSTS):
+        for number in range(self.settings.schedule.bursts * _MORE_BURSTS):
             slow = any(burst_ratio(name, self._samples, found) > BURST_RATIO for name in names)
-            if number >= self._schedule.bursts and not slow:
+            if number >= self.settings.schedule.bursts and not slow:
                 break
             found += [self._burst(name, number) for name in turn_order(names, number)]
         return tuple(found)
@@ -427,7 +403,7 @@ class _Rounds:
         own = [sample.seconds for sample in self._samples if sample.contender == name]
         least = max(statistics.median(own), 1e-9)
         calls = min(_BURST_CALLS, max(1, math.ceil(_BURST_SECONDS / least)))
-        request = {"contender": name, "place": number % self._job.places, "calls": calls}
+        request = {"contender": name, "place": number % self.job.places, "calls": calls}
         timed, wall = self._ask(self._of(name), {"do": "burst", **request})
         return Burst(name, calls, float(timed["seconds"]), wall)
 

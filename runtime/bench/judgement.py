@@ -10,14 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
-from sketchc.runtime.bench.driver import (
-    BURST_RATIO,
-    KERNEL,
-    Burst,
-    Run,
-    Sample,
-    burst_ratio,
-)
+from sketchc.runtime.bench.child import KERNEL
+from sketchc.runtime.bench.driver import BURST_RATIO, Burst, Run, Sample, burst_ratio
 from sketchc.runtime.bench.roofline import SLACK, Floor
 from sketchc.runtime.verify.compare import Comparison
 
@@ -51,18 +45,13 @@ def problems(
 ) -> tuple[Problem, ...]:
     """Everything that speaks against the kernel's times, the most telling first."""
     found = [Problem("policy", f"{change} while it was timed") for change in run.changes]
-    found += _outputs(comparisons)
+    wrong = next((one for one in comparisons if not one.passed), None)
+    if wrong is not None:
+        reason = f"a timed output is wrong ({wrong.name}: {wrong.reason})"
+        found.append(Problem(wrong.failure, reason))
     found += clocks(run)
     found += _below(floor, run)
     return tuple(found)
-
-
-def _outputs(comparisons: Iterable[Comparison]) -> list[Problem]:
-    for comparison in comparisons:
-        if not comparison.passed:
-            reason = f"a timed output is wrong ({comparison.name}: {comparison.reason})"
-            return [Problem(comparison.failure, reason)]
-    return []
 
 
 def clocks(run: Run) -> list[Problem]:
@@ -78,13 +67,15 @@ def clocks(run: Run) -> list[Problem]:
     own = [sample for sample in run.samples if sample.contender == KERNEL]
     bursts = [burst for burst in run.bursts if burst.contender == KERNEL]
     typical = statistics.median(sample.seconds for sample in own)
+    # However many calls a burst has, its end is heard of once.
+    once = min((burst.wall - burst.seconds for burst in run.alone_bursts), default=0.0)
     found = [
         _samples(own, typical, usual),
-        _bursts(bursts, 2 * (handshake + _unexplained_of_burst(run.alone_bursts))),
+        _bursts(bursts, 2 * (handshake + max(0.0, once))),
     ]
     # On a GPU the calls of a burst may take what their launches take, a sample does not.
     if run.device == "cpu":
-        found.append(_slower_in_burst(bursts, typical, _allowed(run, usual_in_burst)))
+        found.append(_slower_in_burst(run, bursts, typical, usual_in_burst))
     return [Problem("policy", reason) for reason in (*found, _late(run)) if reason]
 
 
@@ -126,11 +117,6 @@ def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
     return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
 
 
-def _unexplained_of_burst(bursts: Iterable[Burst]) -> float:
-    """The same for a burst as a whole: however many calls it has, an end is heard of once."""
-    return max(0.0, min((burst.wall - burst.seconds for burst in bursts), default=0.0))
-
-
 def _bursts(bursts: Sequence[Burst], usual: float) -> str:
     """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too.
     `usual`: how much later the parent may hear of the end of a burst."""
@@ -147,11 +133,11 @@ def _bursts(bursts: Sequence[Burst], usual: float) -> str:
     )
 
 
-def _allowed(run: Run, usual: float) -> tuple[float, float]:
-    """By what a call in a burst may exceed a sample: a factor, and seconds.
+def _slower_in_burst(run: Run, bursts: Sequence[Burst], typical: float, usual: float) -> str:
+    """Without other contenders in between and on warm data, a call is no slower than a sample.
 
     Bursts are as long for everybody, however short a call, and a busy machine takes the processor
-    away from whoever works longest without a rest.
+    away from whoever works longest without a rest: what it takes from the baseline is allowed.
     """
     baseline = run.baselines[0]
     seen = [
@@ -159,15 +145,9 @@ def _allowed(run: Run, usual: float) -> tuple[float, float]:
         burst_ratio(baseline, run.samples, run.bursts),
     ]
     weather = min(BURST_WEATHER, max(1.0, *seen))
-    return BURST_RATIO * weather, 2 * usual + BURST_SECONDS
-
-
-def _slower_in_burst(bursts: Sequence[Burst], typical: float, allowed: tuple[float, float]) -> str:
-    """Without other contenders in between and on warm data, a call is no slower than a sample."""
-    factor, seconds = allowed
-    if not bursts or _each(bursts) <= factor * typical + seconds:
+    each = _each(bursts) if bursts else 0.0
+    if each <= BURST_RATIO * weather * typical + 2 * usual + BURST_SECONDS:
         return ""
-    each = _each(bursts)
     return f"a sample of the kernel takes {typical:.3g} s, and a call in a burst {each:.3g} s"
 
 

@@ -13,21 +13,21 @@ import torch
 
 from sketchc.base.types import numpy_dtype
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import evaluate, host_values
+from sketchc.ir.evaluate import host_values, sample_extents
+from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language
+from sketchc.runtime.bench.child import Scalar, StateMismatchError
 from sketchc.runtime.bench.timing import as_sequence
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.worker.torch_worker import DTYPES, state
 from sketchc.runtime.toolchains.cpp.toolchain import signature
 from sketchc.runtime.toolchains.cpp.worker import call
 
-Scalar = int | float | bool
 Launch = Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]
 
 #: The class with the interface of the task's Model, where a file defines one.
 MODEL = "ModelNew"
-
 
 #: Of every model, as in the process that makes references.
 SEED = 0
@@ -35,10 +35,6 @@ SEED = 0
 
 class CandidateError(Exception):
     """The candidate cannot be called, or raised."""
-
-
-class StateMismatchError(Exception):
-    """The parameters and buffers of a `ModelNew` are not those of the task's model."""
 
 
 def launcher(
@@ -100,19 +96,20 @@ class NativeLaunch:
     ) -> None:
         self._library = ctypes.CDLL(str(library))
         self._kernel, self._symbols, self._params = kernel, symbols, params
-        tensors = [t for t in kernel.sketch.tensors if t.role is not ir.Role.WORKSPACE]
+        self._tensors = passed(kernel.sketch)
         values = host_values(kernel.sketch, symbols, params)
-        self._tensors = tensors
-        self._shapes = {t.name: [int(evaluate(e, values)) for e in t.extents] for t in tensors}
+        self._shapes = {t.name: sample_extents(t, values) for t in self._tensors}
         self._requests: dict[frozenset[str], dict[str, Any]] = {}
         self._prepared: dict[str, torch.Tensor] = {}
 
     def prepare(self) -> None:
+        """See the class."""
         for tensor in self._tensors:
             if tensor.role is ir.Role.OUT:
                 self._prepared[tensor.name] = poison(self._allocate(tensor))
 
     def __call__(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs in call order. Raises `CandidateError`."""
         outputs: list[torch.Tensor] = []
         pointers: list[int | None] = []
         for tensor in self._tensors:

@@ -16,22 +16,25 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import attrs
-
-if TYPE_CHECKING:
-    import torch
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import attrs
 
 from sketchc.runtime.process.peer import compiler_environment, python_environment
-from sketchc.runtime.toolchains.cpp.toolchain import find_compiler
+from sketchc.runtime.process.venvs import user_folder
+from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
+if TYPE_CHECKING:
+    import torch
+
+    from sketchc.runtime.bench.timing import Clock
+
+_Key = TypeVar("_Key", str, int)
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast")
 _TIMEOUT = 120.0
 
@@ -185,7 +188,7 @@ def probe(footprints: Sequence[int], threads: int) -> Probed | None:
         run_it = [str(program), *map(str, footprints)]
         try:
             _run(compile_it, compiler_environment())
-            return read_probe(_run(run_it, {**python_environment(variables)}))
+            return read_probe(_run(run_it, python_environment(variables)))
         except (OSError, subprocess.SubprocessError, ValueError):
             return None
 
@@ -238,10 +241,6 @@ class Machine:
     levels: tuple[tuple[int, float], ...] = ()
     measured: str = ""
 
-    def peak(self, precision: str) -> float | None:
-        """FLOP/s of a class; None where it was not measured."""
-        return self.peaks.get(precision)
-
     def cached_bandwidth(self, footprint: int) -> float | None:
         """Bytes/s at which data of this size can be read again and again, to be on the safe side
         that of the largest size measured which does not exceed it; None where unknown."""
@@ -253,8 +252,7 @@ class Machine:
 
 def cache_file() -> Path:
     """Where measurements of machines are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "sketchc" / "machines.json"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "machines.json"
 
 
 def processor_name() -> str:
@@ -303,8 +301,6 @@ def versions(device: str) -> dict[str, str]:
     """Of everything that a time depends on: Python, torch, the C++ compiler, the GPU's driver."""
     import torch
 
-    from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
-
     found = {"torch": torch.__version__, "python": platform.python_version()}
     found["system"] = f"{platform.system()} {platform.release()}"
     compiler = find_compiler()
@@ -324,16 +320,15 @@ def versions(device: str) -> dict[str, str]:
 
 def better(one: Machine, other: Machine) -> Machine:
     """The faster of both in everything; date and versions of `other`, the later one."""
-    peaks = {**one.peaks, **other.peaks}
-    levels = {**dict(one.levels), **dict(other.levels)}
+
+    def most(first: Mapping[_Key, float], second: Mapping[_Key, float]) -> dict[_Key, float]:
+        return {key: max(first.get(key, 0.0), second.get(key, 0.0)) for key in {**first, **second}}
+
     return attrs.evolve(
         other,
         bandwidth=max(one.bandwidth, other.bandwidth),
-        peaks={name: max(rate, one.peaks.get(name, 0.0)) for name, rate in peaks.items()},
-        levels=tuple(
-            (size, max(rate, dict(one.levels).get(size, 0.0)))
-            for size, rate in sorted(levels.items())
-        ),
+        peaks=most(one.peaks, other.peaks),
+        levels=tuple(sorted(most(dict(one.levels), dict(other.levels)).items())),
     )
 
 
@@ -361,14 +356,11 @@ def _machine(kept: object) -> Machine | None:
 
 def _keep(known: Mapping[str, Any]) -> None:
     path = cache_file()
-    try:
+    with contextlib.suppress(OSError):  # a read-only home only means measuring again next time
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
         partial.write_text(json.dumps(known, indent=2))
         partial.replace(path)
-    except OSError:
-        # A read-only home only means measuring again next time.
-        return
 
 
 # ---------------------------------------------------------------- measuring
@@ -390,8 +382,6 @@ def _measure(machine: Machine, device: str) -> Machine:
 def _cpu(machine: Machine) -> tuple[tuple[tuple[int, float], ...], dict[str, float]]:
     """Cache levels and peaks: of a compiled program, and of PyTorch's products where they are
     faster (or there is no compiler)."""
-    from sketchc.runtime.bench.machine import probe
-
     each, cache = machine.threads, machine.cache_bytes
     footprints = sorted({each * (16 << 10), each * (256 << 10), cache // 2, 4 * cache})
     probed = probe(footprints, machine.threads)
@@ -447,7 +437,7 @@ def _fastest(operation: Callable[[], Any], device: str, times: int = 10) -> floa
     """The shortest of several times, in seconds."""
     from sketchc.runtime.bench.timing import CpuClock, CudaClock
 
-    clock: CpuClock | CudaClock = CudaClock() if device == "cuda" else CpuClock()
+    clock: Clock = CudaClock() if device == "cuda" else CpuClock()
     operation()
     return min(clock.measure(operation).seconds for _ in range(times))
 

@@ -4,6 +4,7 @@ medians with bootstrap intervals, and what a speedup is.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from sketchc.runtime.bench.driver import Run
 from sketchc.runtime.bench.judgement import Problem
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.bench.roofline import Floor, Precision, Work
-from sketchc.runtime.bench.timing import Schedule
+from sketchc.runtime.bench.timing import Settings
 from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.verify.compare import Comparison
 
@@ -98,20 +99,6 @@ def fast_p(speedups: Sequence[float | None], threshold: float) -> float:
 
 
 @attrs.frozen
-class Settings:
-    """How to measure. `sizes` replaces symbols of the task; `values` are `--set`."""
-
-    seed: int
-    threads: int
-    schedule: Schedule = Schedule()
-    sizes: Mapping[str, int] = attrs.field(factory=dict)
-    values: Mapping[str, Scalar] = attrs.field(factory=dict)
-    device: str = "cpu"
-    timeout: float = 600.0
-    baselines: tuple[str, ...] = ("eager",)
-
-
-@attrs.frozen
 class Baseline:
     """One baseline: its class of precision, its time, and what the kernel gains on it. `speedup` is
     None where the classes differ, and where the baseline is `idle`: it only makes a view.
@@ -164,6 +151,7 @@ class Measurement:
 
     @property
     def passed(self) -> bool:
+        """Whether nothing speaks against it."""
         return not self.problems
 
     @property
@@ -184,15 +172,13 @@ class Measurement:
 
     @property
     def too_few(self) -> bool:
+        """Whether there are fewer samples than a median needs."""
         return self.kernel.samples < ENOUGH_SAMPLES
 
     @property
     def eager(self) -> Summary:
+        """The times of the eager baseline."""
         return self.baselines["eager"].times
-
-    @property
-    def eager_roofline(self) -> float:
-        return self.baselines["eager"].roofline
 
     @property
     def speedup(self) -> Speedup | None:
@@ -201,10 +187,12 @@ class Measurement:
 
     @property
     def bytes(self) -> int:
+        """What a perfect kernel moves."""
         return self.work.moved
 
     @property
     def flops(self) -> int:
+        """What it calculates."""
         return self.work.operations
 
     @property
@@ -216,20 +204,17 @@ class Measurement:
 
 def surroundings() -> dict[str, Any]:
     """What else the machine did, and how fast its processors were set to run."""
-    governors, frequencies = set(), []
-    for path in sorted(Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")):
-        governors |= set(_text(path / "scaling_governor"))
-        frequencies += [int(text) for text in _text(path / "scaling_cur_freq")]
+
+    def told(name: str) -> list[str]:
+        found = []
+        for path in sorted(Path("/sys/devices/system/cpu").glob(f"cpu[0-9]*/cpufreq/{name}")):
+            with contextlib.suppress(OSError):
+                found.append(path.read_text().strip())
+        return found
+
     return {
         "load": list(os.getloadavg()),
         "processors": sorted(os.sched_getaffinity(0)),
-        "governors": sorted(governors),
-        "kilohertz": frequencies,
+        "governors": sorted(set(told("scaling_governor"))),
+        "kilohertz": [int(text) for text in told("scaling_cur_freq")],
     }
-
-
-def _text(path: Path) -> list[str]:
-    try:
-        return [path.read_text().strip()]
-    except OSError:
-        return []

@@ -15,6 +15,7 @@ narrowest type that floats pass through.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -69,7 +70,8 @@ def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
     may be read in part, and nothing is known of its work."""
     values = host_values(plan.sketch, symbols, binding.params)
     sizes = {
-        tensor.name: _product(tensor, values) * tensor.dtype.bytes
+        tensor.name: math.prod(int(evaluate(e, values)) for e in tensor.extents)
+        * tensor.dtype.bytes
         for tensor in plan.sketch.tensors
         if tensor.role is not ir.Role.WORKSPACE
     }
@@ -87,7 +89,7 @@ def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
 
 def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
     """What the machine can do with this work at best."""
-    peak = machine.peak(precision)
+    peak = machine.peaks.get(precision)
     ideal = work.moved / machine.bandwidth
     if peak is not None:
         ideal = max(ideal, work.operations / peak)
@@ -109,13 +111,6 @@ def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
         assert peak is not None
         reason = f"{work.certain / 1e9:.3g} GFLOP at {peak / 1e9:.3g} GFLOP/s ({precision})"
     return Floor(ideal, max(memory, compute), reason)
-
-
-def _product(tensor: ir.Tensor, values: Mapping[str, Value]) -> int:
-    total = 1
-    for extent in tensor.extents:
-        total *= int(evaluate(extent, values))
-    return total
 
 
 def _read_whole(plan: Plan) -> set[str]:
@@ -156,19 +151,15 @@ def _conditional(plan: Plan) -> bool:
     """Whether the count of operations is only a bound: under conditions, or in loops whose bounds
     vary."""
     for phase in plan.phases:
-        if any(
-            isinstance(step, ir.HostIf | ir.Fetch)
-            for step in walk.around(plan.sketch.steps, phase.index)
-        ):
+        around = walk.around(plan.sketch.steps, phase.index)
+        if any(isinstance(step, ir.HostIf | ir.Fetch) for step in around):
             return True
         for statement in walk.statements(phase.body):
             if isinstance(statement, ir.If):
                 return True
-            if isinstance(statement, ir.For) and any(
-                reference.kind not in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
-                for bound in (statement.start, statement.stop, statement.step)
-                for reference in references(bound)
-            ):
+            bounds = walk.expressions(statement) if isinstance(statement, ir.For) else ()
+            names = (name.kind for bound in bounds for name in references(bound))
+            if any(kind not in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT) for kind in names):
                 return True
     return False
 

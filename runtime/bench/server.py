@@ -21,6 +21,7 @@ import os
 import socket
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -29,13 +30,12 @@ import torch
 
 from sketchc.runtime.bench import launcher as launching
 from sketchc.runtime.bench import timing
-from sketchc.runtime.bench.child import Job
+from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.launcher import (
     SEED,
     CandidateError,
     Launch,
     NativeLaunch,
-    StateMismatchError,
     launcher,
     model_launcher,
     poison,
@@ -75,10 +75,6 @@ class Guard:
         self._seen = [seen(owner) for _, owner in self._owners]
         self._torch = TorchState()
 
-    @property
-    def settings(self) -> Mapping[str, str]:
-        return self._torch.settings
-
     def changes(self, *, whole: bool = False) -> list[str]:
         """What was changed since, in words; nothing is put back. `whole`: also the kernels that the
         dispatcher has for each operation, whatever was registered meanwhile."""
@@ -96,13 +92,12 @@ class Guard:
 Call = Callable[[int], list[torch.Tensor]]
 #: The arrays of a set of inputs, by tensor name.
 RawInputs = Mapping[str, messages.Raw]
-KERNEL = "kernel"
 _now = time.perf_counter_ns
 #: Bound here: a candidate may replace them.
 _receive, _send = messages.receive, messages.send
 
 
-class Server:
+class Server(ABC):
     """The task, the inputs, and the clock; `Baselines` and `Candidate` have the contenders."""
 
     def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
@@ -226,6 +221,10 @@ class Server:
         """What an exception of a timed call is reported as."""
         return RuntimeError(f"{name}: {_raised(error)}")
 
+    @abstractmethod
+    def begin(self) -> dict[str, Any]:
+        """Make ready; what is said then."""
+
     def changes(self) -> list[str]:
         """What a contender did to this process."""
         return []
@@ -266,7 +265,7 @@ class Baselines(Server):
         for call in self.calls.values():
             self._warm_up(call)
 
-    def hello(self) -> dict[str, Any]:
+    def begin(self) -> dict[str, Any]:
         """What there is to be timed; "idle" are those that compute nothing."""
         idle = [name for name, call in self.calls.items() if self._only_views(call)]
         return {"baselines": list(self.calls), "notes": self.notes, "idle": idle}
@@ -329,13 +328,14 @@ class Candidate(Server):
             found[module.__name__] = module
         return found | {
             "the clock": type(self.clock),
+            "every clock": Clock,
             "the server": Server,
             "the candidate": Candidate,
             "the guard": Guard,
         }
 
-    def load(self) -> None:
-        """The candidate, warmed up. Raises `CandidateError`."""
+    def begin(self) -> dict[str, Any]:
+        """Load the candidate and warm it up. Raises `CandidateError`."""
         job = self.job
         try:
             if job.is_model:
@@ -357,6 +357,7 @@ class Candidate(Server):
         if not all(isinstance(one, torch.Tensor) for one in outputs):
             msg = "it returns something that is no tensor"
             raise CandidateError(msg)
+        return {"loaded": True, "changes": self.guard.changes(whole=True)}
 
     def blamed(self, name: str, error: Exception) -> Exception:
         """It is the kernel's."""
@@ -379,20 +380,15 @@ class Candidate(Server):
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
         """Inputs that it changed, and work on another stream."""
-        found = self._changed_inputs(base, place, turns)
-        if self.clock.astray(lambda: self.calls[KERNEL](place)):
-            found.append("it works on another stream than the one timed")
-        return found
-
-    def _changed_inputs(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
-        """Inputs that are not what was written there."""
-        changed = []
+        found = []
         for name in self.job.varied:
             expected = torch.empty_like(self.places[place][name])
             write_varied(self.bases[base][name], turns.get(name, Turn()), expected)
             if not torch.equal(expected, self.places[place][name]):
-                changed.append(f"it changed its input {name}")
-        return changed
+                found.append(f"it changed its input {name}")
+        if self.clock.astray(lambda: self.calls[KERNEL](place)):
+            found.append("it works on another stream than the one timed")
+        return found
 
     def end(self) -> dict[str, Any]:
         """What is to be said when all is done."""
@@ -413,18 +409,21 @@ def serve(job: Job, inputs: Sequence[RawInputs], side: str, channel: socket.sock
     message with "error" (of the task or the machinery) or "candidate"."""
     try:
         with torch.no_grad():
-            server: Server
-            if side == KERNEL:
-                server = candidate = Candidate(job, inputs)
-                candidate.load()
-                _send(channel, {"loaded": True, "changes": candidate.guard.changes(whole=True)})
-            else:
-                server = baselines = Baselines(job, inputs)
-                _send(channel, baselines.hello())
+            server = (Candidate if side == KERNEL else Baselines)(job, inputs)
+            _send(channel, server.begin())
             gc.collect()
             gc.disable()
             while True:
-                _answer(server, _receive(channel), channel)
+                request = _receive(channel)
+                match request["do"]:
+                    case "sample":
+                        server.sample(request, channel)
+                    case "burst":
+                        server.burst(request, channel)
+                    case "nothing":
+                        server.nothing(channel)
+                    case _:
+                        _send(channel, server.end())
     except (messages.Closed, ConnectionError):
         return
     except StateMismatchError:
@@ -439,15 +438,3 @@ def serve(job: Job, inputs: Sequence[RawInputs], side: str, channel: socket.sock
         _send(channel, {"error": f"{job.task}: {error}"})
     except (RuntimeError, OSError, ValueError, MemoryError, KeyError, TypeError) as error:
         _send(channel, {"error": f"{type(error).__name__}: {str(error)[:300]}"})
-
-
-def _answer(server: Server, request: Mapping[str, Any], channel: socket.socket) -> None:
-    match request["do"]:
-        case "sample":
-            server.sample(request, channel)
-        case "burst":
-            server.burst(request, channel)
-        case "nothing":
-            server.nothing(channel)
-        case _:
-            _send(channel, server.end())

@@ -195,9 +195,10 @@ def _timer(measured: Measurement) -> dict[str, Any]:
     names = (*run.baselines, "kernel")
     own = {name: [s for s in run.samples if s.contender == name] for name in names}
     return {
-        "wall": {name: [s.wall for s in samples] for name, samples in own.items()},
-        "copying": {name: [s.copying for s in samples] for name, samples in own.items()},
-        "late": {name: [s.late for s in samples] for name, samples in own.items()},
+        **{
+            field: {name: [getattr(s, field) for s in samples] for name, samples in own.items()}
+            for field in ("wall", "copying", "late")
+        },
         "bursts": [attrs.asdict(burst) for burst in run.bursts],
         "handshakes": list(run.handshakes),
         "alone": [sample.seconds for sample in run.alone],
@@ -234,10 +235,12 @@ class Entry:
 
     @property
     def passed(self) -> bool:
+        """Whether there is a measurement that counts."""
         return self.measurement is not None and self.measurement.passed
 
     @property
     def incomplete(self) -> bool:
+        """Whether the kernel is not known to be right."""
         return self.failure == INCOMPLETE
 
     def gain(self, baseline: str) -> float | None:

@@ -15,8 +15,9 @@ rotated ones: there, the sets of inputs alone take turns.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import attrs
 import numpy as np
@@ -24,10 +25,8 @@ import torch
 
 from sketchc.runtime.guards.placement import raw_bytes
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.tasks.worker.task_file import flat
-
-if TYPE_CHECKING:
-    import torch
 
 _now = time.perf_counter_ns
 _sleep = time.sleep
@@ -42,15 +41,6 @@ _IDLE = 0.2
 _LONG = 100_000_000
 
 
-def rest() -> None:
-    """Wait until the threads of this process sleep."""
-    for _ in range(_WATCHES):
-        started, used = _now(), _cpu_time()
-        _sleep(_WATCH)
-        if _cpu_time() - used < _IDLE * (_now() - started):
-            return
-
-
 @attrs.frozen
 class Schedule:
     """How long and how often. `cold`: caches are flushed before each sample."""
@@ -61,6 +51,20 @@ class Schedule:
     at_most_seconds: float = 60.0
     cold: bool = True
     bursts: int = 3
+
+
+@attrs.frozen
+class Settings:
+    """How to measure. `sizes` replaces symbols of the task; `values` are `--set`."""
+
+    seed: int
+    threads: int
+    schedule: Schedule = Schedule()
+    sizes: Mapping[str, int] = attrs.field(factory=dict)
+    values: Mapping[str, Scalar] = attrs.field(factory=dict)
+    device: str = "cpu"
+    timeout: float = 600.0
+    baselines: tuple[str, ...] = ("eager",)
 
 
 @attrs.frozen
@@ -77,45 +81,53 @@ def _nothing() -> None:
     pass
 
 
-class Clock(Protocol):
+class Clock(ABC):
     """Times calls on one device."""
+
+    def __init__(self, flush_bytes: int = 0, device: str = "cpu") -> None:
+        self._flush = torch.zeros(flush_bytes // 4, dtype=torch.int32, device=device)
 
     def flush(self) -> None:
         """Push everything out of the caches."""
+        self._flush.add_(1)
 
+    @abstractmethod
     def rest(self) -> None:
         """Wait until nothing runs any more."""
 
     def measure(self, call: Callable[[], Any]) -> Timed:
         """One call, after a rest."""
+        self.rest()
+        return self.measure_now(call)
 
+    @abstractmethod
     def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
         """One call at once; `copy` copies its outputs before anything else can be done to them."""
 
+    @abstractmethod
     def burst(self, call: Callable[[], Any], calls: int) -> float:
         """Seconds of many calls, one after the other, without rest."""
 
     def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
-        """Whether a call works where this clock does not look."""
+        """Whether a call works where this clock does not look; on a CPU, what runs on after the
+        return shows in the outputs."""
+        del call
+        return False
 
 
-class CpuClock:
+class CpuClock(Clock):
     """Wall time of one call, begun when the threads of the call before have gone to sleep."""
 
-    def __init__(self, flush_bytes: int = 0) -> None:
-        self._flush = torch.zeros(flush_bytes // 4, dtype=torch.int32)
-
-    def flush(self) -> None:
-        self._flush.add_(1)
-
     def rest(self) -> None:
-        rest()
-
-    def measure(self, call: Callable[[], Any]) -> Timed:
-        rest()
-        return self.measure_now(call)
+        """Wait until the threads of this process sleep."""
+        for _ in range(_WATCHES):
+            started, used = _now(), _cpu_time()
+            _sleep(_WATCH)
+            if _cpu_time() - used < _IDLE * (_now() - started):
+                return
 
     def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
+        """By the wall clock."""
         started = _now()
         call()
         ended = _now()
@@ -123,6 +135,7 @@ class CpuClock:
         return Timed((ended - started) * 1e-9, 0.0, (_now() - ended) * 1e-9)
 
     def burst(self, call: Callable[[], Any], calls: int) -> float:
+        """By the wall clock, call by call."""
         total = 0
         for _ in range(calls):
             started = _now()
@@ -130,12 +143,8 @@ class CpuClock:
             total += _now() - started
         return total * 1e-9
 
-    def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
-        del call
-        return False  # what runs on after the return shows in the outputs
 
-
-class CudaClock:
+class CudaClock(Clock):
     """CUDA events around one call; the time for which other streams work on is told apart.
 
     The GPU is kept busy for a moment before the first event, so that the time of a short kernel is
@@ -143,23 +152,19 @@ class CudaClock:
     """
 
     def __init__(self, flush_bytes: int = 0) -> None:
+        super().__init__(flush_bytes, "cuda")
         self._cuda: Any = torch.cuda  # its functions are not annotated
-        self._flush = torch.zeros(flush_bytes // 4, dtype=torch.int32, device="cuda")
         self._event = self._cuda.Event
         self._synchronize = torch.cuda.synchronize
         self._busy = self._cuda._sleep
         self._other = self._cuda.Stream()
 
-    def flush(self) -> None:
-        self._flush.add_(1)
-
     def rest(self) -> None:
+        """Wait for the device."""
         self._synchronize()
 
-    def measure(self, call: Callable[[], Any]) -> Timed:
-        return self.measure_now(call)
-
     def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
+        """By events on the stream."""
         begin, end = self._event(enable_timing=True), self._event(enable_timing=True)
         self._synchronize()
         wall = _now()
@@ -179,6 +184,7 @@ class CudaClock:
         return Timed(seconds, (done - ready) * 1e-9)
 
     def burst(self, call: Callable[[], Any], calls: int) -> float:
+        """By two events around all of them."""
         begin, end = self._event(enable_timing=True), self._event(enable_timing=True)
         self._synchronize()
         begin.record()
@@ -263,8 +269,6 @@ def varied(array: Array, turn: Turn) -> Array:
 
 def write_varied(base: torch.Tensor, turn: Turn, target: torch.Tensor) -> None:
     """The same values, written over `target`; both are contiguous and of one type."""
-    import torch
-
     source, sink = base.reshape(-1), target.reshape(-1)
     split = source.numel() - turn.offset
     for part, place in (

@@ -11,7 +11,6 @@ evaluation mode; inputs that require a gradient are taken, and the backward pass
 
 from __future__ import annotations
 
-import ast
 import math
 import shutil
 from pathlib import Path
@@ -26,6 +25,7 @@ from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
+from sketchc.runtime.tasks.outline import imported_modules
 from sketchc.runtime.toolchains.base import toolchain
 
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
@@ -87,10 +87,10 @@ def _copy_neighbours(task_path: Path, folder: Path) -> list[str]:
     waiting = [task_path]
     while waiting:
         try:
-            tree = ast.parse(waiting.pop().read_text("utf-8"))
-        except (SyntaxError, UnicodeDecodeError):
+            names = imported_modules(waiting.pop().read_text("utf-8"))
+        except UnicodeDecodeError:
             continue
-        for name in _imported(tree):
+        for name in names:
             path = task_path.parent / f"{name}.py"
             if path.is_file() and path.name not in found and path.name != task_path.name:
                 found.append(path.name)
@@ -98,20 +98,6 @@ def _copy_neighbours(task_path: Path, folder: Path) -> list[str]:
                 if path.resolve() != (folder / path.name).resolve():
                     shutil.copyfile(path, folder / path.name)
     return found
-
-
-def _imported(tree: ast.Module) -> list[str]:
-    """The modules that the code imports by absolute names, first parts only."""
-    names: list[str] = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                names += [alias.name.partition(".")[0] for alias in node.names]
-            case ast.ImportFrom(module=str(module), level=0):
-                names.append(module.partition(".")[0])
-            case _:
-                pass
-    return names
 
 
 @attrs.frozen
@@ -126,6 +112,7 @@ class _Writer:
     note: str
 
     def text(self, freedom: Freedom | None, neighbours: bool) -> str:
+        """The whole module; `neighbours`: the task imports files beside it."""
         support = Path(__file__).with_name("dropin_support.py").read_text("utf-8")
         body = support.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n")
         parts = [self._docstring(), body]

@@ -251,7 +251,7 @@ def measured_of(data: Mapping[str, Any]) -> Measured:
         state=FAILED if data.get("passed") is False else PASSED,
         contenders=tuple(contenders),
         bandwidth=bandwidth,
-        peak=_positive(found.machine.peak(found.precision.name)),
+        peak=_positive(found.machine.peaks.get(found.precision.name)),
         notes=(*found.notes, *few),
         facts=(
             *pairs(found.params),

@@ -8,18 +8,18 @@ What goes wrong (a full disk, read-only media, a file that is no store) is said 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
+from sketchc.runtime.tasks.outline import imported_modules
 
 if TYPE_CHECKING:
     import sqlite3
 
-    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.bench.measurement import Measurement
     from sketchc.runtime.store.writing import RunRow
     from sketchc.runtime.tasks.task import Task
     from sketchc.runtime.verify.verdict import Verdict
@@ -214,7 +214,7 @@ def read_task(task: Task) -> TaskText:
     modules: dict[str, str] = {}
     waiting = [text]
     while waiting:
-        for name in _imported(waiting.pop()):
+        for name in imported_modules(waiting.pop()):
             module = path.parent / f"{name}.py"
             if module.name in modules or module.name == path.name or not module.is_file():
                 continue
@@ -223,24 +223,6 @@ def read_task(task: Task) -> TaskText:
                 waiting.append(modules[module.name])
     outline = getattr(task, "outline", None)
     return TaskText(path.name, text, modules, "Model" if outline is None else outline.subject)
-
-
-def _imported(code: str) -> list[str]:
-    """The first parts of the modules that the code imports by absolute names."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError):
-        return []
-    found: list[str] = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                found += [alias.name.partition(".")[0] for alias in node.names]
-            case ast.ImportFrom(module=str(module), level=0):
-                found.append(module.partition(".")[0])
-            case _:
-                pass
-    return found
 
 
 def sketch_text(text: str, name: str) -> SketchText:

@@ -599,3 +599,21 @@ def _constant(node: ast.expr | None) -> Scalar | None:
     except (ValueError, TypeError, SyntaxError, RecursionError):
         return None
     return value if isinstance(value, bool | int | float) else None
+
+
+def imported_modules(code: str) -> list[str]:
+    """The first parts of the modules that the code imports by absolute names."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return []
+    found: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                found += [alias.name.partition(".")[0] for alias in node.names]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module.partition(".")[0])
+            case _:
+                pass
+    return found

@@ -143,20 +143,23 @@ class Toolchain(ABC):
 
     def open(self, artefact: Artefact) -> Session:
         """For several runs of one kernel."""
-        return _Runs(self, artefact)
+        return Session(self, artefact)
 
 
-class Session(ABC):
-    """Runs of one kernel, one after the other, in one process where the toolchain offers that: a
-    kernel that keeps what it computed before is found out, and starting costs once."""
+class Session:
+    """Runs of one kernel, one after the other, in one process where the toolchain offers that (a
+    subclass): a kernel that keeps what it computed before is found out, and starting costs once."""
 
-    @abstractmethod
+    def __init__(self, toolchain: Toolchain, artefact: Artefact) -> None:
+        self._toolchain = toolchain
+        self._artefact = artefact
+
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
         """As `Toolchain.run`."""
+        return self._toolchain.run(self._artefact, tensors, symbols, params, timeout)
 
-    @abstractmethod
     def close(self) -> None:
         """End what it keeps."""
 
@@ -165,23 +168,6 @@ class Session(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-@attrs.frozen
-class _Runs(Session):
-    """Runs by themselves, of a toolchain that keeps no process."""
-
-    toolchain: Toolchain
-    artefact: Artefact
-
-    def run(
-        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
-    ) -> Arrays:
-        """See `Toolchain.run`."""
-        return self.toolchain.run(self.artefact, tensors, symbols, params, timeout)
-
-    def close(self) -> None:
-        """Nothing is kept."""
 
 
 def reply_of(result: WorkerResult, timeout: float, log: str) -> dict[str, Any] | None:

@@ -53,6 +53,7 @@ class InterpreterToolchain(Toolchain):
         )
 
     def install(self) -> str:
+        """Nothing to do."""
         return "Nothing to install: the interpreter comes with sketchc."
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:

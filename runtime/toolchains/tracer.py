@@ -100,13 +100,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         del types
-        if self._touched and not _only_looks(function) and self._meets(args, kwargs or {}):
-            self._synchronise()
+        if self._touched and not _only_looks(function):
+            tensors = (v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor))
+            if any(self._names.get(_storage(tensor)) in self._touched for tensor in tensors):
+                self._synchronise()
         return function(*args, **(kwargs or {}))
-
-    def _meets(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        tensors = (v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor))
-        return any(self._names.get(_storage(tensor)) in self._touched for tensor in tensors)
 
     def _synchronise(self) -> None:
         """Go on with what the launches so far have written, where that is known."""

@@ -179,7 +179,7 @@ def test_a_task_does_not_see_it(marker: str, started: list[Any], tmp_path: Path)
 
 
 def test_a_measured_process_does_not_see_it(marker: str) -> None:
-    from sketchc.runtime.bench.bench import environment
+    from sketchc.runtime.bench.driver import environment
 
     assert marker not in environment(2).values()
 

@@ -7,6 +7,7 @@ worker process.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -16,7 +17,6 @@ import subprocess
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,8 @@ from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import compiler_environment, kill_group
-from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker, WorkerResult
+from sketchc.runtime.process.venvs import user_folder
+from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,
@@ -103,30 +104,21 @@ class CppToolchain(Toolchain):
     def status(self) -> ToolchainStatus:
         """What is here; starts the compiler only to ask its version."""
         compiler = find_compiler()
-        missing = []
-        versions: dict[str, str] = {}
-        if compiler is None:
-            missing.append("g++")
-        else:
-            versions["g++"] = compiler_version(compiler)
-            if not _has_openmp(compiler):
-                missing.append("libgomp (OpenMP)")
-            else:
-                versions["OpenMP"] = "yes"
-        pybind = _pybind11_version()
-        if pybind:
-            versions["pybind11"] = pybind
-        features = cpu_features()
-        if features:
-            versions["CPU"] = " ".join(features)
-        usable = not missing
+        usable = compiler is not None and _has_openmp(compiler)
+        missing = () if usable else ("g++" if compiler is None else "libgomp (OpenMP)",)
+        versions = {
+            "g++": "" if compiler is None else compiler_version(compiler),
+            "OpenMP": "yes" if usable else "",
+            "pybind11": _pybind11_version() or "",
+            "CPU": " ".join(cpu_features()),
+        }
         return ToolchainStatus(
             "cpp",
             usable,
             usable,
             "natively, in a worker process",
-            versions,
-            tuple(missing),
+            {name: version for name, version in versions.items() if version},
+            missing,
             "" if usable else "install a C++17 compiler: apt-get install g++",
         )
 
@@ -164,8 +156,13 @@ class CppToolchain(Toolchain):
             raise ToolchainError(stage="infrastructure", message=msg)
         import pybind11
 
-        whole = attrs.evolve(kernel, extras=(*kernel.extras, *_glue(kernel)))
-        sources = written(whole, folder, f"{kernel.name}.cpp")
+        from sketchc.lowering.cpp.python_module import module_source
+
+        glue = f"{kernel.name}_module.cpp"
+        if glue not in dict(kernel.extras):  # a kernel by others; our own brings it along
+            text = module_source(kernel.sketch, kernel.entry)
+            kernel = attrs.evolve(kernel, extras=(*kernel.extras, (glue, text)))
+        sources = written(kernel, folder, f"{kernel.name}.cpp")
         suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
         library = folder / f"{kernel.name}_module{suffix}"
         includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
@@ -182,16 +179,6 @@ class CppToolchain(Toolchain):
         )
 
 
-def _glue(kernel: Kernel) -> tuple[tuple[str, str], ...]:
-    """The glue around a kernel by others; our own brings it along."""
-    from sketchc.lowering.cpp.python_module import module_source
-
-    name = f"{kernel.name}_module.cpp"
-    if name in dict(kernel.extras):
-        return ()
-    return ((name, module_source(kernel.sketch, kernel.entry)),)
-
-
 class CppSession(Session):
     """One worker that has one library loaded."""
 
@@ -202,16 +189,23 @@ class CppSession(Session):
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
-        """See `base.Toolchain.run`."""
+        """One call in the worker."""
         request = {
             "library": str(self._artefact.library),
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
         }
         result = self._kept.call(request, tensors, timeout)
-        kernel = self._artefact.kernel
-        return _outputs(
-            result, timeout, lambda status: check_status(kernel, status, symbols, params)
-        )
+        reply = reply_of(result, timeout, result.output)
+        if reply is None:
+            log, message = result.traceback or result.output, result.describe()
+            raise ToolchainError(stage="launch", message=message, log=log, kinds=result.kinds)
+        if "missing" in reply:
+            msg, kinds = str(reply["missing"]), ("MissingEntryError",)
+            raise ToolchainError(stage="compile", message=msg, kinds=kinds)
+        _check_status(self._artefact.kernel, int(reply["status"]), symbols, params)
+        if reply["stray"]:
+            raise ToolchainError(stage="illegal_access", message=str(reply["stray"]))
+        return dict(result.arrays)
 
     def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
         assert self._artefact.library is not None
@@ -227,27 +221,7 @@ class CppSession(Session):
         self._kept.close()
 
 
-def _outputs(result: WorkerResult, timeout: float, judge: Callable[[int], None]) -> Arrays:
-    """What a run gave, or what went wrong as a `ToolchainError`; `judge` raises for a status."""
-    reply = reply_of(result, timeout, result.output)
-    if reply is None:
-        log = result.traceback or result.output
-        raise ToolchainError(stage="launch", message=result.describe(), log=log, kinds=result.kinds)
-    if "missing" in reply:
-        msg, kinds = str(reply["missing"]), ("MissingEntryError",)
-        raise ToolchainError(stage="compile", message=msg, kinds=kinds)
-    judge(int(reply["status"]))
-    if reply["stray"]:
-        raise ToolchainError(stage="illegal_access", message=str(reply["stray"]))
-    return dict(result.arrays)
-
-
-def check_status(
-    kernel: Kernel,
-    status: int,
-    symbols: Sizes,
-    params: Params,
-) -> None:
+def _check_status(kernel: Kernel, status: int, symbols: Sizes, params: Params) -> None:
     """Raise `ToolchainError` for what the entry point returned, unless it is 0."""
     if status == 0:
         return
@@ -372,8 +346,7 @@ def cpu_features() -> tuple[str, ...]:
 
 def cache_folder() -> Path:
     """Where builds are kept."""
-    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(root) / "sketchc" / "cpp"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "cpp"
 
 
 def _build(
@@ -397,7 +370,7 @@ def _build(
     kept = cache_folder() / f"{key.hexdigest()[:32]}.so"
     log = kept.with_suffix(".log")
     if os.access(kept, os.R_OK) and os.access(log, os.R_OK):
-        _copy(kept, library)
+        _write(library, kept.read_bytes())
         return log.read_text(), True
     known: tuple[str, ...] = ()
     if len(sources) == 1:
@@ -409,12 +382,10 @@ def _build(
         )
     command = [compiler, *flags, *known, *map(str, sources), *libraries]
     warnings = _compile(command, library, timeout)
-    try:
+    with contextlib.suppress(OSError):  # where nothing can be kept, the next run compiles again
         kept.parent.mkdir(parents=True, exist_ok=True)
         _write(log, warnings.encode())
-        _copy(library, kept)
-    except OSError:
-        pass  # A cache that cannot be written: the next run compiles again.
+        _write(kept, library.read_bytes())
     return warnings, False
 
 
@@ -440,7 +411,9 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
             raise ToolchainError(stage="timeout", message=msg)
         if status != 0:
             first = next((x for x in printed.splitlines() if "error:" in x), "g++ failed")
-            raise ToolchainError(stage="compile", message=_without_place(first), log=printed)
+            path, separator, rest = first.partition(":")  # without the folder of the file
+            msg = f"{Path(path).name}{separator}{rest}" if separator else first
+            raise ToolchainError(stage="compile", message=msg, log=printed)
         made.chmod(0o755)  # workers may be another user
         made.replace(library)
     return printed
@@ -468,18 +441,8 @@ def _run_bounded(command: list[str], timeout: float) -> tuple[int | None, str]:
     return process.returncode, printed.decode("utf-8", "replace")
 
 
-def _without_place(diagnostic: str) -> str:
-    """A diagnostic of g++ without the folder of the file it is about."""
-    path, separator, rest = diagnostic.partition(":")
-    return f"{Path(path).name}{separator}{rest}" if separator else diagnostic
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy so that no reader ever sees half a file."""
-    _write(target, source.read_bytes())
-
-
 def _write(target: Path, content: bytes) -> None:
+    """Write so that no reader ever sees half a file."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -55,8 +55,11 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
         if role == "absent":
             pointers.append(None)
             continue
-        raw = raws.get(name) or _zeros(dtype, tuple(shape))
-        guard = GuardedBuffer(_address(raw), raw.data.nbytes)
+        size = math.prod(shape) * ITEM_BYTES[dtype]
+        raw = raws.get(name) or Raw(dtype, tuple(shape), memoryview(bytearray(size)))
+        filled = ctypes.c_char.from_buffer(raw.data) if raw.data.nbytes else None
+        address = 0 if filled is None else ctypes.addressof(filled)
+        guard = GuardedBuffer(address, raw.data.nbytes)
         held.append((name, role, raw, guard))
         pointers.append(guard.start)
     status = call(library, request["signature"], pointers)
@@ -83,17 +86,6 @@ def _shut() -> None:
 
 
 execute.takes_raw = True  # type: ignore[attr-defined]
-
-
-def _zeros(dtype: str, shape: tuple[int, ...]) -> Raw:
-    size = math.prod(shape) * ITEM_BYTES[dtype]
-    return Raw(dtype, shape, memoryview(bytearray(size)))
-
-
-def _address(raw: Raw) -> int:
-    if not raw.data.nbytes:
-        return 0
-    return ctypes.addressof(ctypes.c_char.from_buffer(raw.data))
 
 
 def _missing(words: str, entry: str) -> str:

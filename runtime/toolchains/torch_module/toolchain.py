@@ -21,8 +21,6 @@ from sketchc.runtime.toolchains.base import (
     Arrays,
     Artefact,
     ModelRun,
-    Params,
-    Sizes,
     Tensors,
     Toolchain,
     ToolchainError,
@@ -119,6 +117,7 @@ class TorchModules(Toolchain):
         return attrs.evolve(status, versions=versions)
 
     def install(self) -> str:
+        """As the target."""
         return self.base.install()
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
@@ -127,19 +126,7 @@ class TorchModules(Toolchain):
         check_python(kernel.source)
         return Artefact(kernel, folder)
 
-    def run(
-        self,
-        artefact: Artefact,
-        tensors: Tensors,
-        symbols: Sizes,
-        params: Params,
-        timeout: float = 300.0,
-    ) -> Arrays:
-        """Not offered: what a model takes is known to the task, see `call`."""
-        msg = "a ModelNew is run with the inputs of its task's forward"
-        raise ToolchainError(stage="infrastructure", message=msg)
-
-    # ------------------------------------------------------------ what is offered instead
+    # ------------------------------------------------------------ what is offered instead of `run`
 
     def load(self, kernel: Kernel, init: Sequence[str], timeout: float) -> None:
         """Import the file, which may build C++, and build a model at the task's own sizes.
@@ -219,7 +206,12 @@ class TorchModules(Toolchain):
         """The outputs by name. Raises `ToolchainError`."""
         assert self._worker is not None
         if self._how.gated and tuple(call.init) not in self._models:
-            self._construct(call.init, timeout)
+            # One more model, built before forward has inputs.
+            request = {"init": list(call.init)}
+            with self._open():
+                result = self._worker.call(f"{_WORKER}:construct", request, {}, timeout)
+                _reply(result, "launch", timeout)
+            self._models.add(tuple(call.init))
         return self._forward(call, timeout, shut=self._how.gated)
 
     def rehearse(self, call: Call, timeout: float) -> None:
@@ -227,14 +219,6 @@ class TorchModules(Toolchain):
         be no case's. Raises `ToolchainError`."""
         with self._open():
             self._forward(call, timeout, shut=False)
-
-    def _construct(self, init: Sequence[str], timeout: float) -> None:
-        """Build one more model, before forward has inputs."""
-        assert self._worker is not None
-        with self._open():
-            result = self._worker.call(f"{_WORKER}:construct", {"init": list(init)}, {}, timeout)
-            _reply(result, "launch", timeout)
-        self._models.add(tuple(init))
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:

@@ -33,10 +33,8 @@ BUILDS = "BuildsInForwardError"
 #: Seed of every model, as in the process that runs the task.
 SEED = 0
 #: The stages of a `ToolchainError`.
-COMPILE, LAUNCH, POLICY, SHAPE, ACCESS = (
-    *("compile", "launch", "policy", "wrong_shape"),
-    "illegal_access",
-)
+COMPILE, LAUNCH, POLICY = "compile", "launch", "policy"
+SHAPE, ACCESS = "wrong_shape", "illegal_access"
 Arrays = dict[str, Any]
 _BUILD_LOG = 20_000
 #: How Triton and the Ascend front end refuse a kernel.
@@ -89,7 +87,9 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     _prepare_environment(request["source"])
     session = Session(request)
     SESSIONS[:] = [session]
-    _prepare_launches(session, request)
+    if request["prepare"]:  # the guard sees launches, however the target carries them out here
+        module, _, name = request["prepare"].partition(":")
+        getattr(importlib.import_module(module), name)(session, request)
     session.guard.install()
     try:
         with session.guard.loading():
@@ -120,14 +120,8 @@ def _prepare_environment(source: str) -> None:
         importlib.import_module("torch.utils.cpp_extension")
 
 
-def _prepare_launches(session: Session, request: dict[str, Any]) -> None:
-    """Let the guard see launches, however the target carries them out here."""
-    if request["prepare"]:
-        module, _, name = request["prepare"].partition(":")
-        getattr(importlib.import_module(module), name)(session, request)
-
-
 def literals(texts: list[str]) -> list[Any]:
+    """The values of Python texts."""
     return [_literal(text) for text in texts]
 
 
@@ -299,6 +293,7 @@ def _tensor(array: Any) -> torch.Tensor:
 
 
 def failed(stage: str, message: str, kind: str = "", log: str = "") -> dict[str, Any]:
+    """A reply that tells of a failure."""
     kinds = [kind] if kind else []
     return {"failure": {"stage": stage, "message": message, "kinds": kinds, "log": log}}
 

@@ -27,8 +27,9 @@ from sketchc.runtime.verify.seed import fresh_seed
 from sketchc.runtime.verify.words import INCOMPLETE
 
 if TYPE_CHECKING:
-    from sketchc.runtime.bench.measurement import Measurement, Settings
+    from sketchc.runtime.bench.measurement import Measurement
     from sketchc.runtime.bench.text import Entry
+    from sketchc.runtime.bench.timing import Settings
     from sketchc.runtime.cases.lists import OwnList
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import WorkerTask
@@ -190,8 +191,7 @@ def _settings(
 ) -> Settings:
     """How to measure. Raises `UsageError` for an unknown target, and `ImportError` without
     PyTorch, which everything is measured against."""
-    from sketchc.runtime.bench.measurement import Settings
-    from sketchc.runtime.bench.timing import Schedule
+    from sketchc.runtime.bench.timing import Schedule, Settings
 
     options.resolve_target(request.target, request.hardware)
     return Settings(

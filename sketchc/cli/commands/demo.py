@@ -13,7 +13,7 @@ from sketchc.runtime.verify.seed import fresh_seed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sketchc.runtime.bench.bench import Measurement
+    from sketchc.runtime.bench.measurement import Measurement
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
 
@@ -128,8 +128,9 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
 
     from sketchc.cli.commands.verify import prepare
     from sketchc.runtime.bench import text as bench_report
-    from sketchc.runtime.bench.bench import Settings, bench
+    from sketchc.runtime.bench.bench import bench
     from sketchc.runtime.bench.machine import this_machine
+    from sketchc.runtime.bench.timing import Settings
     from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.verify import text
 
@@ -166,7 +167,7 @@ def _table(console: Console, measured: Measurement) -> None:
     gain = measured.speedup
     table.add_row(
         "PyTorch eager", "reference", seconds_text(measured.eager.median), "1.00x",
-        f"{measured.eager_roofline:.0%}",
+        f"{measured.baselines['eager'].roofline:.0%}",
     )  # fmt: skip
     table.add_row(
         "sketchc cpp", f"{error:.1e}", seconds_text(measured.kernel.median),
