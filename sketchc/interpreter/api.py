@@ -19,6 +19,7 @@ from sketchc.interpreter.memory import Memory, Places
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations, show_element
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 
 __all__ = ["Options", "Result", "Violation", "interpret"]
 
@@ -74,20 +75,11 @@ def interpret(
 
 def _promised(sketch: ir.Sketch) -> set[str]:
     """The tensors of which a store promises, by `covers=True`, that every element is written."""
-    found: set[str] = set()
-    pending = [statement for phase in sketch.phases for statement in phase.body]
-    while pending:
-        statement = pending.pop()
-        match statement:
-            case ir.Store(covers=True, access=access):
-                found.add(sketch.tensor(access.tensor).name)
-            case ir.For():
-                pending += statement.body
-            case ir.If():
-                pending += (*statement.body, *statement.orelse)
-            case _:
-                pass
-    return found
+    return {
+        sketch.tensor(statement.access.tensor).name
+        for statement in walk.in_phases(sketch.phases)
+        if isinstance(statement, ir.Store) and statement.covers
+    }
 
 
 def _check_coverage(launch: Launch, promised: set[str], violations: Violations) -> None:
