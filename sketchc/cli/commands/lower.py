@@ -219,10 +219,7 @@ def show_tree(node: Any, depth: int = 0) -> str:
 def summary(planned: PlannedSketch) -> str:
     """What was proved, and how, in one paragraph."""
     plan = planned.plan
-    tiers: dict[str, int] = {}
-    for proof in planned.proofs:
-        tiers[proof.tier.value] = tiers.get(proof.tier.value, 0) + 1
-    counted = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "nothing to prove"
+    counted = options.by_tier(planned.proofs) or "nothing to prove"
     lines = [f"{plan.sketch.name} for {plan.target} on {plan.hardware.name}: claims {counted}"]
     lines += [f"  {note}" for note in plan.notes]
     for phase in plan.phases:

@@ -66,7 +66,7 @@ def list_(
     from sketchc.runtime.store import reading
     from sketchc.runtime.store.database import read_store
 
-    _known_target(target)
+    options.known_target(target)
     with read_store(store) as connection:
         if kind is None:
             found = reading.counts(connection, task, target)
@@ -129,7 +129,7 @@ def best(task: str | None, target: str | None, store: Path, as_json: bool) -> in
     from sketchc.runtime.store import reading
     from sketchc.runtime.store.database import read_store
 
-    _known_target(target)
+    options.known_target(target)
     with read_store(store) as connection:
         rows = reading.best_rows(connection, task, target)
     if as_json:
@@ -250,14 +250,6 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     return 0
 
 
-def _known_target(target: str | None) -> None:
-    """Raises `UsageError` for a target that there is not: nothing would be listed, silently."""
-    from sketchc.lowering.registry import load_target
-
-    if target is not None:
-        load_target(target)
-
-
 def _show_counts(path: Path, found: dict[str, int]) -> None:
     click.echo(f"{path}")
     for kind, count in found.items():
@@ -265,5 +257,5 @@ def _show_counts(path: Path, found: dict[str, int]) -> None:
     click.echo("list one kind with: sketchc store list KIND")
 
 
-def _print_json(data: Any, output: str | None = None) -> None:
-    options.write_output(json.dumps(data, indent=2, ensure_ascii=False) + "\n", output)
+def _print_json(data: Any) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
