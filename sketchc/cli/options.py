@@ -272,20 +272,18 @@ def store_option(command: Command) -> Command:
     return with_store  # type: ignore[return-value]
 
 
-def existing_store_option(command: Command) -> Command:
-    """Adds `--store` to a command that reads; it gets `store`, the path."""
-
-    @click.option("--store", "store", metavar="FILE", help="Default: the user's store.")
-    @wraps(command)
-    def with_store(*arguments: Any, store: str | None, **given: Any) -> Any:
-        return command(*arguments, store=store_path(store), **given)
-
-    return with_store  # type: ignore[return-value]
-
-
 def store_path(given: str | None) -> Path:
     """The store's file: as given, else the default one."""
     return default_store() if given is None else Path(given)
+
+
+#: Adds `--store` to a command that reads; it gets `store`, the path.
+existing_store_option = click.option(
+    "--store",
+    metavar="FILE",
+    help="Default: the user's store.",
+    callback=lambda _context, _option, given: store_path(given),
+)
 
 
 def recorder(store: Path | None, task: Task) -> Recorder:

@@ -599,8 +599,9 @@ class Accesses(State):
         _COMBINE[operation].at(held, np.searchsorted(touched, positions), values)
         data[touched] = held if data.dtype == held.dtype else to_tensor(held, target)
 
-    def _fetch(self, statement: ir.Fetch, site: Site) -> Action:
+    def _fetch(self, statement: ir.Fetch) -> Action:
         """A scalar, as a Python number; 0 for an element out of range."""
+        site = self._site(statement)
         self.from_memory.add(statement.name)
         addressing = self._sliced(statement.access, site)
         window = self.windows[statement.access.tensor]

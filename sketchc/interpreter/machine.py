@@ -76,7 +76,7 @@ class Machine(Accesses):
             case ir.If() | ir.HostIf():
                 return self._if(step, launched)
             case ir.Fetch():
-                fetch = self._fetch(step, self._site(step))
+                fetch = self._fetch(step)
                 return fetch if launched else self._checked(step, fetch)
             case ir.Bind():
                 return self._bind(step)

@@ -433,6 +433,7 @@ class State:
         tile.box = box if tile.fixed is None else tile.fixed
 
     def rounded(self, values: Array, dtype: DType) -> Array:
+        """What a tile of this type keeps of values; all of a float where nothing is rounded."""
         if not self.options.rounding and dtype.is_float:
             dtype = DType.F64
         return to_tile(values, dtype)

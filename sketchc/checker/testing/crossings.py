@@ -175,6 +175,7 @@ class Draw:
         return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
 
     def step(self, step: Step) -> None:
+        """Take one step: names get values, a branch not taken ends the way."""
         match step:
             case ir.For() | ir.HostFor():
                 self.loop(step)
@@ -197,6 +198,7 @@ class Draw:
                 assert_never(step)
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
+        """Draw an iteration of a loop, and note how often it runs."""
         start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
         if step == 0:
             raise Unknown
@@ -217,6 +219,7 @@ class Draw:
             self.crossings.note(self.found, node, f"{several}, {word}")
 
     def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
+        """See what a site accesses at one lane of its tile."""
         axes = iter(range(len(extents)))
         shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
         for place, subscript in enumerate(site.access.subscripts):
@@ -239,10 +242,15 @@ class Draw:
                         fits = "short" if high - low < extents[axis] else "whole"
                         self.crossings.note(self.found, subscript, fits)
                         self.end(subscript, int(high), shape[place], False)
+                    if axis is not None:
+                        self.slice(site, subscript, place, axis)
                 case _:
                     assert_never(subscript)
         if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
             self.known(site.statement.where, lanes)
+
+    def slice(self, site: Site, subscript: ir.SliceSubscript, place: int, axis: int) -> None:
+        """A slice of dimension `place` along one axis of the tile: more to look at, for some."""
 
     def inside(self, node: object, lower: ir.Expr, low: int, high: int, extent: ir.Expr) -> None:
         """Note that part of what is accessed along an axis exists: runs in which nothing is read or
@@ -296,6 +304,7 @@ class Draw:
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
     ) -> Value:
+        """The index at one lane; `Unknown` for a lane that is not valid."""
         count = int(self.value(extent, ()))
         lane = lanes[-1] if lanes and count > 1 else 0
         start = int(self.value(lower, ()))
@@ -319,6 +328,7 @@ class Draw:
         self.crossings.note(self.found, node, word, text)
 
     def binary(self, node: ir.Binary, lanes: tuple[int, ...]) -> Value:
+        """The value of an operation at one lane, noted where it compares."""
         left, right = self.value(node.left, lanes), self.value(node.right, lanes)
         result = BINARY[node.operator](left, right)
         match node.operator:
@@ -351,6 +361,7 @@ class Draw:
             self.crossings.note(self.found, node, "far less" if left < right else "far more")
 
     def quotient(self, node: ir.Binary, left: int, right: int) -> None:
+        """Note how often a divisor goes into a number, and what is left."""
         if left >= 2 * right:
             self.crossings.note(self.found, node, "twice")
         if 1 < right <= left:
@@ -453,24 +464,15 @@ class _TileDraw(Draw):
                 self.mark(f"the loop `{_head(loop)}`", AGAIN)
         super().loop(loop)
 
-    def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
-        super().access(site, extents, lanes)
-        if self.draw > 0:  # how an axis goes on is told where its first tile begins
+    def slice(self, site: Site, subscript: ir.SliceSubscript, place: int, axis: int) -> None:
+        """How an axis goes on is told where its first tile begins."""
+        if self.draw > 0:
             return
-        axes = iter(range(len(extents)))
-        shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
-        for place, subscript in enumerate(site.access.subscripts):
-            match subscript:
-                case ir.SliceSubscript(lower, upper, _, step):
-                    axis = next(axes, None)
-                    if axis is not None:
-                        tile = site.tile.extents[axis]
-                        where = _axis(site, place, tile)
-                        self.tiled(where, lower, (shape[place], *_bounds(upper)), tile, step)
-                case ir.IndexSubscript(axis=axis) if axis is not None:
-                    next(axes, None)
-                case ir.IndexSubscript() | ir.ScalarSubscript():
-                    pass
+        extent = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)[place]
+        tile = site.tile.extents[axis]
+        where = f"axis {place + 1} of {site.access.tensor} in tiles of {show(tile)}"
+        bounds = (extent, *_bounds(subscript.upper))
+        self.tiled(where, subscript.lower, bounds, tile, subscript.step)
 
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
@@ -521,10 +523,6 @@ def _head(loop: ir.For | ir.HostFor) -> str:
     """A loop as it is written, without its end."""
     text = loop.text.strip().removesuffix(":")
     return text or f"for {loop.variable} in range({show(loop.start)}, {show(loop.stop)})"
-
-
-def _axis(site: Site, place: int, tile: ir.Expr) -> str:
-    return f"axis {place + 1} of {site.access.tensor} in tiles of {show(tile)}"
 
 
 def _bounds(upper: ir.Expr) -> tuple[ir.Expr, ...]:

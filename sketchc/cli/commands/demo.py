@@ -49,7 +49,7 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     """Lower for the NPU, show code and proofs, execute where the tools are. True if it failed."""
     from rich.syntax import Syntax
 
-    from sketchc.cli.commands.verify import prepare
+    from sketchc.cli.verify_files import prepare
     from sketchc.runtime.verify import text
 
     console.rule(f"sketchc lower {sketch} --target triton_ascend")
@@ -126,7 +126,7 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     import os
     import tempfile
 
-    from sketchc.cli.commands.verify import prepare
+    from sketchc.cli.verify_files import prepare
     from sketchc.runtime.bench import text as bench_report
     from sketchc.runtime.bench.bench import Settings, bench
     from sketchc.runtime.bench.machine import this_machine

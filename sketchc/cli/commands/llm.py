@@ -64,9 +64,12 @@ def check(target: str | None, as_json: bool, **said: str | None) -> int:
       sketchc llm check --llm openai --base-url http://localhost:8000/v1 --model NAME
     """
     from sketchc.agents.llm.settings import TargetSettings, make_provider
+    from sketchc.lowering.registry import load_target
 
     configuration = options.configuration_of(**said)
-    own = TargetSettings() if target is None else _target(configuration, target)
+    own = TargetSettings()
+    if target is not None:
+        own = configuration.target(load_target(target).name)
     rows = settings_rows(configuration, target, own)
     if not as_json:
         click.echo(_aligned(("setting", "value", "from"), rows))
@@ -87,12 +90,6 @@ def check(target: str | None, as_json: bool, **said: str | None) -> int:
         if result["error"]:
             click.echo(f"error: {result['model']}: {result['message']}", err=True)
     return int(any(result["error"] for result in results))
-
-
-def _target(configuration: Configuration, name: str) -> TargetSettings:
-    from sketchc.lowering.registry import load_target
-
-    return configuration.target(load_target(name).name)
 
 
 def settings_rows(
