@@ -15,7 +15,7 @@ import numpy as np
 from sketchc.base import records
 from sketchc.interpreter.launch import Launch, prepare
 from sketchc.interpreter.machine import Machine
-from sketchc.interpreter.memory import Memory, Places
+from sketchc.interpreter.memory import Places
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations, show_element
 from sketchc.ir import nodes as ir
@@ -87,16 +87,10 @@ def _check_coverage(launch: Launch, promised: set[str], violations: Violations) 
     for name, memory in launch.memories.items():
         if memory.tensor.role is not ir.Role.OUT and name not in promised:
             continue
-        element = _unwritten(memory)
-        if element is not None:
+        if memory.written is not None and not memory.written.all():
+            element = tuple(int(index) for index in np.argwhere(~memory.written)[0])
             promise = ", against the promise covers=True" if name in promised else ""
             text = f"{show_element(name, element)} is never written{promise}"
             span = memory.tensor.span
             broken = Violation("covered", name, element, (), text, span, name in promised)
             violations.add(broken)
-
-
-def _unwritten(memory: Memory) -> tuple[int, ...] | None:
-    if memory.written is None or memory.written.all():
-        return None
-    return tuple(int(index) for index in np.argwhere(~memory.written)[0])

@@ -8,6 +8,7 @@ give, which checks the checker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from math import prod
 from typing import Any, assert_never
 
@@ -27,7 +28,6 @@ from sketchc.interpreter.launch import check_condition
 from sketchc.interpreter.memory import Action, Site
 from sketchc.interpreter.operations import Operation, OperationError, Outcome
 from sketchc.interpreter.tiles import (
-    Box,
     Extents,
     TileValue,
     fits_an_array,
@@ -348,8 +348,16 @@ class Machine(Accesses):
         def write(tile: TileValue, outcome: Outcome) -> None:
             note()
             outcome = Outcome(self.rounded(outcome.values, tile.dtype), outcome.box)
-            if tile.fixed is not None:
-                self._check_update(statement, tile, outcome, expect_written)
+            if tile.fixed is not None and self.options.check_domains:
+                changed = intersect(outcome.box, tile.fixed)
+                if statement.masked:
+                    expect_written(changed, tile.extents)
+                elif not same_lanes(changed, tile.fixed):
+                    msg = (
+                        f"{statement.operation} at line {statement.span.line} is not masked, yet "
+                        f"writes {changed} of {tile.name}, whose domain is {tile.fixed}"
+                    )
+                    raise InternalError(msg)
             self.assign(tile, outcome)
             expect(tile.box, tile.extents)
 
@@ -366,26 +374,4 @@ class Machine(Accesses):
             else operand.dtype
             for operand in statement.operands
         ]
-        result = found[0]
-        for dtype in found[1:]:
-            result = promote(result, dtype)
-        return result.compute
-
-    def _check_update(
-        self,
-        statement: ir.Compute,
-        tile: TileValue,
-        outcome: Outcome,
-        expect: Callable[[Box | None, Extents], None],
-    ) -> None:
-        if not self.options.check_domains or tile.fixed is None:
-            return
-        changed = intersect(outcome.box, tile.fixed)
-        if statement.masked:
-            expect(changed, tile.extents)
-        elif not same_lanes(changed, tile.fixed):
-            msg = (
-                f"{statement.operation} at line {statement.span.line} is not masked, yet writes "
-                f"{changed} of {tile.name}, whose domain is {tile.fixed}"
-            )
-            raise InternalError(msg)
+        return reduce(promote, found).compute

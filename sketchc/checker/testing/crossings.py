@@ -457,6 +457,7 @@ class _TileDraw(Draw):
         self.crossings.marks.add(Mark(where, what))
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
+        """Also mark a loop that runs again."""
         start, stop, step = (self.known(e, ()) for e in (loop.start, loop.stop, loop.step))
         if start is not None and stop is not None and step:
             count = len(range(int(start), int(stop), int(step)))
@@ -477,6 +478,7 @@ class _TileDraw(Draw):
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
     ) -> Value:
+        """Also look behind the first tile."""
         if self.draw == 0 and upper is not None:
             where = f"`{show(upper)}` in tiles of {show(extent)}"
             self.tiled(where, lower, (upper, *_bounds(upper)), extent, ir.Literal(1))

@@ -200,15 +200,17 @@ def install(target: str, system: bool) -> int:
       sketchc toolchain install mindspore
     """
     from sketchc.runtime.process.venvs import InstallError
+    from sketchc.runtime.tasks import mindspore_environment as mindspore
 
     chosen = None if target == "mindspore" else load_toolchain(target)
     install_tools = getattr(chosen, "install_tools", None)
     if system and install_tools is None:
         msg = f"{target} needs no system packages that --system could install"
         raise UsageError(msg)
-    if chosen is None:
-        return _install_mindspore()
     try:
+        if chosen is None:
+            click.echo(mindspore.install())
+            return 0
         if system and install_tools is not None:
             click.echo(install_tools())
         click.echo(chosen.install())
@@ -218,17 +220,5 @@ def install(target: str, system: bool) -> int:
     status = chosen.status()
     if status.missing:
         click.echo(f"missing: {', '.join(status.missing)}; {status.advice}", err=True)
-        return 1
-    return 0
-
-
-def _install_mindspore() -> int:
-    from sketchc.runtime.process.venvs import InstallError
-    from sketchc.runtime.tasks.mindspore_environment import install
-
-    try:
-        click.echo(install())
-    except InstallError as error:
-        click.echo(f"error: {error}", err=True)
         return 1
     return 0
