@@ -349,8 +349,9 @@ def _choice(
     def apply(values: Values) -> TileValue:
         parts = [part(values) for part in (condition, then, otherwise)]
         extents = broadcast_extents([part.extents for part in parts])
-        array = np.where(*(part.array for part in parts))
-        return TileValue("", DType.I64, extents, array, common_box(parts, extents))
+        asked, one, other = (part.array for part in parts)
+        box = common_box(parts, extents)
+        return TileValue("", DType.I64, extents, np.where(asked, one, other), box)
 
     return apply
 

@@ -28,7 +28,6 @@ from sketchc.interpreter.launch import check_condition
 from sketchc.interpreter.memory import Action, Site
 from sketchc.interpreter.operations import Operation, OperationError, Outcome
 from sketchc.interpreter.tiles import (
-    Extents,
     TileValue,
     fits_an_array,
     full_box,
@@ -233,7 +232,13 @@ class Machine(Accesses):
                 msg = f"tile {declared.source_name} has a negative extent: {list(extents)}"
                 raise launch_error(msg, statement.span)
             shape = physical_shape(extents, options.padding)
-            self._refuse_large(declared, shape, kind.itemsize)
+            size = kind.itemsize * prod(shape)
+            if size > options.memory_limit or not fits_an_array(shape, kind.itemsize):
+                msg = (
+                    f"tile {declared.source_name} of extents {list(shape)} would take "
+                    f"{size / 2**30:.1f} GiB; choose smaller constants"
+                )
+                raise UsageError(msg)
             array = np.full(shape, poison(dtype, options.poison), kind)
             tile = TileValue(name, dtype, extents, array, None)
             self.tile_writers.pop(name, None)
@@ -247,15 +252,6 @@ class Machine(Accesses):
             self.tiles[name] = tile
 
         return alloc
-
-    def _refuse_large(self, tile: ir.Tile, shape: Extents, itemsize: int) -> None:
-        size = itemsize * prod(shape)
-        if size > self.options.memory_limit or not fits_an_array(shape, itemsize):
-            msg = (
-                f"tile {tile.source_name} of extents {list(shape)} would take "
-                f"{size / 2**30:.1f} GiB; choose smaller constants"
-            )
-            raise UsageError(msg)
 
     # ------------------------------------------------------------ computation
 

@@ -90,13 +90,12 @@ class Crossings:
         generator = random.Random(0)
         found: set[Outcome] = set()
         for draw in range(draws):
-            for site, used in self.sites:
+            for end, used in (*self.sites, *self.computed):
                 drawn = self.draw_type(self, dict(host), generator, draw, found)
-                drawn.site(site, used)
-                budget.spend(drawn.work)
-            for computation, used in self.computed:
-                drawn = self.draw_type(self, dict(host), generator, draw, found)
-                drawn.computation(computation, used)
+                if isinstance(end, Site):
+                    drawn.site(end, used)
+                else:
+                    drawn.computation(end, used)
                 budget.spend(drawn.work)
         return frozenset(found)
 
