@@ -412,6 +412,7 @@ class Mark:
 
     @property
     def text(self) -> str:
+        """In words."""
         return f"{self.what} of {self.where}"
 
 
@@ -432,6 +433,7 @@ class TileCrossings(Crossings):
 
     @property
     def draw_type(self) -> type[Draw]:
+        """What draws one iteration and lane, and marks what it meets."""
         return _TileDraw
 
     def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
