@@ -188,8 +188,8 @@ def main() -> None:
 def run(name: str, target: str) -> dict[str, str]:
     """Column -> "yes", or what stands against it, in a few words."""
     from sketchc.base.diagnostics import UsageError
-    from sketchc.cli.commands.verify import prepare
     from sketchc.cli.options import SketchError
+    from sketchc.cli.verify_files import prepare
     from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.toolchains import interpreter
     from sketchc.runtime.verify.verify import Candidate, verify

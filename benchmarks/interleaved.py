@@ -25,8 +25,8 @@ from typing import Any
 import attrs
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.cli.commands.verify import prepare
 from sketchc.cli.options import SketchError
+from sketchc.cli.verify_files import prepare
 from sketchc.runtime.bench import text
 from sketchc.runtime.bench.bench import bench
 from sketchc.runtime.bench.machine import Machine, this_machine

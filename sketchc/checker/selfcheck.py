@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import cycle
 
 import numpy as np
 
@@ -59,6 +60,7 @@ from sketchc.ir.walk import names
 from sketchc.parsing import syntax
 
 Scalar = int | float | bool
+Shapes = Mapping[str, tuple[int, ...]]
 
 #: Tile sizes that divide nothing, and ones larger than every small size.
 ONES = (1,)
@@ -135,6 +137,8 @@ class Execution:
         effort: Effort,
         known: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
+        self.tree = tree
+        self.constants = constants
         self.seed = seed
         self.effort = effort
         self.left = effort.limit
@@ -154,7 +158,7 @@ class Execution:
         if effort.fixed:
             self.fixed = tuple(c.name for c in free if not c.tunable and c.name in shaping)
         self.planner = self._planner(base, (base,))
-        self.variants = list(self._variants(base, tree, constants))
+        self.variants = list(self._variants(base))
         self.planner = self._planner(base, [variant.sketch for variant in self.variants])
         self.planner.telling = _telling(self.variants, self.tunable)
 
@@ -215,9 +219,7 @@ class Execution:
 
     # ------------------------------------------------------------ variants
 
-    def _variants(
-        self, base: ir.Sketch, tree: syntax.Sketch, constants: dict[str, Scalar]
-    ) -> Iterator[Variant]:
+    def _variants(self, base: ir.Sketch) -> Iterator[Variant]:
         """The sketch as it stands, then at ones, ragged and large values of its tile sizes; where
         the checker refuses those (a condition on constants, say), at its tuning points."""
         yield Variant(base, (*self.tunable, *self.fixed))
@@ -227,54 +229,42 @@ class Execution:
         for varied, strict in ((self.tunable, True), (self.fixed, False)):
             found = []
             for values in (ONES, RAGGED_TILES, LARGE_TILES) if varied else ():
-                other = self._scaled(tree, constants, varied, values, probe)
+                other = self._scaled(varied, values, probe)
                 if other is None and values is RAGGED_TILES and len(varied) > 1:
-                    tied = (self._at(tree, constants, varied, some) for some in TIED_TILES)
+                    tied = (self._at(varied, some) for some in TIED_TILES)
                     other = next((one for one in tied if one is not None), None)
                 if other is not None and other not in found:
                     found.append(other)
             if strict and len(found) < 2:
-                for point in tuning_points(tree, constants)[: 3 - len(found)]:
-                    other = self._checked(tree, {**constants, **point})
+                for point in tuning_points(self.tree, self.constants)[: 3 - len(found)]:
+                    other = self._checked(point)
                     if other is not None and other not in found:
                         found.append(other)
             yield from (Variant(other, varied, strict) for other in found)
 
     def _scaled(
-        self,
-        tree: syntax.Sketch,
-        constants: dict[str, Scalar],
-        names: tuple[str, ...],
-        values: tuple[int, ...],
-        probe: Setting | None,
+        self, names: tuple[str, ...], values: tuple[int, ...], probe: Setting | None
     ) -> ir.Sketch | None:
         """The sketch at these tile sizes, or at the least multiple of them that the checker accepts
         and that runs in short time."""
         for scale in SCALES:
             odd = int(scale > 1 and values != ONES)
             scaled = [value * scale + odd for value in values]
-            other = self._at(tree, constants, names, scaled)
-            if other is None:
-                continue
-            if probe is None or self._short(other, probe):
+            other = self._at(names, scaled)
+            if other is not None and (probe is None or self._short(other, probe)):
                 return other
         return None
 
-    def _at(
-        self,
-        tree: syntax.Sketch,
-        constants: dict[str, Scalar],
-        names: tuple[str, ...],
-        values: Sequence[int],
-    ) -> ir.Sketch | None:
+    def _at(self, names: tuple[str, ...], values: Sequence[int]) -> ir.Sketch | None:
         """The sketch with these constants at the values in turn, if the checker accepts it."""
-        chosen = {name: values[place % len(values)] for place, name in enumerate(names)}
-        return self._checked(tree, {**constants, **chosen})
+        return self._checked(dict(zip(names, cycle(values), strict=False)))
 
-    def _checked(self, tree: syntax.Sketch, constants: dict[str, Scalar]) -> ir.Sketch | None:
+    def _checked(self, chosen: Mapping[str, Scalar]) -> ir.Sketch | None:
+        """The sketch with these values of constants, if the checker accepts it."""
         from sketchc.checker.api import check_sketch
 
-        other, found = check_sketch(tree, constants, allow_unproved=True, known=self.known)
+        constants = {**self.constants, **chosen}
+        other, found = check_sketch(self.tree, constants, allow_unproved=True, known=self.known)
         if other is None or has_errors(found) or not _launches(other.sketch):
             return None
         return other.sketch
@@ -330,11 +320,7 @@ class Execution:
                 self.ragged.append(setting)
 
     def _runs(
-        self,
-        variants: list[Variant],
-        setting: Setting,
-        shapes: Mapping[str, tuple[int, ...]],
-        work: int,
+        self, variants: list[Variant], setting: Setting, shapes: Shapes, work: int
     ) -> list[tuple[Variant, Result]]:
         """Every variant executed on the same inputs, each in its own order and with its own poison;
         none where no inputs are found that keep what the sketch takes for granted of them.

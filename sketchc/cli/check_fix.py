@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import click
 
-from sketchc.api import FileReport, Request, check_text
+from sketchc.api import Request, check_text
 from sketchc.base import diagnostics, records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Fix, Severity, Source, UsageError
 from sketchc.cli.options import difference
@@ -60,7 +61,7 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
         if changed == text:
             break
         after = check_text(Source(source.name, changed), request)
-        if len(kept) > 1 and not _errors(after) <= _errors(report):
+        if len(kept) > 1 and not _codes(after.diagnostics) <= _codes(report.diagnostics):
             # One may copy from a tile that another removes: the first alone, then the rest anew.
             kept = kept[:1]
             changed = _applied(text, kept)
@@ -70,8 +71,9 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
     return Mended(text, tuple(answered))
 
 
-def _errors(report: FileReport) -> set[str]:
-    return {found.code for found in report.diagnostics if found.severity is Severity.ERROR}
+def _codes(found: Iterable[Diagnostic]) -> set[str]:
+    """The codes of the errors among these."""
+    return {each.code for each in found if each.severity is Severity.ERROR}
 
 
 def _wanted(found: Diagnostic, unsafe: bool) -> bool:
@@ -98,14 +100,11 @@ def _parsing(text: str, offered: tuple[Fix, ...]) -> tuple[Fix, ...]:
 
 def _syntax_errors(text: str) -> set[str]:
     """The codes of what is wrong with the syntax."""
-    _, found = parse(Source("", text))
-    return {each.code for each in found if each.severity is Severity.ERROR}
+    return _codes(parse(Source("", text))[1])
 
 
 def _summary(mended: Mended) -> str:
-    counts: dict[str, int] = {}
-    for found in mended.answered:
-        counts[found.code] = counts.get(found.code, 0) + 1
+    counts = Counter(found.code for found in mended.answered)
     total = len(mended.answered)
     listed = ", ".join(f"{code} x {n}" if n > 1 else code for code, n in counts.items())
     return f"{total} finding{'' if total == 1 else 's'} mended ({listed})"

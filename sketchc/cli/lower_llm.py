@@ -23,8 +23,8 @@ from sketchc.agents.llm.messages import LlmError
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.settings import make_provider
 from sketchc.agents.run.summary import counted
-from sketchc.base.diagnostics import UsageError
 from sketchc.cli.options import configuration_of
+from sketchc.cli.verify_files import require_running
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -64,7 +64,8 @@ def code_with_model(
     Raises `UsageError` where the target cannot run here or no model is configured.
     """
     plan = planned.plan
-    _require_runnable(plan.target)
+    said = "--coder llm runs what the model writes, and {} cannot run here"
+    require_running(toolchain(plan.target), said)
     configuration = configuration_of(
         options.config, llm=options.llm, model=options.model, base_url=options.base_url
     )
@@ -108,18 +109,6 @@ def code_with_model(
     if not quiet or coding.kernel is None:
         _report(coding, client.spend)
     return coding.kernel, 0 if coding.kernel is not None else 1
-
-
-def _require_runnable(target: str) -> None:
-    """Raises `UsageError` where code for the target cannot be run, and so not be accepted."""
-    status = toolchain(target).status()
-    if not status.can_run:
-        lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
-        advice = status.advice or "see `sketchc targets`"
-        msg = (
-            f"--coder llm runs what the model writes, and {target} cannot run here{lacks}; {advice}"
-        )
-        raise UsageError(msg)
 
 
 def _seed(options: ModelOptions, ledger: Ledger, provider: Provider) -> int:

@@ -22,39 +22,24 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.cli.consoles import forced
 from sketchc.cli.options import SketchError, lacking, show_diagnostics
 
-#: command -> "module:attribute", and the short help shown in the list.
+#: command -> "module:attribute" beside the other commands, and the short help shown in the list.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "check": (
-        "sketchc.cli.commands.check:check",
-        "Report every diagnostic and every proof of sketches.",
-    ),
-    "lint": ("sketchc.cli.commands.check:check", "The same as check."),
-    "explain": ("sketchc.cli.commands.explain:explain", "Explain a diagnostic code."),
-    "fmt": ("sketchc.cli.commands.fmt:fmt", "Format sketches."),
-    "run": ("sketchc.cli.commands.run:run", "Run a sketch in the reference interpreter."),
-    "lower": ("sketchc.cli.commands.lower:lower", "Lower a sketch to a target's source code."),
-    "verify": (
-        "sketchc.cli.commands.verify:verify",
-        "Verify a lowered sketch against a PyTorch task.",
-    ),
-    "gen": (
-        "sketchc.cli.commands.gen:gen",
-        "Turn a PyTorch task into a verified kernel, with agents.",
-    ),
-    "bench": (
-        "sketchc.cli.commands.bench:bench",
-        "Measure a lowered sketch against a PyTorch task.",
-    ),
-    "store": ("sketchc.cli.commands.store:store", "Show what was verified and measured."),
-    "report": ("sketchc.cli.commands.report:report", "Write an HTML page of a run, or of results."),
-    "targets": ("sketchc.cli.commands.targets:targets", "Show what can be compiled and run here."),
-    "toolchain": ("sketchc.cli.commands.targets:toolchain", "Install toolchains."),
-    "llm": ("sketchc.cli.commands.llm:llm", "Try the configured models; read ledgers of runs."),
-    "docspec": (
-        "sketchc.cli.commands.docspec:docspec",
-        "Show and check the documents of a target.",
-    ),
-    "demo": ("sketchc.cli.commands.demo:demo", "The first minute: lower, prove, run, compare."),
+    "check": (".check:check", "Report every diagnostic and every proof of sketches."),
+    "lint": (".check:check", "The same as check."),
+    "explain": (".explain:explain", "Explain a diagnostic code."),
+    "fmt": (".fmt:fmt", "Format sketches."),
+    "run": (".run:run", "Run a sketch in the reference interpreter."),
+    "lower": (".lower:lower", "Lower a sketch to a target's source code."),
+    "verify": (".verify:verify", "Verify a lowered sketch against a PyTorch task."),
+    "gen": (".gen:gen", "Turn a PyTorch task into a verified kernel, with agents."),
+    "bench": (".bench:bench", "Measure a lowered sketch against a PyTorch task."),
+    "store": (".store:store", "Show what was verified and measured."),
+    "report": (".report:report", "Write an HTML page of a run, or of results."),
+    "targets": (".targets:targets", "Show what can be compiled and run here."),
+    "toolchain": (".targets:toolchain", "Install toolchains."),
+    "llm": (".llm:llm", "Try the configured models; read ledgers of runs."),
+    "docspec": (".docspec:docspec", "Show and check the documents of a target."),
+    "demo": (".demo:demo", "The first minute: lower, prove, run, compare."),
 }
 
 
@@ -72,16 +57,20 @@ class LazyGroup(click.Group):
     """Loads a command's module when the command is used, so that `check` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now; None for an unknown one."""
         if cmd_name not in COMMANDS:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module, "sketchc.cli.commands")
+        command: click.Command = getattr(found, attribute)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 

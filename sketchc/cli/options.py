@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -14,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, UsageError
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, UsageError, has_errors
 from sketchc.base.types import Scalar
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
+    from sketchc.ir.nodes import Proof
     from sketchc.lowering.passes.pipeline import PlannedSketch
     from sketchc.parsing import syntax
     from sketchc.runtime.store.recording import Recorder
@@ -126,7 +128,6 @@ def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sket
     Raises `DiagnosticError` for a text that does not parse and `UsageError` for a file that cannot
     be read, holds no sketch, or holds several when `name` does not say which.
     """
-    from sketchc.base.diagnostics import has_errors
     from sketchc.parsing.parser import parse
 
     source = read_source(path)
@@ -167,8 +168,6 @@ def read_source(path: str) -> Source:
 
 def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
     """Render diagnostics on standard error, in colour on a terminal."""
-    import sys
-
     from sketchc.cli.consoles import coloured
     from sketchc.reporting.text import render_text
 
@@ -226,7 +225,6 @@ def task_errors(*, as_json: bool) -> Iterator[None]:
     """With `as_json`, why there is no answer is an object on standard output, too: {"error":
     {"class": "task", "reason": ...}} for a task that is broken or not deterministic, class "usage"
     for every other misuse. The exception goes on, to be a line on standard error and status 2."""
-    from sketchc.base.diagnostics import UsageError
     from sketchc.runtime.tasks.description import TaskFailure
 
     try:
@@ -274,20 +272,18 @@ def store_option(command: Command) -> Command:
     return with_store  # type: ignore[return-value]
 
 
-def existing_store_option(command: Command) -> Command:
-    """Adds `--store` to a command that reads; it gets `store`, the path."""
-
-    @click.option("--store", "store", metavar="FILE", help="Default: the user's store.")
-    @wraps(command)
-    def with_store(*arguments: Any, store: str | None, **given: Any) -> Any:
-        return command(*arguments, store=store_path(store), **given)
-
-    return with_store  # type: ignore[return-value]
-
-
 def store_path(given: str | None) -> Path:
     """The store's file: as given, else the default one."""
     return default_store() if given is None else Path(given)
+
+
+#: Adds `--store` to a command that reads; it gets `store`, the path.
+existing_store_option = click.option(
+    "--store",
+    metavar="FILE",
+    help="Default: the user's store.",
+    callback=lambda _context, _option, given: store_path(given),
+)
 
 
 def recorder(store: Path | None, task: Task) -> Recorder:
@@ -315,20 +311,33 @@ def resolve_target(
         raise UsageError(msg)
     chosen = target or dsl
     if backend is not None:
-        backends: dict[str, list[str]] = {}
-        for one in all_targets():
-            backends.setdefault(one.backend, []).append(one.name)
-        if backend not in backends:
-            msg = f"unknown backend {backend!r}; known: {', '.join(sorted(backends))}"
+        served = [one.name for one in all_targets() if one.backend == backend]
+        if not served:
+            known = sorted({one.backend for one in all_targets()})
+            msg = f"unknown backend {backend!r}; known: {', '.join(known)}"
             raise UsageError(msg)
-        chosen = chosen or backends[backend][0]
-        if chosen not in backends[backend]:
+        chosen = chosen or served[0]
+        if chosen not in served:
             msg = f"target {chosen} does not run on backend {backend}"
             raise UsageError(msg)
     if chosen is None:
         msg = f"say --target T, one of: {', '.join(TARGETS)}"
         raise UsageError(msg)
     return load_target(chosen).name, hardware or arch
+
+
+def known_target(target: str | None) -> None:
+    """Raises `UsageError` for the name of a target that there is not."""
+    if target is not None:
+        from sketchc.lowering.registry import load_target
+
+        load_target(target)
+
+
+def by_tier(proofs: Iterable[Proof]) -> str:
+    """`3 proved, 1 tested`; "" for no proofs."""
+    tiers = Counter(proof.tier.value for proof in proofs)
+    return ", ".join(f"{count} {tier}" for tier, count in tiers.items())
 
 
 def configuration_of(config: str | None, **said: Any) -> Configuration:

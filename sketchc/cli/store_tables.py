@@ -200,7 +200,11 @@ def _facts(console: Console, data: Row, indent: str) -> None:
             console.print(f"{indent}{name}:")
             _facts(console, value, f"{indent}  ")
         elif value not in (None, "", {}, []):
-            console.print(f"{indent}{name}: {escape(str(value))}", soft_wrap=True)
+            _say(console, f"{indent}{name}: {value}")
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(escape(line), soft_wrap=True)
 
 
 def _evidence(console: Console, data: Row) -> None:
@@ -209,34 +213,30 @@ def _evidence(console: Console, data: Row) -> None:
     if evidence is None:
         return
     for note in evidence.get("notes", ()):
-        console.print(f"note: {escape(note)}", soft_wrap=True)
+        _say(console, f"note: {note}")
     if data["kind"] == "verdict":
         console.print("\n[bold]cases[/bold]")
         for case in evidence["cases"]:
             sizes = sizes_text(case["shape"]["symbols"])
             result = case["failure"] or "passed"
             reason = f": {case['reason']}" if case["reason"] else ""
-            line = f"{sizes} ({case['kind']}, seed {case['seed']}): {result}{reason}"
-            console.print(escape(line), soft_wrap=True)
+            _say(console, f"{sizes} ({case['kind']}, seed {case['seed']}): {result}{reason}")
         return
     console.print("\n[bold]samples[/bold], in seconds")
     for name, samples in evidence["samples"].items():
-        values = " ".join(f"{value:.4g}" for value in samples)
-        console.print(f"{escape(name)}: {values}", soft_wrap=True)
+        _say(console, f"{name}: {' '.join(f'{value:.4g}' for value in samples)}")
 
 
 def _run(console: Console, data: Row) -> None:
     """The steps of a run and the calls of its ledger, a line each; `--json` has every word."""
     for step in data.get("trace", {}).get("steps", ()):
         reason = f": {step['reason']}" if step["reason"] else ""
-        line = f"step {step['number']}: {step['agent']}: {step['outcome']}{reason}"
-        console.print(escape(line), soft_wrap=True)
+        _say(console, f"step {step['number']}: {step['agent']}: {step['outcome']}{reason}")
     for call in data.get("ledger", ())[1:]:
         reply = call["reply"]
         said = f"{len(reply['text']):,} characters" if reply else call["error"]
         model = f" by {reply['model']}" if reply else ""
-        line = f"call {call['number']}: {call['request']['purpose']}: {said}{model}"
-        console.print(escape(line), soft_wrap=True)
+        _say(console, f"call {call['number']}: {call['request']['purpose']}: {said}{model}")
 
 
 def _texts(console: Console, data: Row) -> None:

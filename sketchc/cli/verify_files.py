@@ -104,6 +104,7 @@ class VerifyRequest:
 
     @property
     def is_kernel(self) -> bool:
+        """Whether the file holds a kernel, no sketch."""
         return Path(self.file).suffix.lower() in kernel_endings()
 
 
@@ -202,13 +203,13 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     return plain | options.diagnostics_json(outcome.diagnostics)
 
 
-def require_running(toolchain: Toolchain) -> None:
-    """Raises `UsageError` where the target cannot run, with what is missing."""
+def require_running(toolchain: Toolchain, said: str = "{} cannot run on this machine") -> None:
+    """Raises `UsageError` where the target ({} in what is `said`) cannot run: what is missing."""
     status = toolchain.status()
     if not status.can_run:
         lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
         advice = status.advice or "see `sketchc targets`"
-        msg = f"{toolchain.target} cannot run on this machine{lacks}; {advice}"
+        msg = f"{said.format(toolchain.target)}{lacks}; {advice}"
         raise UsageError(msg)
 
 

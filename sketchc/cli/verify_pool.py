@@ -9,13 +9,12 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-import click
 
 from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
@@ -57,14 +56,15 @@ def verify_all(
 
     jobs = [Job(r.file, _JOB, VerifyJob(r, task, patience, store)) for r in requests]
     found: dict[int, Outcome] = {}
-    with _progress([job.name for job in jobs]) as watch:
-        for result in engine.run(jobs, watch.event):
+    with _progress([job.name for job in jobs]) as bars:
+        for result in engine.run(jobs, None if bars is None else bars.event):
             if isinstance(result.value, TaskBroken):
                 raise TaskFailure(result.value.message)
             request = requests[result.job]
             outcome = result.value or Outcome(request, error=f"not verified: {result.error}")
             found[result.job] = outcome
-            watch.done(result.job, outcome.word)
+            if bars is not None:
+                bars.done(result.job, outcome.word)
     return [found[number] for number in range(len(requests))]
 
 
@@ -88,10 +88,9 @@ def perform(job: VerifyJob) -> Outcome | TaskBroken:
 
     try:
         task = _task(job.task, job.patience)
-        outcome = verify_one(job.request, task, progress, recorder(job.store, task))
+        return verify_one(job.request, task, progress, recorder(job.store, task))
     except TaskFailure as error:
         return TaskBroken(str(error))
-    return outcome
 
 
 def _task(name: str, patience: float) -> WorkerTask:
@@ -111,16 +110,6 @@ def _close_tasks() -> None:
 
 
 # ---------------------------------------------------------------- progress
-
-
-class _Silent:
-    """Nobody watches."""
-
-    def event(self, event: Event) -> None:
-        del event
-
-    def done(self, job: int, word: str) -> None:
-        del job, word
 
 
 class _Bars:
@@ -156,9 +145,10 @@ class _Bars:
 
 
 @contextmanager
-def _progress(names: list[str]) -> Iterator[_Silent | _Bars]:
+def _progress(names: list[str]) -> Iterator[_Bars | None]:
+    """Bars for these files; none where nobody watches."""
     if not sys.stderr.isatty():
-        yield _Silent()
+        yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -173,14 +163,3 @@ def _progress(names: list[str]) -> Iterator[_Silent | _Bars]:
     )
     with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
         yield _Bars(progress, names)
-
-
-def jobs_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds `--jobs` to a command."""
-    return click.option(
-        "--jobs",
-        "-j",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Files at once; default: one more than there are cores, for several files.",
-    )(command)

@@ -455,7 +455,9 @@ class Accesses(State):
                 expect_read(reach, tile.extents)
             self.shadow.read(window, reach.chosen, site)
             read = window.part(window.memory.data, reach.chosen).astype(tile_dtype(source))
-            values = self._entering(read, source, tile.dtype)
+            values = read
+            if tile.dtype is not source:
+                values = self.rounded(convert(read, source, tile.dtype), tile.dtype)
             if reach.mask is None:
                 values = values.reshape(box_shape(reach.box))
             else:
@@ -468,12 +470,6 @@ class Accesses(State):
                 expect(tile.box, tile.extents)
 
         return load
-
-    def _entering(self, values: Array, source: DType, dtype: DType) -> Array:
-        """Elements of a tensor as a tile of another type keeps them."""
-        if dtype is source:
-            return values
-        return self.rounded(convert(values, source, dtype), dtype)
 
     # ------------------------------------------------------------ stores
 
@@ -514,7 +510,8 @@ class Accesses(State):
                 return None
             values = tile.array[lanes(reach.box)]
             if reach.mask is None:
-                return reach, values.reshape(_shape(reach.chosen)), tile.dtype
+                sizes = [part.stop - part.start for part in reach.chosen if isinstance(part, slice)]
+                return reach, values.reshape(sizes), tile.dtype
             if not self._report_stray(reach, window, site):
                 expect(reach, tile.extents)
             return reach, values[reach.mask], tile.dtype
@@ -599,8 +596,9 @@ class Accesses(State):
         _COMBINE[operation].at(held, np.searchsorted(touched, positions), values)
         data[touched] = held if data.dtype == held.dtype else to_tensor(held, target)
 
-    def _fetch(self, statement: ir.Fetch, site: Site) -> Action:
+    def _fetch(self, statement: ir.Fetch) -> Action:
         """A scalar, as a Python number; 0 for an element out of range."""
+        site = self._site(statement)
         self.from_memory.add(statement.name)
         addressing = self._sliced(statement.access, site)
         window = self.windows[statement.access.tensor]
@@ -627,11 +625,6 @@ def _plain(access: ir.Access) -> bool:
         or (isinstance(part, ir.SliceSubscript) and part.step == ir.Literal(1))
         for part in access.subscripts
     )
-
-
-def _shape(index: Index) -> tuple[int, ...]:
-    """The shape of what a basic index of slices in bounds selects."""
-    return tuple(part.stop - part.start for part in index if isinstance(part, slice))
 
 
 def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:

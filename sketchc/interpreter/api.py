@@ -15,10 +15,11 @@ import numpy as np
 from sketchc.base import records
 from sketchc.interpreter.launch import Launch, prepare
 from sketchc.interpreter.machine import Machine
-from sketchc.interpreter.memory import Memory, Places
+from sketchc.interpreter.memory import Places
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations, show_element
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 
 __all__ = ["Options", "Result", "Violation", "interpret"]
 
@@ -74,20 +75,11 @@ def interpret(
 
 def _promised(sketch: ir.Sketch) -> set[str]:
     """The tensors of which a store promises, by `covers=True`, that every element is written."""
-    found: set[str] = set()
-    pending = [statement for phase in sketch.phases for statement in phase.body]
-    while pending:
-        statement = pending.pop()
-        match statement:
-            case ir.Store(covers=True, access=access):
-                found.add(sketch.tensor(access.tensor).name)
-            case ir.For():
-                pending += statement.body
-            case ir.If():
-                pending += (*statement.body, *statement.orelse)
-            case _:
-                pass
-    return found
+    return {
+        sketch.tensor(statement.access.tensor).name
+        for statement in walk.in_phases(sketch.phases)
+        if isinstance(statement, ir.Store) and statement.covers
+    }
 
 
 def _check_coverage(launch: Launch, promised: set[str], violations: Violations) -> None:
@@ -95,16 +87,10 @@ def _check_coverage(launch: Launch, promised: set[str], violations: Violations) 
     for name, memory in launch.memories.items():
         if memory.tensor.role is not ir.Role.OUT and name not in promised:
             continue
-        element = _unwritten(memory)
-        if element is not None:
+        if memory.written is not None and not memory.written.all():
+            element = tuple(int(index) for index in np.argwhere(~memory.written)[0])
             promise = ", against the promise covers=True" if name in promised else ""
             text = f"{show_element(name, element)} is never written{promise}"
             span = memory.tensor.span
             broken = Violation("covered", name, element, (), text, span, name in promised)
             violations.add(broken)
-
-
-def _unwritten(memory: Memory) -> tuple[int, ...] | None:
-    if memory.written is None or memory.written.all():
-        return None
-    return tuple(int(index) for index in np.argwhere(~memory.written)[0])

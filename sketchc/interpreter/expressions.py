@@ -22,10 +22,8 @@ from sketchc.interpreter.tiles import (
     TileValue,
     box_shape,
     broadcast_extents,
-    full_box,
-    intersect,
+    common_box,
     lay_out,
-    operand_box,
     physical_shape,
     select,
 )
@@ -147,8 +145,7 @@ def _scalar_binary(
             return fitting(function(left(values), right(values)), expression)
         except ZeroDivisionError as error:
             text = f"division by zero: {left(values)} {operator} 0"
-            violation = Violation("arithmetic", "", (), (), text, expression.span)
-            raise DiagnosticError([violation.diagnostic()]) from error
+            raise _broken(expression, "arithmetic", text) from error
 
     return divide
 
@@ -158,12 +155,17 @@ def fitting(value: Scalar, expression: ir.Expr) -> Scalar:
     of the launch sees to all that does not come from memory."""
     if -(2**63) <= value < 2**63 or isinstance(value, float):
         return value
-    raise _leaves_64_bits(expression, ())
+    raise _leaves_64_bits(expression)
 
 
-def _leaves_64_bits(expression: ir.Expr, lane: tuple[int, ...]) -> DiagnosticError:
-    text = f"`{show(expression)}` leaves 64 bits"
-    violation = Violation("index-width", "", lane, (), text, expression.span)
+def _leaves_64_bits(expression: ir.Expr, lane: tuple[int, ...] = ()) -> DiagnosticError:
+    return _broken(expression, "index-width", f"`{show(expression)}` leaves 64 bits", lane)
+
+
+def _broken(
+    expression: ir.Expr, kind: str, text: str, lane: tuple[int, ...] = ()
+) -> DiagnosticError:
+    violation = Violation(kind, "", lane, (), text, expression.span)
     return DiagnosticError([violation.diagnostic()])
 
 
@@ -326,7 +328,7 @@ def _binary(
     def apply(values: Values) -> TileValue:
         a, b = left(values), right(values)
         extents = broadcast_extents([a.extents, b.extents])
-        box = intersect(operand_box(a, extents), operand_box(b, extents))
+        box = common_box((a, b), extents)
         if divides:
             b = _guarded(expression, b, extents, box)
         if leaves is not None:
@@ -347,10 +349,8 @@ def _choice(
     def apply(values: Values) -> TileValue:
         parts = [part(values) for part in (condition, then, otherwise)]
         extents = broadcast_extents([part.extents for part in parts])
-        box = full_box(extents)
-        for part in parts:
-            box = intersect(box, operand_box(part, extents))
         asked, one, other = (part.array for part in parts)
+        box = common_box(parts, extents)
         return TileValue("", DType.I64, extents, np.where(asked, one, other), box)
 
     return apply
@@ -362,8 +362,7 @@ def _guarded(expression: ir.Binary, divisor: TileValue, extents: Extents, box: B
     zeros = np.broadcast_to(select(divisor, extents, box) == 0, shape)
     if zeros.any():
         lane = tuple(int(i) for i in np.argwhere(zeros)[0]) if zeros.ndim else ()
-        violation = Violation("arithmetic", "", lane, (), "division by zero", expression.span)
-        raise DiagnosticError([violation.diagnostic()])
+        raise _broken(expression, "arithmetic", "division by zero", lane)
     array = np.where(divisor.array == 0, 1, divisor.array)
     return records.evolve(divisor, array=array)
 

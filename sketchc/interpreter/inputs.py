@@ -43,11 +43,21 @@ DRAWINGS = (
 )
 
 
-def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+def random_array(
+    generator: np.random.Generator,
+    shape: tuple[int, ...],
+    dtype: DType,
+    drawing: Drawing = DRAWINGS[0],
+) -> Array:
     """An array of `dtype`: floats are normal times 10**u with u in [-2, 1], integers mostly small
-    with some larger ones, both signed where the type is; booleans are fair coins."""
+    with some larger ones, both signed where the type is, unless the drawing says other ranges;
+    booleans are fair coins."""
     if dtype is DType.BOOL:
         return generator.integers(0, 2, shape).astype(np.bool_)
+    if dtype.is_float and drawing.floats is not None:
+        return to_tensor(generator.uniform(*drawing.floats, shape), dtype)
+    if dtype.is_integer and drawing.largest is not None:
+        return generator.integers(1, drawing.largest + 1, shape).astype(numpy_dtype(dtype))
     if dtype.is_float:
         scale = 10.0 ** generator.uniform(-2.0, 1.0, shape)
         return to_tensor(generator.standard_normal(shape) * scale, dtype)
@@ -55,17 +65,6 @@ def random_array(generator: np.random.Generator, shape: tuple[int, ...], dtype: 
     large = generator.integers(-100, 101, shape)
     values = np.where(generator.random(shape) < 0.8, small, large)
     return (values if dtype.is_signed else np.abs(values)).astype(numpy_dtype(dtype))
-
-
-def _tame_array(
-    generator: np.random.Generator, shape: tuple[int, ...], dtype: DType, drawing: Drawing
-) -> Array:
-    if dtype.is_float and drawing.floats is not None:
-        return to_tensor(generator.uniform(*drawing.floats, shape), dtype)
-    if dtype.is_integer and dtype is not DType.BOOL and drawing.largest is not None:
-        found = generator.integers(1, drawing.largest + 1, shape)
-        return found.astype(numpy_dtype(dtype))
-    return random_array(generator, shape, dtype)
 
 
 def random_inputs(
@@ -79,7 +78,7 @@ def random_inputs(
     as indices hold valid ones, which keep what stores promise of them where that can be done;
     `params` (else defaults) matter for the ranges of these alone."""
     arrays = {
-        tensor.name: _tame_array(generator, shapes[tensor.name], tensor.dtype, drawing)
+        tensor.name: random_array(generator, shapes[tensor.name], tensor.dtype, drawing)
         for tensor in sketch.tensors
         if tensor.role in (ir.Role.IN, ir.Role.INOUT)
     }
@@ -175,7 +174,7 @@ def _ranges(
 ) -> dict[str, tuple[int, int]]:
     """The half-open ranges of valid indices, by tensor of indices."""
     given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
-    return index_ranges(sketch, _symbols(sketch, shapes), {**given, **(params or {})})
+    return index_ranges(sketch, solve_symbols(sketch, shapes, {}), {**given, **(params or {})})
 
 
 def into_range(array: Array, lower: int, upper: int) -> Array:
@@ -188,11 +187,6 @@ def into_range(array: Array, lower: int, upper: int) -> Array:
         return array
     moved = lower + (array.astype(np.int64) - lower) % (upper - lower)
     return np.where(outside, moved, array).astype(array.dtype)
-
-
-def _symbols(sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The symbols that the shapes say."""
-    return solve_symbols(sketch, shapes, {})
 
 
 #: Most runs for the inputs of one call, and most elements of an input to search values for.
@@ -223,12 +217,18 @@ def keeping_inputs(
     """`arrays` with other values in integer inputs, such that a run breaks no promise; None where
     none are found. `numbers`: sizes and params, near which, as near the integers written in the
     sketch, values are tried, too."""
-    runs = _Runs(trial, most_runs)
+    left = most_runs
+
+    def run(inputs: Mapping[str, Array]) -> Result | None:
+        nonlocal left
+        left -= 1
+        return trial(inputs) if left >= 0 else None
+
     numbers = (*numbers, *_literals(sketch))
     for names in _groups(sketch, arrays):
-        search = _Search(names, dict(arrays), runs, numbers, generator)
+        search = _Search(names, dict(arrays), run, numbers, generator)
         for found in search.candidates():
-            result = runs.run(found)
+            result = run(found)
             if result is not None and not any(v.promised for v in result.violations):
                 return found
     return None
@@ -278,20 +278,6 @@ def _computed(statement: ir.Statement) -> list[ir.Expr]:
             return []
 
 
-@records.define
-class _Runs:
-    """Runs the sketch, a limited number of times."""
-
-    trial: Trial
-    left: int
-
-    def run(self, arrays: Mapping[str, Array]) -> Result | None:
-        if self.left <= 0:
-            return None
-        self.left -= 1
-        return self.trial(arrays)
-
-
 class _Search:
     """A search for values of the inputs `names`, which have one shape."""
 
@@ -299,13 +285,13 @@ class _Search:
         self,
         names: tuple[str, ...],
         arrays: dict[str, Array],
-        runs: _Runs,
+        run: Trial,
         numbers: tuple[int, ...],
         generator: np.random.Generator,
     ) -> None:
         self.names = names
         self.arrays = arrays
-        self.runs = runs
+        self.run = run
         self.generator = generator
         self.count = arrays[names[0]].size
         self.limits = [np.iinfo(arrays[name].dtype) for name in names]
@@ -357,7 +343,7 @@ class _Search:
 
     def _observe(self, values: Array) -> Array | None:
         """The places of all lanes with these values; None where a run does not compare."""
-        result = self.runs.run(self._arrays(values))
+        result = self.run(self._arrays(values))
         if result is None or not result.places:
             return None
         shape = tuple((p.launch, p.tensor, p.positions.size) for p in result.places)

@@ -8,12 +8,12 @@ give, which checks the checker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from math import prod
 from typing import Any, assert_never
 
 import numpy as np
 
-from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, UsageError
 from sketchc.base.types import DType, promote
 from sketchc.interpreter.accesses import Accesses
@@ -28,8 +28,6 @@ from sketchc.interpreter.launch import check_condition
 from sketchc.interpreter.memory import Action, Site
 from sketchc.interpreter.operations import Operation, OperationError, Outcome
 from sketchc.interpreter.tiles import (
-    Box,
-    Extents,
     TileValue,
     fits_an_array,
     full_box,
@@ -54,39 +52,48 @@ class Machine(Accesses):
 
     def run(self) -> None:
         """Do what the host does, in order."""
-        self._steps(self.sketch.steps)()
+        self._block(self.sketch.steps)()
 
-    # ------------------------------------------------------------ host steps
+    def _block(
+        self, steps: tuple[ir.HostStep | ir.Statement, ...], launched: bool = False
+    ) -> Action:
+        """Steps of the host in order, or the statements of a launch."""
+        actions = tuple(self._step(step, launched) for step in steps)
 
-    def _steps(self, steps: tuple[ir.HostStep, ...]) -> Action:
-        actions = tuple(self._step(step) for step in steps)
-
-        def run() -> None:
+        def block() -> None:
             for action in actions:
                 action()
 
-        return run
+        return block
 
-    def _step(self, step: ir.HostStep) -> Action:
+    def _step(self, step: ir.HostStep | ir.Statement, launched: bool) -> Action:
         match step:
             case ir.Launch(index):
                 return self._launch(self.sketch.phases[index])
-            case ir.HostFor():
-                return self._host_for(step)
-            case ir.HostIf():
-                condition = compile_scalar(step.condition)
-                body, orelse = self._steps(step.body), self._steps(step.orelse)
-                return self._choice(step, condition, body, orelse)
+            case ir.For() | ir.HostFor():
+                return self._for(step, launched)
+            case ir.If() | ir.HostIf():
+                return self._if(step, launched)
             case ir.Fetch():
-                return self._host_fetch(step)
+                fetch = self._fetch(step)
+                return fetch if launched else self._checked(step, fetch)
             case ir.Bind():
                 return self._bind(step)
+            case ir.Alloc():
+                return self._alloc(step)
+            case ir.Load():
+                return self._load(step)
+            case ir.Store():
+                return self._store(step)
+            case ir.Atomic():
+                return self._atomic(step)
+            case ir.Compute():
+                return self._compute(step)
             case _:
                 assert_never(step)
 
-    def _host_fetch(self, step: ir.Fetch) -> Action:
-        """The number, and what must hold of it."""
-        action = self._fetch(step, Site(step.span, self.loops))
+    def _checked(self, step: ir.Fetch, action: Action) -> Action:
+        """A fetch of the host: the number, and what must hold of it."""
         condition = fetched_conditions(self.sketch).get(step.name)
         if condition is None:
             return action
@@ -100,40 +107,29 @@ class Machine(Accesses):
 
     def _launch(self, phase: ir.Phase) -> Action:
         """One launch: shadow memory starts afresh, for launches come one after another."""
-        use = Use.of(phase.body)
-        action = self._block(phase.body)
-        windows = self.windows.values()
-        named = [
-            (memory, {window.name for window in windows if window.memory is memory})
-            for memory in self.memories.values()
-        ]
+        used: dict[str, set[str]] = {name: set() for name in self.memories}
+        for statement in walk.statements(phase.body):
+            match statement:
+                case ir.Load(access=access) | ir.Fetch(access=access):
+                    use = "load"
+                case ir.Store(access=access):
+                    use = "store"
+                case ir.Atomic(use, access=access):
+                    pass
+                case _:
+                    continue
+            used[self.windows[access.tensor].memory.tensor.name].add(use)
+        action = self._block(phase.body, launched=True)
 
         def launch() -> None:
-            for memory, names in named:
-                updates = {name for tensor, name in use.updated if tensor in names}
-                memory.begin_phase(
-                    bool(use.loaded & names), bool(use.stored & names), sorted(updates)
-                )
+            for name, memory in self.memories.items():
+                memory.begin_phase(used[name])
             self.shadow.restart()
             action()
-            for memory, _ in named:
-                memory.begin_phase(loaded=False, stored=False)
+            for memory in self.memories.values():
+                memory.begin_phase(())
 
         return launch
-
-    def _host_for(self, loop: ir.HostFor) -> Action:
-        range_of = self._range(loop)
-        outer = self.loops
-        self.loops = (*outer, loop.variable)
-        body = self._steps(loop.body)
-        self.loops = outer
-
-        def run() -> None:
-            for iteration in range_of():
-                self.values[loop.variable] = iteration
-                body()
-
-        return run
 
     def _spread_memory(self, name: str, *values: ir.Expr) -> None:
         """Note that a scalar comes from memory where one of the values that make it does."""
@@ -158,52 +154,9 @@ class Machine(Accesses):
 
         return range_of
 
-    # ------------------------------------------------------------ statements
-
-    def _block(self, body: tuple[ir.Statement, ...]) -> Action:
-        actions = tuple(self._statement(statement) for statement in body)
-
-        def block() -> None:
-            for action in actions:
-                action()
-
-        return block
-
-    def _statement(self, statement: ir.Statement) -> Action:
-        match statement:
-            case ir.Alloc():
-                return self._alloc(statement)
-            case ir.Load():
-                return self._load(statement)
-            case ir.Store():
-                return self._store(statement)
-            case ir.Atomic():
-                return self._atomic(statement)
-            case ir.Fetch():
-                return self._fetch(statement, self._site(statement))
-            case ir.Compute():
-                return self._compute(statement)
-            case ir.Bind():
-                return self._bind(statement)
-            case ir.For():
-                return self._for(statement)
-            case ir.If():
-                return self._if(statement)
-            case _:
-                assert_never(statement)
-
-    def _if(self, statement: ir.If) -> Action:
-        condition = compile_scalar(statement.condition)
-        body, orelse = self._block(statement.body), self._block(statement.orelse)
-        return self._choice(statement, condition, body, orelse)
-
-    def _choice(
-        self,
-        branch: ir.If | ir.HostIf,
-        condition: Callable[[Values], Any],
-        body: Action,
-        orelse: Action,
-    ) -> Action:
+    def _if(self, branch: ir.If | ir.HostIf, launched: bool) -> Action:
+        condition = compile_scalar(branch.condition)
+        body, orelse = self._block(branch.body, launched), self._block(branch.orelse, launched)
         place, reached = branch.span.start, self.reached
 
         def choose() -> None:
@@ -216,18 +169,19 @@ class Machine(Accesses):
 
         return choose
 
-    def _for(self, loop: ir.For) -> Action:
+    def _for(self, loop: ir.For | ir.HostFor, launched: bool) -> Action:
         range_of = self._range(loop)
         variable = loop.variable
         number = self.loop_count = self.loop_count + 1
+        parallel = isinstance(loop, ir.For) and loop.parallel
         outer = self.loops
         self.loops = (*outer, variable)
-        self.parallel_depth += loop.parallel
-        body = self._block(loop.body)
-        self.parallel_depth -= loop.parallel
+        self.parallel_depth += parallel
+        body = self._block(loop.body, launched)
+        self.parallel_depth -= parallel
         self.loops = outer
-        tracked = loop.parallel or has_parallel(loop.body)
-        shuffled = loop.parallel and self.options.shuffle is not None
+        tracked = parallel or (isinstance(loop, ir.For) and has_parallel(loop.body))
+        shuffled = parallel and self.options.shuffle is not None
         values, shadow = self.values, self.shadow
 
         def run() -> None:
@@ -238,7 +192,7 @@ class Machine(Accesses):
             for iteration in iterations:
                 values[variable] = iteration
                 if tracked:
-                    level = (number, variable, iteration, loop.parallel)
+                    level = (number, variable, iteration, parallel)
                     before = shadow.enter((*path, level))
                     body()
                     shadow.current = before
@@ -278,7 +232,13 @@ class Machine(Accesses):
                 msg = f"tile {declared.source_name} has a negative extent: {list(extents)}"
                 raise launch_error(msg, statement.span)
             shape = physical_shape(extents, options.padding)
-            self._refuse_large(declared, shape, kind.itemsize)
+            size = kind.itemsize * prod(shape)
+            if size > options.memory_limit or not fits_an_array(shape, kind.itemsize):
+                msg = (
+                    f"tile {declared.source_name} of extents {list(shape)} would take "
+                    f"{size / 2**30:.1f} GiB; choose smaller constants"
+                )
+                raise UsageError(msg)
             array = np.full(shape, poison(dtype, options.poison), kind)
             tile = TileValue(name, dtype, extents, array, None)
             self.tile_writers.pop(name, None)
@@ -292,15 +252,6 @@ class Machine(Accesses):
             self.tiles[name] = tile
 
         return alloc
-
-    def _refuse_large(self, tile: ir.Tile, shape: Extents, itemsize: int) -> None:
-        size = itemsize * prod(shape)
-        if size > self.options.memory_limit or not fits_an_array(shape, itemsize):
-            msg = (
-                f"tile {tile.source_name} of extents {list(shape)} would take "
-                f"{size / 2**30:.1f} GiB; choose smaller constants"
-            )
-            raise UsageError(msg)
 
     # ------------------------------------------------------------ computation
 
@@ -393,8 +344,16 @@ class Machine(Accesses):
         def write(tile: TileValue, outcome: Outcome) -> None:
             note()
             outcome = Outcome(self.rounded(outcome.values, tile.dtype), outcome.box)
-            if tile.fixed is not None:
-                self._check_update(statement, tile, outcome, expect_written)
+            if tile.fixed is not None and self.options.check_domains:
+                changed = intersect(outcome.box, tile.fixed)
+                if statement.masked:
+                    expect_written(changed, tile.extents)
+                elif not same_lanes(changed, tile.fixed):
+                    msg = (
+                        f"{statement.operation} at line {statement.span.line} is not masked, yet "
+                        f"writes {changed} of {tile.name}, whose domain is {tile.fixed}"
+                    )
+                    raise InternalError(msg)
             self.assign(tile, outcome)
             expect(tile.box, tile.extents)
 
@@ -411,50 +370,4 @@ class Machine(Accesses):
             else operand.dtype
             for operand in statement.operands
         ]
-        result = found[0]
-        for dtype in found[1:]:
-            result = promote(result, dtype)
-        return result.compute
-
-    def _check_update(
-        self,
-        statement: ir.Compute,
-        tile: TileValue,
-        outcome: Outcome,
-        expect: Callable[[Box | None, Extents], None],
-    ) -> None:
-        if not self.options.check_domains or tile.fixed is None:
-            return
-        changed = intersect(outcome.box, tile.fixed)
-        if statement.masked:
-            expect(changed, tile.extents)
-        elif not same_lanes(changed, tile.fixed):
-            msg = (
-                f"{statement.operation} at line {statement.span.line} is not masked, yet writes "
-                f"{changed} of {tile.name}, whose domain is {tile.fixed}"
-            )
-            raise InternalError(msg)
-
-
-@records.frozen
-class Use:
-    """The names (tensors and views) that a phase loads, stores, and updates by which atomics."""
-
-    loaded: set[str]
-    stored: set[str]
-    updated: set[tuple[str, str]]
-
-    @classmethod
-    def of(cls, body: tuple[ir.Statement, ...]) -> Use:
-        use = cls(set(), set(), set())
-        for statement in walk.statements(body):
-            match statement:
-                case ir.Load(access) | ir.Fetch(_, access):
-                    use.loaded.add(access.tensor)
-                case ir.Store(_, access):
-                    use.stored.add(access.tensor)
-                case ir.Atomic(operation, _, access):
-                    use.updated.add((access.tensor, operation))
-                case _:
-                    pass
-        return use
+        return reduce(promote, found).compute

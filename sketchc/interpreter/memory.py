@@ -8,7 +8,7 @@ detection of determinacy races in Cilk programs", 1997).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 import numpy as np
@@ -90,13 +90,14 @@ class Memory:
     wide: Array | None = None
     present: bool = True
 
-    def begin_phase(self, loaded: bool, stored: bool, atomics: Iterable[str] = ()) -> None:
-        """Forget the accesses of the phase before."""
-        shape = self.data.shape
+    def begin_phase(self, uses: Collection[str]) -> None:
+        """Forget the accesses of the phase before. `uses` of the next: "load", "store", and the
+        operations of atomics."""
+        shape, atomics = self.data.shape, sorted({*uses} - {"load", "store"})
         self.updaters = {name: np.zeros(shape, np.int32) for name in atomics}
-        changed = stored or bool(self.updaters)
-        self.writer = np.zeros(shape, np.int32) if stored else None
-        self.reader = np.zeros(shape, np.int32) if changed and loaded else None
+        changed = "store" in uses or bool(atomics)
+        self.writer = np.zeros(shape, np.int32) if "store" in uses else None
+        self.reader = np.zeros(shape, np.int32) if changed and "load" in uses else None
         sums = "add" in self.updaters and self.tensor.dtype.is_float
         self.wide = self.data.astype(np.float64) if sums else None
 
@@ -432,6 +433,7 @@ class State:
         tile.box = box if tile.fixed is None else tile.fixed
 
     def rounded(self, values: Array, dtype: DType) -> Array:
+        """What a tile of this type keeps of values; all of a float where nothing is rounded."""
         if not self.options.rounding and dtype.is_float:
             dtype = DType.F64
         return to_tile(values, dtype)

@@ -27,6 +27,7 @@ from sketchc.interpreter.tiles import (
     TileValue,
     box_shape,
     broadcast_extents,
+    common_box,
     full_box,
     intersect,
     is_empty,
@@ -248,9 +249,7 @@ class Operation:
 
     def _elementwise(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
         extents = broadcast_extents([target, *(operand.extents for operand in operands)])
-        box = full_box(extents)
-        for operand in operands:
-            box = intersect(box, operand_box(operand, extents))
+        box = common_box(operands, extents)
         if self.whole:
             arrays = [operand.array for operand in operands]
         else:

@@ -11,6 +11,7 @@ operations read exact inputs without a conversion (R6).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -76,6 +77,7 @@ def to_tile(values: Array, dtype: DType) -> Array:
 
 
 def full_box(extents: Extents) -> Box:
+    """All lanes."""
     return tuple((0, extent) for extent in extents)
 
 
@@ -92,6 +94,7 @@ def fits_an_array(shape: Extents, itemsize: int) -> bool:
 
 
 def is_empty(box: Box) -> bool:
+    """Whether a box has no lanes."""
     return any(start >= stop for start, stop in box)
 
 
@@ -101,6 +104,7 @@ def same_lanes(left: Box, right: Box) -> bool:
 
 
 def intersect(left: Box, right: Box) -> Box:
+    """The lanes of both boxes; an axis may come to end before it starts."""
     return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left, right, strict=True))
 
 
@@ -122,6 +126,7 @@ def lanes(box: Box) -> tuple[slice, ...]:
 
 
 def box_shape(box: Box) -> tuple[int, ...]:
+    """How many lanes a box has on each axis."""
     return tuple(max(0, stop - start) for start, stop in box)
 
 
@@ -163,6 +168,14 @@ def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
         tile.array.reshape([length for _, length, _ in placed]),
         tuple(part for _, _, part in placed),
     )
+
+
+def common_box(operands: Sequence[TileValue], extents: Extents) -> Box:
+    """The lanes of `extents` at which all operands, broadcast to them, are valid."""
+    box = full_box(extents)
+    for operand in operands:
+        box = intersect(box, operand_box(operand, extents))
+    return box
 
 
 def broadcast_extents(shapes: list[Extents]) -> Extents:

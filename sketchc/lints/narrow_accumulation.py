@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, warning
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -29,13 +30,18 @@ def narrow_accumulation(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diag
                 continue
             if tile.dtype in _DIGITS and tile.name not in seen:
                 seen.add(tile.name)
-                yield _report(tree, statement, tile)
+                advice = "; a store rounds it once, at the end"
+                found = _report(statement, statement.operation, tile.source_name, tile, advice)
+                made = alloc_of(tree, tile)
+                fixes = () if made is None else (dtype_fix(made, DType.F32),)
+                yield records.evolve(found, fixes=fixes)
         for atomic in walk.statements(phase.body):
             if isinstance(atomic, ir.Atomic) and atomic.operation == "add":
                 tensor = sketch.tensor(atomic.access.tensor)
                 if tensor.dtype in _DIGITS and tensor.name not in seen:
                     seen.add(tensor.name)
-                    yield _report_atomic(atomic, tensor)
+                    advice = ", or add up in an f32 workspace and convert in a second phase"
+                    yield _report(atomic, "atomic_add", tensor.name, tensor, advice)
 
 
 def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
@@ -67,28 +73,15 @@ def _steps(statement: ir.Compute, made: set[str]) -> bool:
     )
 
 
-def _report(tree: syntax.Sketch, statement: ir.Compute, tile: ir.Tile) -> Diagnostic:
-    made = alloc_of(tree, tile)
+def _report(
+    statement: ir.Statement, operation: str, name: str, narrow: ir.Tile | ir.Tensor, advice: str
+) -> Diagnostic:
     return warning(
         statement.span,
         "SK0651",
-        f"`{statement.operation}` accumulates in {tile.dtype.value}",
-        f"each partial result is rounded to {_DIGITS[tile.dtype]} bits",
-        labels=(Label(tile.span, f"`{tile.source_name}` is {tile.dtype.value}"),),
+        f"`{operation}` accumulates in {narrow.dtype.value}",
+        f"each partial result is rounded to {_DIGITS[narrow.dtype]} bits",
+        labels=(Label(narrow.span, f"`{name}` is {narrow.dtype.value}"),),
         notes=(_NOTE,),
-        help=f"make `{tile.source_name}` f32; a store rounds it once, at the end",
-        fixes=() if made is None else (dtype_fix(made, DType.F32),),
-    )
-
-
-def _report_atomic(statement: ir.Atomic, tensor: ir.Tensor) -> Diagnostic:
-    return warning(
-        statement.span,
-        "SK0651",
-        f"`atomic_add` accumulates in {tensor.dtype.value}",
-        f"each partial result is rounded to {_DIGITS[tensor.dtype]} bits",
-        labels=(Label(tensor.span, f"`{tensor.name}` is {tensor.dtype.value}"),),
-        notes=(_NOTE,),
-        help=f"make `{tensor.name}` f32, or add up in an f32 workspace and convert in a second "
-        "phase",
+        help=f"make `{name}` f32{advice}",
     )

@@ -20,6 +20,8 @@ from sketchc.parsing import syntax
 #: One subscript: its parts in normal form.
 _Part: TypeAlias = tuple[ir.Expr, ...]
 _COUNTER = "counter "
+#: What moves elements of tensors.
+Moving: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch
 
 
 @records.frozen
@@ -237,16 +239,10 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
             result.counts = space.counts
         for statement in body:
             match statement:
-                case ir.Load(access=access, where=where):
-                    within = None if where is not None else space
-                    result.loads.append(touch(access, within, statement.span))
-                case ir.Fetch(access=access):
-                    result.loads.append(touch(access, None, statement.span))
-                case ir.Store(access=access, where=where):
-                    within = None if where is not None else space
-                    result.stores.append(touch(access, within, statement.span))
-                case ir.Atomic(access=access):
-                    result.stores.append(touch(access, None, statement.span))
+                case ir.Load(where=None) | ir.Store(where=None):
+                    touch(statement, space)
+                case ir.Load() | ir.Store() | ir.Fetch() | ir.Atomic():
+                    touch(statement, None)
                 case ir.For():
                     visit(statement.body, None if space is None else space.within(statement))
                 case ir.If():
@@ -255,9 +251,12 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
                 case _:
                     pass
 
-    def touch(access: ir.Access, space: Space | None, span: Span) -> _Touch:
+    def touch(statement: Moving, space: Space | None) -> None:
+        access = statement.access
         place = None if space is None else (space, region(access, space))
-        return _Touch(sketch.tensor(access.tensor).name, place, span)
+        loads = isinstance(statement, ir.Load | ir.Fetch)
+        found = _Touch(sketch.tensor(access.tensor).name, place, statement.span)
+        (result.loads if loads else result.stores).append(found)
 
     visit(phase.body, Space())
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from typing import assert_never
 
 from sketchc.base import records
@@ -239,12 +240,7 @@ def _between(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> l
 def _product(extents: list[ir.Expr]) -> _Gap:
     known = [constant_value(extent) for extent in extents]
     text = "`" + "*".join(show(extent) for extent in extents) + "` elements"
-    total = 1
-    for each in known:
-        if each is None:
-            return _Gap(text, None)
-        total *= each
-    return _Gap(text, total)
+    return _Gap(text, None if None in known else prod(n for n in known if n is not None))
 
 
 def _report(statement: ir.Load | ir.Store, why: str) -> Diagnostic:

@@ -11,7 +11,7 @@ import pytest
 from small_tasks import small_task
 from toolchains import require
 
-from sketchc.cli.commands.verify import prepare
+from sketchc.cli.verify_files import prepare
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin

@@ -17,8 +17,8 @@ import pytest
 from example_targets import EXAMPLES, LOWERED, NAMES, REFUSED
 from toolchains import require
 
-from sketchc.cli.commands.verify import prepare
 from sketchc.cli.options import SketchError
+from sketchc.cli.verify_files import prepare
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.tasks.task import TorchTask

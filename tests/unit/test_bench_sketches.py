@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from sketchc.cli.commands.verify import prepare
+from sketchc.cli.verify_files import prepare
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.bench.roofline import Work, precision_of, work_of
 from sketchc.runtime.cases.binding import Binding, TensorSource

@@ -90,13 +90,12 @@ class Crossings:
         generator = random.Random(0)
         found: set[Outcome] = set()
         for draw in range(draws):
-            for site, used in self.sites:
+            for end, used in (*self.sites, *self.computed):
                 drawn = self.draw_type(self, dict(host), generator, draw, found)
-                drawn.site(site, used)
-                budget.spend(drawn.work)
-            for computation, used in self.computed:
-                drawn = self.draw_type(self, dict(host), generator, draw, found)
-                drawn.computation(computation, used)
+                if isinstance(end, Site):
+                    drawn.site(end, used)
+                else:
+                    drawn.computation(end, used)
                 budget.spend(drawn.work)
         return frozenset(found)
 
@@ -175,6 +174,7 @@ class Draw:
         return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
 
     def step(self, step: Step) -> None:
+        """Take one step: names get values, a branch not taken ends the way."""
         match step:
             case ir.For() | ir.HostFor():
                 self.loop(step)
@@ -197,6 +197,7 @@ class Draw:
                 assert_never(step)
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
+        """Draw an iteration of a loop, and note how often it runs."""
         start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
         if step == 0:
             raise Unknown
@@ -217,6 +218,7 @@ class Draw:
             self.crossings.note(self.found, node, f"{several}, {word}")
 
     def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
+        """See what a site accesses at one lane of its tile."""
         axes = iter(range(len(extents)))
         shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
         for place, subscript in enumerate(site.access.subscripts):
@@ -239,10 +241,15 @@ class Draw:
                         fits = "short" if high - low < extents[axis] else "whole"
                         self.crossings.note(self.found, subscript, fits)
                         self.end(subscript, int(high), shape[place], False)
+                    if axis is not None:
+                        self.slice(site, subscript, place, axis)
                 case _:
                     assert_never(subscript)
         if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
             self.known(site.statement.where, lanes)
+
+    def slice(self, site: Site, subscript: ir.SliceSubscript, place: int, axis: int) -> None:
+        """A slice of dimension `place` along one axis of the tile: more to look at, for some."""
 
     def inside(self, node: object, lower: ir.Expr, low: int, high: int, extent: ir.Expr) -> None:
         """Note that part of what is accessed along an axis exists: runs in which nothing is read or
@@ -296,6 +303,7 @@ class Draw:
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
     ) -> Value:
+        """The index at one lane; `Unknown` for a lane that is not valid."""
         count = int(self.value(extent, ()))
         lane = lanes[-1] if lanes and count > 1 else 0
         start = int(self.value(lower, ()))
@@ -319,6 +327,7 @@ class Draw:
         self.crossings.note(self.found, node, word, text)
 
     def binary(self, node: ir.Binary, lanes: tuple[int, ...]) -> Value:
+        """The value of an operation at one lane, noted where it compares."""
         left, right = self.value(node.left, lanes), self.value(node.right, lanes)
         result = BINARY[node.operator](left, right)
         match node.operator:
@@ -351,6 +360,7 @@ class Draw:
             self.crossings.note(self.found, node, "far less" if left < right else "far more")
 
     def quotient(self, node: ir.Binary, left: int, right: int) -> None:
+        """Note how often a divisor goes into a number, and what is left."""
         if left >= 2 * right:
             self.crossings.note(self.found, node, "twice")
         if 1 < right <= left:
@@ -402,6 +412,7 @@ class Mark:
 
     @property
     def text(self) -> str:
+        """In words."""
         return f"{self.what} of {self.where}"
 
 
@@ -422,6 +433,7 @@ class TileCrossings(Crossings):
 
     @property
     def draw_type(self) -> type[Draw]:
+        """What draws one iteration and lane, and marks what it meets."""
         return _TileDraw
 
     def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
@@ -446,6 +458,7 @@ class _TileDraw(Draw):
         self.crossings.marks.add(Mark(where, what))
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
+        """Also mark a loop that runs again."""
         start, stop, step = (self.known(e, ()) for e in (loop.start, loop.stop, loop.step))
         if start is not None and stop is not None and step:
             count = len(range(int(start), int(stop), int(step)))
@@ -453,28 +466,20 @@ class _TileDraw(Draw):
                 self.mark(f"the loop `{_head(loop)}`", AGAIN)
         super().loop(loop)
 
-    def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
-        super().access(site, extents, lanes)
-        if self.draw > 0:  # how an axis goes on is told where its first tile begins
+    def slice(self, site: Site, subscript: ir.SliceSubscript, place: int, axis: int) -> None:
+        """How an axis goes on is told where its first tile begins."""
+        if self.draw > 0:
             return
-        axes = iter(range(len(extents)))
-        shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
-        for place, subscript in enumerate(site.access.subscripts):
-            match subscript:
-                case ir.SliceSubscript(lower, upper, _, step):
-                    axis = next(axes, None)
-                    if axis is not None:
-                        tile = site.tile.extents[axis]
-                        where = _axis(site, place, tile)
-                        self.tiled(where, lower, (shape[place], *_bounds(upper)), tile, step)
-                case ir.IndexSubscript(axis=axis) if axis is not None:
-                    next(axes, None)
-                case ir.IndexSubscript() | ir.ScalarSubscript():
-                    pass
+        extent = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)[place]
+        tile = site.tile.extents[axis]
+        where = f"axis {place + 1} of {site.access.tensor} in tiles of {show(tile)}"
+        bounds = (extent, *_bounds(subscript.upper))
+        self.tiled(where, subscript.lower, bounds, tile, subscript.step)
 
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
     ) -> Value:
+        """Also look behind the first tile."""
         if self.draw == 0 and upper is not None:
             where = f"`{show(upper)}` in tiles of {show(extent)}"
             self.tiled(where, lower, (upper, *_bounds(upper)), extent, ir.Literal(1))
@@ -521,10 +526,6 @@ def _head(loop: ir.For | ir.HostFor) -> str:
     """A loop as it is written, without its end."""
     text = loop.text.strip().removesuffix(":")
     return text or f"for {loop.variable} in range({show(loop.start)}, {show(loop.stop)})"
-
-
-def _axis(site: Site, place: int, tile: ir.Expr) -> str:
-    return f"axis {place + 1} of {site.access.tensor} in tiles of {show(tile)}"
 
 
 def _bounds(upper: ir.Expr) -> tuple[ir.Expr, ...]:

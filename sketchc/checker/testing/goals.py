@@ -121,17 +121,16 @@ class _Walk:
                     for goal in self.branch(step, path):
                         yield goal
                         yield from self.steps(step.body if goal.side else step.orelse, goal.path)
-                case ir.Fetch() | ir.Bind():
-                    self.named(step)
+                case ir.Fetch(name):
+                    self.roots[name] = frozenset({DATA})
+                    path = (*path, step)
+                case ir.Bind(name, value):
+                    self.roots[name] = self.deciding(value)
                     path = (*path, step)
                 case ir.Alloc() | ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
                     pass
                 case _:
                     assert_never(step)
-
-    def named(self, step: ir.Fetch | ir.Bind) -> None:
-        data = frozenset({DATA})
-        self.roots[step.name] = data if isinstance(step, ir.Fetch) else self.deciding(step.value)
 
     def loop(self, loop: ir.For | ir.HostFor, path: tuple[Step, ...]) -> Goal:
         names = self.deciding(loop.start, loop.stop, loop.step)
@@ -298,11 +297,11 @@ class Planner:
 
     def rehearsed(self, setting: Setting) -> list[Workload | None]:
         """What each run takes and reaches; None where that is too much, or a launch refuses."""
-        return [self._rehearsal(sketch, setting) for sketch in self.sketches]
-
-    def _rehearsal(self, sketch: ir.Sketch, setting: Setting) -> Workload | None:
-        values = self.settings.host_values(sketch, setting)
-        return None if values is None else rehearse(sketch, values, self.limit)
+        hosts = [self.settings.host_values(sketch, setting) for sketch in self.sketches]
+        return [
+            None if host is None else rehearse(sketch, host, self.limit)
+            for sketch, host in zip(self.sketches, hosts, strict=True)
+        ]
 
     # ------------------------------------------------------------ settings
 

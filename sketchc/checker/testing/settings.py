@@ -367,6 +367,7 @@ class Workload:
     reached: RunCoverage = records.field(factory=RunCoverage)
 
     def add(self, cost: int) -> None:
+        """Count work. Raises `TooMuch` beyond the limit."""
         budget.spend(3)
         self.total += cost
         if self.total > self.limit:
@@ -452,7 +453,7 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
 
     try:
         for tile in sketch.tiles:
-            sizes[tile.name] = prod(max(1, _extent(e, host, 1)) for e in tile.extents)
+            sizes[tile.name] = volume(_extent(e, host) for e in tile.extents)
         count(sketch.steps, dict(host), False)
     except TooMuch:
         return None
@@ -491,8 +492,9 @@ def _trips_of(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: W
     return found
 
 
-def _extent(expression: ir.Expr, values: Mapping[str, Value], otherwise: int) -> int:
+def _extent(expression: ir.Expr, values: Mapping[str, Value]) -> int:
+    """An extent, 1 where data decides it."""
     try:
         return int(evaluate(expression, values))
     except (KeyError, ArithmeticError):
-        return otherwise
+        return 1

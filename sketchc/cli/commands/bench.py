@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
-from rich.console import Console
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
@@ -42,11 +41,9 @@ Say = Callable[[str], None]
 
 
 @contextmanager
-def bench_progress(
-    file: str, *, quiet: bool, number: int = 1, of: int = 1, console: Console | None = None
-) -> Iterator[Say]:
+def bench_progress(file: str, *, quiet: bool, number: int, of: int) -> Iterator[Say]:
     """Says what is being done to kernel `number` of `of`; nothing where nobody watches."""
-    if quiet or (console is None and not sys.stderr.isatty()):
+    if quiet or not sys.stderr.isatty():
         yield lambda doing: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -57,7 +54,7 @@ def bench_progress(
         TimeElapsedColumn(),
         TextColumn("{task.fields[doing]}", markup=False),
     )
-    shown = console or make_console(stderr=True)
+    shown = make_console(stderr=True)
     with Progress(*columns, console=shown, auto_refresh=False, transient=True) as progress:
         row = progress.add_task(Path(file).name, total=of, completed=number - 1, doing="starts")
         said, at = "", 0.0
@@ -85,7 +82,7 @@ class _Command:
     settings: Settings
     measure_machine: bool
     store: Path | None
-    quiet: bool = False
+    as_json: bool = False
 
 
 @click.command()
@@ -135,21 +132,17 @@ class _Command:
 def bench(
     files: tuple[str, ...],
     tasks: tuple[str, ...],
-    target: str,
-    hardware: str | None,
     settings: tuple[str, ...],
     symbols: tuple[str, ...],
     name: str | None,
-    entry: str | None,
-    signature: str | None,
     baseline: str,
     cold: bool,
     samples: int,
     threads: int | None,
-    seed: int | None,
     measure_machine: bool,
     as_json: bool,
     store: Path | None,
+    **asked: Any,
 ) -> int:
     """Time kernels and PyTorch turn about, on the same inputs; verify the timed outputs.
 
@@ -169,39 +162,23 @@ def bench(
     """
     with task_errors(as_json=as_json):
         constants = options.parse_assignments(settings, "--set")
-        request = VerifyRequest("", target, hardware, constants, name, entry, signature, seed)
-        command = _Command(
-            request,
-            _settings(request, seed, threads, samples, cold, _sizes(symbols), baseline),
-            measure_machine,
-            store,
-            as_json,
+        request = VerifyRequest("", constants=constants, sketch=name, **asked)
+        sizes = _sizes(symbols)
+        # Without PyTorch, which everything is measured against, these raise `ImportError`.
+        from sketchc.runtime.bench.timing import Schedule, Settings
+
+        options.resolve_target(request.target, request.hardware)
+        how = Settings(
+            fresh_seed() if request.seed is None else request.seed,
+            threads or len(os.sched_getaffinity(0)),
+            Schedule(samples=samples, cold=cold),
+            sizes,
+            request.constants,
+            baselines=BASELINES[:1] if baseline == "eager" else BASELINES,
         )
-        return _all(command, _pairs(files, tasks), as_json)
-
-
-def _settings(
-    request: VerifyRequest,
-    seed: int | None,
-    threads: int | None,
-    samples: int,
-    cold: bool,
-    sizes: dict[str, int],
-    baseline: str,
-) -> Settings:
-    """How to measure. Raises `UsageError` for an unknown target, and `ImportError` without
-    PyTorch, which everything is measured against."""
-    from sketchc.runtime.bench.timing import Schedule, Settings
-
-    options.resolve_target(request.target, request.hardware)
-    return Settings(
-        fresh_seed() if seed is None else seed,
-        threads or len(os.sched_getaffinity(0)),
-        Schedule(samples=samples, cold=cold),
-        sizes,
-        request.constants,
-        baselines=BASELINES[:1] if baseline == "eager" else BASELINES,
-    )
+        command = _Command(request, how, measure_machine, store, as_json)
+        pairs = _pairs(files, tasks)
+        return _one(command, *pairs[0]) if len(pairs) == 1 else _many(command, pairs)
 
 
 def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -217,20 +194,14 @@ def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, st
     return list(zip(files, tasks, strict=True))
 
 
-def _all(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
-    if len(pairs) == 1:
-        return _one(command, *pairs[0], as_json)
-    return _many(command, pairs, as_json)
-
-
-def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
+def _one(command: _Command, file: str, task: str) -> int:
     """One kernel; an error is the command's."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
 
     try:
         entries = _measure(command, file, task)
     except options.SketchError as error:
-        if as_json:
+        if command.as_json:
             told = {"passed": False, "failure": "", "error": str(error)}
             told |= {"kernel_file": file, "task": task, **options.diagnostics_json(error)}
             click.echo(json.dumps(told, indent=2))
@@ -238,7 +209,7 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
             options.show_diagnostics(error.source, error.diagnostics)
         return 1
     except MeasurementFailedError as error:
-        if as_json:
+        if command.as_json:
             named = {"kernel_file": file, "task": task, "verdict": _word(error.failure)}
             failed = {"passed": False, "failure": error.failure, "error": str(error)}
             click.echo(json.dumps({**named, **failed}, indent=2))
@@ -249,28 +220,30 @@ def _one(command: _Command, file: str, task: str, as_json: bool) -> int:
         return 2 if error.failure == INCOMPLETE else 1
     found = entries[0].measurement
     if len(entries) > 1 or found is None:
-        return _tell(command, entries, as_json)
-    if as_json:
+        return _tell(command, entries)
+    if command.as_json:
         click.echo(json.dumps(_data(found), indent=2))
     else:
         _show(entries[0])
     return 0 if found.passed else 1
 
 
-def _many(command: _Command, pairs: list[tuple[str, str]], as_json: bool) -> int:
-    """Several kernels: each fails for itself, and counts as not fast."""
+def _many(command: _Command, pairs: list[tuple[str, str]]) -> int:
+    """Several kernels, each on each list of its task's inputs: each fails for itself, and counts as
+    not fast. A target that cannot be timed here is an error for all of them."""
     entries = []
     for number, (file, task) in enumerate(pairs, 1):
-        entries += _entries(command, file, task, number, len(pairs))
-    return _tell(command, entries, as_json)
+        measure = partial(_measure, command, file, task, number, len(pairs))
+        entries += _guarded(file, task, "", measure)
+    return _tell(command, entries)
 
 
-def _tell(command: _Command, entries: list[Entry], as_json: bool) -> int:
+def _tell(command: _Command, entries: list[Entry]) -> int:
     """Several measurements, and what they come to; the exit status."""
     from sketchc.runtime.bench import text
 
     totals = text.against(entries, command.settings.baselines)
-    if as_json:
+    if command.as_json:
         summaries = [text.total_json(total) for total in totals]
         results = [_result(one) for one in entries]
         click.echo(json.dumps({"results": results, "against": summaries}, indent=2))
@@ -309,12 +282,6 @@ def _result(entry: Entry) -> dict[str, Any]:
     verdict = _word(entry.failure)
     failed = {"passed": False, "failure": entry.failure, "error": entry.reason}
     return {"verdict": verdict, **failed, **named}
-
-
-def _entries(command: _Command, file: str, task: str, number: int, of: int) -> list[Entry]:
-    """One kernel of several, on each list of its task's inputs. A target that cannot be timed here
-    is an error for all of them."""
-    return _guarded(file, task, "", lambda: _measure(command, file, task, number, of))
 
 
 def _guarded(
@@ -377,7 +344,7 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
         # What is wrong with a sketch is told before the task is loaded.
         request = attrs.evolve(request, lowered=lower(request))
     with (
-        bench_progress(file, quiet=command.quiet, number=number, of=of) as say,
+        bench_progress(file, quiet=command.as_json, number=number, of=of) as say,
         _loaded(task, say) as loaded,
         tempfile.TemporaryDirectory() as folder,
     ):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import click
 
 from sketchc.api import FileReport, Names, Request, check_file
-from sketchc.base import records
 from sketchc.base.diagnostics import Severity, UsageError, has_errors
 from sketchc.base.types import Scalar
 from sketchc.cli import options
@@ -19,31 +19,8 @@ from sketchc.cli.consoles import coloured
 from sketchc.parsing.parser import sketch_files
 from sketchc.reporting.text import render_proofs, render_text
 
-if TYPE_CHECKING:
-    pass
-
 #: From this many files on, several processes share the work.
 _PARALLEL_FROM = 16
-
-
-@records.frozen
-class Style:
-    """How the text report is printed."""
-
-    quiet: bool = False
-    colour: bool = False
-
-
-@records.frozen
-class Printed:
-    """A report as text, with what the summary counts: all that leaves a worker process."""
-
-    text: str
-    unreadable: str
-    names: Names | None
-    errors: int
-    warnings: int
-    tiers: tuple[str, ...]
 
 
 @click.command()
@@ -112,8 +89,7 @@ def check(
     """
     constants = tuple(options.parse_assignments(settings, "--set").items())
     shapes = tuple(options.parse_sizes(symbols).items())
-    if target is not None:
-        _check_target(target)
+    options.known_target(target)
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
     request = Request(target, execute, constants, allow_unproved, _codes(ignore), static, shapes)
     if (diff or unsafe) and not mend:
@@ -126,35 +102,16 @@ def check(
         mend_files(paths, request, write=not diff, unsafe=unsafe)
         if diff:
             return 0
-    if form == "text":
-        failed, unreadable = _check_for_people(paths, request, quiet)
-    else:
-        failed, unreadable = _check_for_programs(paths, request, form)
-    for message in unreadable:
-        click.echo(f"error: {message}", err=True)
-    return 2 if unreadable else int(failed)
-
-
-def _check_for_people(paths: list[str], request: Request, quiet: bool) -> tuple[bool, list[str]]:
-    """Print reports as text; whether there are errors, and what could not be read."""
-    style = Style(quiet, coloured(sys.stdout))
-    printed = map_files(partial(print_file, request=request, style=style), paths)
-    _check_names([file.names for file in printed], request)
-    click.echo("".join(file.text for file in printed), nl=False)
-    read = [file for file in printed if not file.unreadable]
-    if read and not quiet:
-        click.echo(summary(read))
-    unreadable = [file.unreadable for file in printed if file.unreadable]
-    return any(file.errors for file in printed), unreadable
-
-
-def _check_for_programs(paths: list[str], request: Request, form: str) -> tuple[bool, list[str]]:
-    """Print reports in a form for programs; the same of them."""
     reports = map_files(partial(check_file, request=request), paths)
     _check_names([report.names for report in reports], request)
-    _print_machine(reports, form)
+    if form == "text":
+        _print_text(reports, quiet)
+    else:
+        _print_machine(reports, form)
     unreadable = [report.unreadable for report in reports if report.unreadable]
-    return any(has_errors(report.diagnostics) for report in reports), unreadable
+    for message in unreadable:
+        click.echo(f"error: {message}", err=True)
+    return 2 if unreadable else int(any(has_errors(report.diagnostics) for report in reports))
 
 
 def _codes(ignored: tuple[str, ...]) -> frozenset[str]:
@@ -167,12 +124,6 @@ def _codes(ignored: tuple[str, ...]) -> frozenset[str]:
         message = f"--ignore {unknown[0]}: there is no such code"
         raise UsageError(message)
     return wanted
-
-
-def _check_target(target: str) -> None:
-    from sketchc.lowering.registry import load_target
-
-    load_target(target)
 
 
 def _check_names(declared: list[Names | None], request: Request) -> None:
@@ -226,41 +177,35 @@ def map_files(function: Callable[[str], Result], paths: list[str]) -> list[Resul
         return pool.map(function, paths, chunksize=size)
 
 
-def print_file(path: str, request: Request, style: Style) -> Printed:
-    """Check one file and render its report."""
-    report = check_file(path, request)
-    parts = [render_text(report.diagnostics, [report.source], style.colour)]
-    if not style.quiet:
-        for sketch in report.sketches:
-            title = f"{report.source.name}: {sketch.name}"
-            parts.append(render_proofs(title, sketch.proofs, style.colour) + "\n")
-    found = report.diagnostics
-    return Printed(
-        "".join(parts),
-        report.unreadable,
-        report.names,
-        sum(diagnostic.severity is Severity.ERROR for diagnostic in found),
-        sum(diagnostic.severity is Severity.WARNING for diagnostic in found),
-        tuple(proof.tier.value for sketch in report.sketches for proof in sketch.proofs),
-    )
-
-
 # ---------------------------------------------------------------- the report
 
 
-def summary(files: list[Printed]) -> str:
+def _print_text(reports: list[FileReport], quiet: bool) -> None:
+    """Diagnostics and, unless `quiet`, proofs and what they come to."""
+    colour = coloured(sys.stdout)
+    parts = []
+    for report in reports:
+        parts.append(render_text(report.diagnostics, [report.source], colour))
+        for sketch in () if quiet else report.sketches:
+            title = f"{report.source.name}: {sketch.name}"
+            parts.append(render_proofs(title, sketch.proofs, colour) + "\n")
+    click.echo("".join(parts), nl=False)
+    read = [report for report in reports if not report.unreadable]
+    if read and not quiet:
+        click.echo(_summary(read))
+
+
+def _summary(reports: list[FileReport]) -> str:
     """One line: files, errors, warnings, and claims by tier."""
-    tiers: dict[str, int] = {}
-    for tier in (tier for file in files for tier in file.tiers):
-        tiers[tier] = tiers.get(tier, 0) + 1
-    claims = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "none"
-    errors = sum(file.errors for file in files)
-    warnings = sum(file.warnings for file in files)
-    counts = ", ".join(
-        f"{count} {word}{'' if count == 1 else 's'}"
-        for count, word in ((len(files), "file"), (errors, "error"), (warnings, "warning"))
+    severities = Counter(found.severity for report in reports for found in report.diagnostics)
+    claims = options.by_tier(p for report in reports for s in report.sketches for p in s.proofs)
+    counted = (
+        (len(reports), "file"),
+        (severities[Severity.ERROR], "error"),
+        (severities[Severity.WARNING], "warning"),
     )
-    return f"{counts}; claims: {claims}"
+    counts = ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in counted)
+    return f"{counts}; claims: {claims or 'none'}"
 
 
 def _print_machine(reports: list[FileReport], form: str) -> None:

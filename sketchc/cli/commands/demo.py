@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.cli.consoles import make_console
+from sketchc.cli.options import load_sketch
+from sketchc.cli.verify_files import prepare
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
@@ -28,7 +33,6 @@ def demo(examples: str) -> int:
     Example:
       sketchc demo
     """
-    from sketchc.cli.consoles import make_console
 
     sketch, task = Path(examples, "rms.sketch"), Path(examples, "tasks", "rms.py")
     for needed in (sketch, task):
@@ -49,7 +53,6 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     """Lower for the NPU, show code and proofs, execute where the tools are. True if it failed."""
     from rich.syntax import Syntax
 
-    from sketchc.cli.commands.verify import prepare
     from sketchc.runtime.verify import text
 
     console.rule(f"sketchc lower {sketch} --target triton_ascend")
@@ -92,7 +95,6 @@ def _proofs(console: Console, sketch: str) -> None:
     """What was proved, one line per claim, with the tier of each."""
     from rich.markup import escape
 
-    from sketchc.cli.options import load_sketch
     from sketchc.lowering.passes.pipeline import build_plan
 
     console.rule("what was proved")
@@ -112,7 +114,6 @@ def _proofs(console: Console, sketch: str) -> None:
 
 
 def _verify(candidate: Candidate, task: Path) -> Verdict:
-    import tempfile
 
     from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.verify.verify import verify
@@ -123,10 +124,7 @@ def _verify(candidate: Candidate, task: Path) -> Verdict:
 
 def _cpp(console: Console, sketch: str, task: Path) -> bool:
     """Verify and time the C++ kernel beside PyTorch eager. True if it failed."""
-    import os
-    import tempfile
 
-    from sketchc.cli.commands.verify import prepare
     from sketchc.runtime.bench import text as bench_report
     from sketchc.runtime.bench.bench import bench
     from sketchc.runtime.bench.machine import this_machine

@@ -3,6 +3,7 @@ them, and check them, down to building and running every example."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,16 +12,17 @@ import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
+from sketchc.docspec.loader import folder_of, inspect, load
+from sketchc.docspec.markdown import KEYWORDS
+from sketchc.docspec.schema import Category, DocSpec, DocSpecError, Example
+from sketchc.docspec.selector import Part, Selection, estimate_tokens, example_text, select
+from sketchc.lowering.registry import all_targets
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    from sketchc.docspec.schema import Category, DocSpec, Example
-    from sketchc.docspec.selector import Part, Selection
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.verify.running import Cases
     from sketchc.runtime.verify.verdict import Verdict
-
-_CATEGORIES = ("basic", "api", "strategies", "pitfalls", "examples")
 
 
 @click.group()
@@ -43,8 +45,6 @@ def list_documents() -> int:
     Example:
       sketchc docspec list
     """
-    from sketchc.docspec.loader import folder_of, inspect
-    from sketchc.lowering.registry import all_targets
 
     for target in (one.name for one in all_targets() if one.documents):
         folder = folder_of(target)
@@ -65,7 +65,7 @@ def list_documents() -> int:
     "--category",
     "categories",
     multiple=True,
-    type=click.Choice(_CATEGORIES),
+    type=click.Choice([category.value for category in Category]),
     help="Only this category; may be repeated.",
 )
 @click.option("--for", "sketch", metavar="FILE", help="Only what this sketch needs.")
@@ -94,14 +94,12 @@ def show(
       sketchc docspec show cpp --for examples/softmax.sketch --budget 8000
       sketchc docspec show cpp --for examples/softmax.sketch --topic numerical
     """
-    from sketchc.docspec.loader import load
-    from sketchc.docspec.schema import Category
 
     if sketch is None and (topics or name or budget is not None):
         msg = "--budget, --topic and --sketch go with --for FILE"
         raise UsageError(msg)
     spec = load(target)
-    chosen = [category for category in Category if category.value in (categories or _CATEGORIES)]
+    chosen = [one for one in Category if not categories or one.value in categories]
     if sketch is None:
         _print_all(spec, chosen)
         return 0
@@ -127,8 +125,6 @@ def check(target: str, run: bool, seed: int | None) -> int:
       sketchc docspec check ./my_target
       sketchc docspec check cpp --run
     """
-    from sketchc.docspec.loader import folder_of, inspect
-    from sketchc.docspec.schema import DocSpecError
 
     spec, findings = inspect(folder_of(target))
     for finding in findings:
@@ -144,8 +140,6 @@ def check(target: str, run: bool, seed: int | None) -> int:
 
 
 def _print_all(spec: DocSpec, categories: list[Category]) -> None:
-    from sketchc.docspec.schema import Category
-    from sketchc.docspec.selector import example_text
 
     texts = [section.text for category in categories for section in spec.of(category)]
     if Category.EXAMPLES in categories:
@@ -164,9 +158,7 @@ def _select(
     """What the sketch in `path` needs. Raises `SketchError` for a sketch with errors and
     `UsageError` for an unknown topic."""
     from sketchc.checker.elaboration.elaborate import elaborate
-    from sketchc.docspec.markdown import KEYWORDS
     from sketchc.docspec.needs import needs_of
-    from sketchc.docspec.selector import select
 
     for topic in topics:
         if topic not in KEYWORDS:
@@ -198,8 +190,6 @@ def _line(part: Part) -> str:
 
 
 def _sizes(spec: DocSpec) -> str:
-    from sketchc.docspec.schema import Category
-    from sketchc.docspec.selector import estimate_tokens
 
     sizes = []
     for category in Category:
@@ -216,7 +206,6 @@ def _sizes(spec: DocSpec) -> str:
 def _run_examples(spec: DocSpec, seed: int | None) -> int:
     """Build and run every example; returns the exit status. Raises `UsageError` where the target
     cannot run."""
-    import tempfile
 
     from sketchc.runtime.verify.text import summary
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sketchc.base.diagnostics import DiagnosticError, Source
-from sketchc.cli.options import difference, write
+from sketchc.cli import options
 
 
 @click.command()
@@ -27,17 +26,23 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> int:
       sketchc fmt --check --diff examples/rms.sketch
       sketchc fmt - < draft.sketch
     """
-    from sketchc.parsing.parser import STANDARD_INPUT, sketch_files
+    from sketchc.parsing.formatter import format_file
+    from sketchc.parsing.parser import STANDARD_INPUT, parse, sketch_files
 
     paths = list(dict.fromkeys(path for file in files for path in sketch_files(file)))
     status = 0
     changed = 0
     for path in paths:
         try:
-            source, text = formatted(path)
-        except DiagnosticError:
+            source = options.read_source(path)
+            tree, found = parse(source)
+            if tree is None:
+                raise options.SketchError(source, found)
+        except options.SketchError as error:
+            options.show_diagnostics(error.source, error.diagnostics)
             status = 1
             continue
+        text = format_file(tree, source)
         if path == STANDARD_INPUT and not (only_check or diff):
             click.echo(text, nl=False)
             continue
@@ -45,32 +50,10 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> int:
             continue
         changed += 1
         if diff:
-            click.echo(difference(source, text, "formatted"), nl=False)
+            click.echo(options.difference(source, text, "formatted"), nl=False)
         elif only_check:
             click.echo(f"would reformat {path}", err=True)
         else:
-            write(path, text)
+            options.write(path, text)
             click.echo(f"reformatted {path}", err=True)
     return 1 if status or (changed and (only_check or diff)) else 0
-
-
-def formatted(path: str) -> tuple[Source, str]:
-    """A file and its canonical text.
-
-    Raises `UsageError` for a file that cannot be read and `DiagnosticError`, already shown, for
-    one that does not parse.
-    """
-    from sketchc.cli.options import show_diagnostics
-    from sketchc.parsing.formatter import format_file
-    from sketchc.parsing.parser import parse, read
-
-    source = Source(path, "")
-    try:
-        source = read(path)
-        tree, found = parse(source)
-        if tree is None:
-            raise DiagnosticError(found)
-    except DiagnosticError as error:
-        show_diagnostics(source, error.diagnostics)
-        raise
-    return source, format_file(tree, source)

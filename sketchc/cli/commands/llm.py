@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,20 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from sketchc.agents.config.schema import SETTINGS
+from sketchc.agents.llm.ledger import Contents, Record, read_ledger
+from sketchc.agents.llm.mailbox import MailboxProvider
+from sketchc.agents.llm.messages import LEVELS, LlmError, Message, Request
+from sketchc.agents.llm.replay import ReplayProvider
+from sketchc.agents.llm.settings import LlmSettings, TargetSettings, is_local, make_provider
+from sketchc.agents.run.summary import counted
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
+from sketchc.lowering.registry import load_target
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.client import Provider
-    from sketchc.agents.llm.ledger import Contents, Record
-    from sketchc.agents.llm.settings import LlmSettings, TargetSettings
 
 #: What a check asks, and how long the answer may be (a model that reasons first needs room).
 QUESTION = "This is a test of the connection. Reply with the one word: ready"
@@ -63,10 +70,11 @@ def check(target: str | None, as_json: bool, **said: str | None) -> int:
       sketchc llm check
       sketchc llm check --llm openai --base-url http://localhost:8000/v1 --model NAME
     """
-    from sketchc.agents.llm.settings import TargetSettings, make_provider
 
     configuration = options.configuration_of(**said)
-    own = TargetSettings() if target is None else _target(configuration, target)
+    own = TargetSettings()
+    if target is not None:
+        own = configuration.target(load_target(target).name)
     rows = settings_rows(configuration, target, own)
     if not as_json:
         click.echo(_aligned(("setting", "value", "from"), rows))
@@ -89,18 +97,11 @@ def check(target: str | None, as_json: bool, **said: str | None) -> int:
     return int(any(result["error"] for result in results))
 
 
-def _target(configuration: Configuration, name: str) -> TargetSettings:
-    from sketchc.lowering.registry import load_target
-
-    return configuration.target(load_target(name).name)
-
-
 def settings_rows(
     configuration: Configuration, target: str | None, own: TargetSettings
 ) -> list[tuple[str, str, str]]:
     """(dotted key, value, where it came from) of every setting that a run would use; of the key,
     only whether it is set."""
-    from sketchc.agents.config.schema import SETTINGS
 
     settings = configuration.llm.for_target(own)
     origins = configuration.origins
@@ -132,7 +133,6 @@ def _model_rows(
     configuration: Configuration, target: str | None, own: TargetSettings, settings: LlmSettings
 ) -> list[tuple[str, str, str | None]]:
     """One row per level: the model with its limits and prices."""
-    from sketchc.agents.llm.messages import LEVELS
 
     rows: list[tuple[str, str, str | None]] = []
     for level in LEVELS:
@@ -173,7 +173,6 @@ def _shown(value: object) -> str:
 
 
 def _about_key(settings: LlmSettings) -> str:
-    from sketchc.agents.llm.settings import is_local
 
     if os.environ.get(settings.api_key_env, "").strip():
         return "set"
@@ -182,8 +181,6 @@ def _about_key(settings: LlmSettings) -> str:
 
 def _about(provider: Provider) -> str:
     """Why nothing is asked, in one line; "" for a provider that is asked."""
-    from sketchc.agents.llm.mailbox import MailboxProvider
-    from sketchc.agents.llm.replay import ReplayProvider
 
     match provider:
         case ReplayProvider(header=header):
@@ -207,9 +204,6 @@ def _ask_all(provider: Provider, settings: LlmSettings) -> list[dict[str, Any]]:
 
 def _ask(provider: Provider, model: str, levels: list[str]) -> dict[str, Any]:
     """What came of one question, as JSON-able data. One try: a check shows what happens."""
-    import uuid
-
-    from sketchc.agents.llm.messages import LlmError, Message, Request
 
     request = Request("check", levels[0], (Message("user", QUESTION),), ANSWER_TOKENS)
     pieces: list[int] = []
@@ -271,7 +265,6 @@ def ledger(file: str, number: int | None, as_json: bool) -> int:
       sketchc llm ledger examples/ledgers/softmax.jsonl
       sketchc llm ledger out --call 3
     """
-    from sketchc.agents.llm.ledger import read_ledger
 
     path = Path(file)
     if path.is_dir():
@@ -284,8 +277,6 @@ def ledger(file: str, number: int | None, as_json: bool) -> int:
         click.echo(text)
         return 0
     if number > len(contents.records):
-        from sketchc.agents.run.summary import counted
-
         held = counted(len(contents.records), "call")
         msg = f"{path} holds {held}; there is no call {number}"
         raise UsageError(msg)
@@ -338,7 +329,6 @@ def _summary(contents: Contents) -> dict[str, Any]:
 
 
 def _table(contents: Contents) -> str:
-    from sketchc.agents.run.summary import counted
 
     data = _summary(contents)
     head, total = data["header"], data["total"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
+from sketchc.lowering.plan_text import print_plan, print_sketch
+from sketchc.lowering.registry import load_target
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
@@ -140,7 +144,6 @@ def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str 
 def write_map(kernel: Kernel, text: str, file: str, output: str | None) -> None:
     """Write the map from the code (in `output`) to the sketch's `text`. Raises `UsageError` when
     the file refuses."""
-    import json
 
     from sketchc.lowering.source_map import source_map_json
 
@@ -157,9 +160,7 @@ def write_module(
 
     Raises `UsageError` when the folder refuses.
     """
-    import attrs
 
-    from sketchc.lowering.registry import load_target
     from sketchc.runtime.toolchains.base import ToolchainError, toolchain
 
     kernel = made or load_target(planned.plan.target).emit(planned.plan)
@@ -180,8 +181,6 @@ def write_module(
 def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
     """The text that `--emit` asks for, and the kernel whose code it is. Raises `DiagnosticError`
     for what the target refuses."""
-    from sketchc.lowering.plan_text import print_plan, print_sketch
-    from sketchc.lowering.registry import load_target
 
     match emit:
         case "ir":
@@ -195,7 +194,6 @@ def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
 
 def show_tree(node: Any, depth: int = 0) -> str:
     """A syntax tree as indented text: one node per line, spans left out."""
-    import attrs
 
     pad = "  " * depth
     if not attrs.has(type(node)):
@@ -219,10 +217,7 @@ def show_tree(node: Any, depth: int = 0) -> str:
 def summary(planned: PlannedSketch) -> str:
     """What was proved, and how, in one paragraph."""
     plan = planned.plan
-    tiers: dict[str, int] = {}
-    for proof in planned.proofs:
-        tiers[proof.tier.value] = tiers.get(proof.tier.value, 0) + 1
-    counted = ", ".join(f"{count} {tier}" for tier, count in tiers.items()) or "nothing to prove"
+    counted = options.by_tier(planned.proofs) or "nothing to prove"
     lines = [f"{plan.sketch.name} for {plan.target} on {plan.hardware.name}: claims {counted}"]
     lines += [f"  {note}" for note in plan.notes]
     for phase in plan.phases:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from sketchc.base.diagnostics import UsageError
@@ -84,13 +85,12 @@ def _no_ids(runs: Sequence[str], store: str | None) -> None:
 
 
 def _of_ids(identities: Sequence[str], store: str | None, sketch: str | None) -> Page:
-    from sketchc.cli.options import store_path
     from sketchc.cli.report_store import page_of_ids
 
     if sketch is not None:
         msg = "--sketch goes with JSON files; the store holds the sketch of each kernel"
         raise UsageError(msg)
-    return page_of_ids(store_path(store), identities)
+    return page_of_ids(options.store_path(store), identities)
 
 
 def _of_folder(folder: Path, paths: Sequence[Path], sketch: str | None) -> Page:
@@ -106,7 +106,6 @@ def _of_folder(folder: Path, paths: Sequence[Path], sketch: str | None) -> Page:
 
 
 def _of_files(paths: Sequence[Path], sketch: str | None) -> Page:
-    import attrs
 
     from sketchc.cli.report_store import code_of_sketch, code_of_texts, texts_of_page
     from sketchc.runtime.report.files import page_of, results_in

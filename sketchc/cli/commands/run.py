@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
+import numpy as np
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import Scalar
@@ -89,7 +93,6 @@ def _random(
     limit: int,
     seed: int,
 ) -> dict[str, Array]:
-    import numpy as np
 
     from sketchc.interpreter.inputs import random_inputs
     from sketchc.interpreter.launch import bind_symbols, bind_values, tensor_shapes
@@ -101,11 +104,6 @@ def _random(
 
 def read_arrays(path: str) -> dict[str, Array]:
     """The arrays of an .npz file by name. Raises `UsageError` for a file that is not one."""
-    import struct
-    import zipfile
-    import zlib
-
-    import numpy as np
 
     damaged = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
     try:
@@ -130,7 +128,6 @@ def read_arrays(path: str) -> dict[str, Array]:
 
 def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file to exactly `path`. Raises `UsageError` when the file refuses."""
-    import numpy as np
 
     try:
         with open(path, "wb") as file:
@@ -148,7 +145,6 @@ def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:
 
 def summarise(name: str, array: Array, dtype: str) -> str:
     """One line on an output: shape, type, minimum, maximum, mean and the first values."""
-    import numpy as np
 
     head = f"{name}[{', '.join(map(str, array.shape))}] {dtype}"
     if array.size == 0:

@@ -11,6 +11,8 @@ import click
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
 from sketchc.cli.options import existing_store_option
+from sketchc.runtime.store import exporting, reading
+from sketchc.runtime.store.database import collect, open_store, read_store, transaction
 
 KINDS = ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs")
 #: How many rows a list for people has at most, where nobody says otherwise.
@@ -63,10 +65,8 @@ def list_(
     Example:
       sketchc store list measurements --task softmax --target cpp
     """
-    from sketchc.runtime.store import reading
-    from sketchc.runtime.store.database import read_store
 
-    _known_target(target)
+    options.known_target(target)
     with read_store(store) as connection:
         if kind is None:
             found = reading.counts(connection, task, target)
@@ -96,8 +96,6 @@ def show(id: str, store: Path, as_json: bool) -> int:
     Example:
       sketchc store show 3f2a --json
     """
-    from sketchc.runtime.store import reading
-    from sketchc.runtime.store.database import read_store
 
     with read_store(store) as connection:
         data = reading.show(connection, id)
@@ -126,10 +124,8 @@ def best(task: str | None, target: str | None, store: Path, as_json: bool) -> in
     Example:
       sketchc store best --task rms --target cpp
     """
-    from sketchc.runtime.store import reading
-    from sketchc.runtime.store.database import read_store
 
-    _known_target(target)
+    options.known_target(target)
     with read_store(store) as connection:
         rows = reading.best_rows(connection, task, target)
     if as_json:
@@ -161,8 +157,6 @@ def export(form: str, output: str | None, store: Path) -> int:
     Example:
       sketchc store export --format jsonl -o store.jsonl
     """
-    from sketchc.runtime.store import exporting
-    from sketchc.runtime.store.database import read_store
 
     with read_store(store) as connection:
         match form:
@@ -186,8 +180,6 @@ def import_(file: str, store: Path) -> int:
     Example:
       sketchc store import from-the-gpu-machine.jsonl
     """
-    from sketchc.runtime.store.database import open_store, transaction
-    from sketchc.runtime.store.exporting import import_rows, parse_export
 
     try:
         text = Path(file).read_text("utf-8")
@@ -197,9 +189,9 @@ def import_(file: str, store: Path) -> int:
     except OSError as error:
         msg = f"cannot read {file}: {error.strerror}"
         raise UsageError(msg) from error
-    rows = parse_export(text, file)  # before a store is made for what is no export
+    rows = exporting.parse_export(text, file)  # before a store is made for what is no export
     with open_store(store) as connection, transaction(connection):
-        new, known = import_rows(connection, rows, file)
+        new, known = exporting.import_rows(connection, rows, file)
     click.echo(f"{store}: {new:,} rows added, {known:,} were there")
     return 0
 
@@ -233,7 +225,6 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     Example:
       sketchc store gc --older-than 90 --dry-run
     """
-    from sketchc.runtime.store.database import collect, open_store
 
     if not store.exists():
         msg = f"there is no store at {store}"
@@ -250,14 +241,6 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     return 0
 
 
-def _known_target(target: str | None) -> None:
-    """Raises `UsageError` for a target that there is not: nothing would be listed, silently."""
-    from sketchc.lowering.registry import load_target
-
-    if target is not None:
-        load_target(target)
-
-
 def _show_counts(path: Path, found: dict[str, int]) -> None:
     click.echo(f"{path}")
     for kind, count in found.items():
@@ -265,5 +248,5 @@ def _show_counts(path: Path, found: dict[str, int]) -> None:
     click.echo("list one kind with: sketchc store list KIND")
 
 
-def _print_json(data: Any, output: str | None = None) -> None:
-    options.write_output(json.dumps(data, indent=2, ensure_ascii=False) + "\n", output)
+def _print_json(data: Any) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))

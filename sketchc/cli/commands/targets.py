@@ -10,11 +10,14 @@ import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
+from sketchc.cli.consoles import make_console
+from sketchc.lowering.hardware import chips_like
+from sketchc.lowering.registry import TARGETS, load_target
+from sketchc.runtime.process.venvs import InstallError
+from sketchc.runtime.toolchains import base
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from sketchc.runtime.toolchains.base import Toolchain, ToolchainStatus
 
 
 @click.command()
@@ -27,13 +30,11 @@ def targets(as_json: bool) -> int:
       sketchc targets
       sketchc targets --json
     """
-    from sketchc.lowering.registry import TARGETS
 
     found = [describe(name) for name in TARGETS]
     if as_json:
         click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
         return 0
-    from sketchc.cli.consoles import make_console
 
     console = make_console(highlight=False)
     for target in found:
@@ -53,7 +54,6 @@ def sandbox() -> dict[str, str]:
 
 def describe(name: str) -> dict[str, Any]:
     """The facts of one target as JSON-able data. Never raises for what is not installed."""
-    from sketchc.lowering.registry import load_target
 
     target = load_target(name)
     capabilities = target.capabilities
@@ -75,15 +75,13 @@ def describe(name: str) -> dict[str, Any]:
     }
 
 
-def toolchain_status(name: str) -> ToolchainStatus:
+def toolchain_status(name: str) -> base.ToolchainStatus:
     """The status of a target's toolchain, also where its own imports are not installed."""
-    from sketchc.lowering.registry import load_target
-    from sketchc.runtime.toolchains.base import ToolchainStatus, toolchain
 
     try:
-        return toolchain(name).status()
+        return base.toolchain(name).status()
     except ImportError as error:
-        return ToolchainStatus(
+        return base.ToolchainStatus(
             target=name,
             can_compile=False,
             can_run=False,
@@ -95,7 +93,6 @@ def toolchain_status(name: str) -> ToolchainStatus:
 
 def hardware_for(default: str) -> list[dict[str, str]]:
     """The chips that a target can be planned for: those of its default chip's family."""
-    from sketchc.lowering.hardware import chips_like
 
     return [
         {"name": chip.name, "description": str(chip.facts["description"])}
@@ -126,17 +123,15 @@ def _show(console: Console, target: dict[str, Any]) -> None:
     console.print()
 
 
-def load_toolchain(name: str) -> Toolchain:
+def load_toolchain(name: str) -> base.Toolchain:
     """The toolchain of a target. Raises `UsageError` for an unknown name, or one whose own
     imports are not installed."""
-    from sketchc.lowering.registry import TARGETS, load_target
-    from sketchc.runtime.toolchains.base import toolchain
 
     if name not in TARGETS:
         msg = f"unknown toolchain {name!r}; known: {', '.join(TARGETS)}"
         raise UsageError(msg)
     try:
-        return toolchain(name)
+        return base.toolchain(name)
     except ImportError as error:
         msg = f"{name} needs {error.name}: pip install {load_target(name).packages}"
         raise UsageError(msg) from error
@@ -161,7 +156,6 @@ def list_toolchains() -> int:
     Example:
       sketchc toolchain list
     """
-    from sketchc.lowering.registry import TARGETS
 
     for name in TARGETS:
         status = toolchain_status(name)
@@ -199,16 +193,17 @@ def install(target: str, system: bool) -> int:
       sketchc toolchain install triton_ascend --system
       sketchc toolchain install mindspore
     """
-    from sketchc.runtime.process.venvs import InstallError
+    from sketchc.runtime.tasks import mindspore_environment as mindspore
 
     chosen = None if target == "mindspore" else load_toolchain(target)
     install_tools = getattr(chosen, "install_tools", None)
     if system and install_tools is None:
         msg = f"{target} needs no system packages that --system could install"
         raise UsageError(msg)
-    if chosen is None:
-        return _install_mindspore()
     try:
+        if chosen is None:
+            click.echo(mindspore.install())
+            return 0
         if system and install_tools is not None:
             click.echo(install_tools())
         click.echo(chosen.install())
@@ -218,17 +213,5 @@ def install(target: str, system: bool) -> int:
     status = chosen.status()
     if status.missing:
         click.echo(f"missing: {', '.join(status.missing)}; {status.advice}", err=True)
-        return 1
-    return 0
-
-
-def _install_mindspore() -> int:
-    from sketchc.runtime.process.venvs import InstallError
-    from sketchc.runtime.tasks.mindspore_environment import install
-
-    try:
-        click.echo(install())
-    except InstallError as error:
-        click.echo(f"error: {error}", err=True)
         return 1
     return 0

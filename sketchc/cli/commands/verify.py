@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import click
@@ -21,8 +21,6 @@ from sketchc.cli.verify_files import (
     to_json,
     verify_one,
 )
-from sketchc.cli.verify_files import prepare as prepare
-from sketchc.cli.verify_pool import jobs_option
 
 if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import CaseResult
@@ -78,26 +76,26 @@ _MOST_IN_FULL = 8
     help="For each file, beside compiling: cases that reach every loop, tile and tail.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Everything known, as JSON.")
-@jobs_option
+@click.option(
+    "--jobs",
+    "-j",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Files at once; default: one more than there are cores, for several files.",
+)
 @store_option
 @options.verify_ir_option
 def verify(
     files: tuple[str, ...],
     task: str,
-    target: str,
-    hardware: str | None,
     settings: tuple[str, ...],
     name: str | None,
-    entry: str | None,
-    signature: str | None,
     print_signature: bool,
-    seed: int | None,
-    timeout: float,
     task_timeout: float | None,
-    budget: float,
     as_json: bool,
     jobs: int | None,
     store: Path | None,
+    **asked: Any,
 ) -> int:
     """Run sketches and kernels on many sizes and inputs, and compare with a task.
 
@@ -117,45 +115,37 @@ def verify(
     """
     with task_errors(as_json=as_json):
         constants = options.parse_assignments(settings, "--set")
-        request = VerifyRequest(
-            "", target, hardware, constants, name, entry, signature, seed, timeout, budget=budget
-        )
+        request = VerifyRequest("", constants=constants, sketch=name, **asked)
         # The task is given no less than its default: importing torch alone may take seconds.
-        patience = task_timeout or max(timeout, 300.0)
+        patience = task_timeout or max(request.timeout, 300.0)
         if print_signature:
             return _print_signature(request, task, patience)
-        return _verify(request, files, task, patience, as_json, jobs, store)
+        if not files:
+            msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
+            raise UsageError(msg)
+        requests = [attrs.evolve(request, file=file) for file in files]
+        return _report(_outcomes(requests, task, patience, jobs, store), as_json)
 
 
-def _verify(
-    request: VerifyRequest,
-    files: tuple[str, ...],
-    task: str,
-    patience: float,
-    as_json: bool,
-    jobs: int | None,
-    store: Path | None,
-) -> int:
-    """All files; the exit status."""
+def _outcomes(
+    requests: list[VerifyRequest], task: str, patience: float, jobs: int | None, store: Path | None
+) -> list[Outcome]:
+    """What comes of all files, in their order."""
     from sketchc.runtime.tasks.task import load_task
 
-    if not files:
-        msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
-        raise UsageError(msg)
-    options.resolve_target(request.target, request.hardware)
-    if len(files) > 1 and jobs != 1:
-        requests = [_for(request, file) for file in files]
-        return _report(_at_once(requests, task, patience, store, jobs), as_json)
+    first = requests[0]
+    options.resolve_target(first.target, first.hardware)
+    if len(requests) > 1 and jobs != 1:
+        return _at_once(requests, task, patience, store, jobs)
     try:
         # What is wrong with the only sketch is told before the task is loaded.
-        if len(files) == 1 and not _for(request, files[0]).is_kernel:
-            request = attrs.evolve(request, lowered=lower(_for(request, files[0])))
+        if len(requests) == 1 and not first.is_kernel:
+            requests = [attrs.evolve(first, lowered=lower(first))]
     except options.SketchError as error:
-        return _report([Outcome(_for(request, files[0]), diagnostics=error)], as_json)
+        return [Outcome(first, diagnostics=error)]
     with load_task(task, patience) as loaded:
         kept = recorder(store, loaded)
-        found = [verify_one(_for(request, file), loaded, _progress, kept) for file in files]
-        return _report(found, as_json)
+        return [verify_one(request, loaded, _progress, kept) for request in requests]
 
 
 def _at_once(
@@ -186,10 +176,6 @@ def _report(outcomes: list[Outcome], as_json: bool) -> int:
             _show_table(outcomes)
     statuses = {outcome.status for outcome in outcomes}
     return 1 if 1 in statuses else max(statuses)
-
-
-def _for(request: VerifyRequest, file: str) -> VerifyRequest:
-    return attrs.evolve(request, file=file)
 
 
 def _progress(result: CaseResult) -> None:
