@@ -217,6 +217,7 @@ class DocSpec:
 
     @property
     def target(self) -> str:
+        """The name of the target."""
         return self.manifest.target
 
     def of(self, category: Category) -> tuple[Section, ...]:
