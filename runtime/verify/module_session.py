@@ -66,7 +66,7 @@ class ModuleSession(Session):
         assert isinstance(toolchain, TorchModules)
         return toolchain
 
-    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
+    def build(self, folder: Path, timeout: float) -> Finding | None:
         """The look at the text, then the import and a first model."""
         if (refused := super().build(folder, timeout)) is not None:
             return refused
@@ -81,10 +81,9 @@ class ModuleSession(Session):
             if not self.modules.shuts:
                 self.notes.append("nothing on this machine keeps forward from starting programs")
         except ToolchainError as error:
-            found = self._failed(error)
-            return found.failure, found.reason, found.log
+            return self._failed(error)
         except OSError as error:
-            return "infrastructure", f"the worker cannot be started: {error}", ""
+            return Finding("infrastructure", f"the worker cannot be started: {error}")
         self._compare_states()
         self.notes += [
             f"{name} is tuned: its {count} configurations are not timed, each case takes the next"

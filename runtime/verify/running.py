@@ -24,7 +24,7 @@ from sketchc.runtime.cases.drawing import RISING, SWAPPED, is_neighbour
 from sketchc.runtime.cases.reaching import Clock, Marks, Reaching, marks_of, smaller
 from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
 from sketchc.runtime.cases.sizes import nearest
-from sketchc.runtime.verify.session import Session
+from sketchc.runtime.verify.session import Finding, Session
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Runner:
     progress: Progress | None = None
     interpreted: bool = False
     results: list[CaseResult] = attrs.field(factory=list)
-    notes: list[str] = attrs.field(factory=list)
+    #: The loops that ran again, and the tiles that met others, in words.
+    reached: tuple[str, ...] = ()
     refused: set[tuple[int, ...]] = attrs.field(factory=set)
     #: Kinds of inputs of cases that nothing could stand in for.
     dropped: list[str] = attrs.field(factory=list)
@@ -71,7 +72,33 @@ class Runner:
 
     @property
     def failing(self) -> bool:
+        """True when something is known to be wrong."""
         return any(result.failed for result in self.results)
+
+    def all(
+        self,
+        cases: Cases,
+        refused: Finding | None,
+        limits: Limits,
+        budget: float | None,
+        folder: Path,
+    ) -> None:
+        """Run the cases, and for `budget` seconds what follows from them; one that fails stands for
+        all of what is `refused` already."""
+        if refused is not None:
+            # What has another type is what the sketch declares.
+            right = False if refused.failure == "wrong_shape" else None
+            shown = (refused.failure, refused.reason)
+            self.results += [
+                CaseResult(*case, self.seed, *shown, log=refused.log, sketch_right=right)
+                for case in cases[:1]
+            ]
+            return
+        self.planned(cases, None if budget is None else limits)
+        if budget is not None and not self.failing:
+            own = next((case for case, _ in reversed(cases) if case.own), None)
+            self.all_kinds(own, budget)
+            self.reached = self.reach(folder, budget)
 
     def planned(self, cases: Cases, limits: Limits | None) -> None:
         """Run the cases in their order until they settle the verdict. With `limits`, others stand
@@ -150,7 +177,7 @@ class Runner:
             return
         if self.dropped:
             taken = len({tuple(result.shape.symbols.values()) for result in right})
-            self.notes.append(
+            self.session.notes.append(
                 f"the task takes few sizes: {len(self.refused)} others were refused, and "
                 f"{taken} ran"
             )

@@ -12,13 +12,18 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
+from sketchc.base.types import numpy_dtype
+from sketchc.ir import nodes as ir
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import (
@@ -41,8 +46,10 @@ from sketchc.runtime.tasks.description import (
     Scalar,
     TaskFailure,
     TaskKilledError,
+    TensorSpec,
     Thresholds,
 )
+from sketchc.runtime.tasks.inputs import LIKE, poison
 from sketchc.runtime.tasks.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains import base as toolchains
@@ -64,21 +71,6 @@ if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.verify.running import Cases
     from sketchc.runtime.verify.verify import Candidate
-from collections.abc import Sequence
-from math import prod
-from typing import TYPE_CHECKING
-
-from sketchc.runtime.tasks.description import TensorSpec
-from sketchc.runtime.tasks.inputs import LIKE
-
-if TYPE_CHECKING:
-    from sketchc.runtime.verify.verdict import CaseResult
-
-import numpy.typing as npt
-
-from sketchc.base.types import numpy_dtype
-from sketchc.ir import nodes as ir
-from sketchc.runtime.tasks.inputs import poison
 
 #: Bytes on either side of every tensor, and what they hold. 128 keeps the tensor aligned.
 _GUARD_BYTES = 4096
@@ -242,9 +234,6 @@ class Session:
     explanation: str = ""
     folder: Path = Path()
     notes: list[str] = attrs.field(factory=list)
-    #: Which elements of inputs reach one of an output, once that was asked.
-    reach: Reach | None = None
-    reach_asked: bool = False
     #: What the task compares with, as far as it was asked, and at how many more cases it is.
     thresholds: Thresholds = Thresholds()
     looks: int = 2
@@ -257,14 +246,14 @@ class Session:
     #: What a verdict that is no failure lacks: sentences on what was never tried.
     gaps: list[str] = attrs.field(factory=list)
 
-    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
-        """Look at a foreign kernel's text, and compile; (failure, reason, log) where that fails."""
+    def build(self, folder: Path, timeout: float) -> Finding | None:
+        """Look at a foreign kernel's text, and compile; what is wrong, where that fails."""
         kernel = self.candidate.kernel
         if self.candidate.garbled:
-            return "syntax", self.candidate.garbled, ""
+            return Finding("syntax", self.candidate.garbled)
         findings = inspect_kernel(kernel) if kernel.foreign else ()
         if refused := refusal_of(findings):
-            return "policy", refused, ""
+            return Finding("policy", refused)
         self.explanation = explanation(findings)
         self.folder = folder
         found = self._compile(timeout)
@@ -272,9 +261,9 @@ class Session:
             with machine.alone():
                 found = self._compile(timeout)
         if self.artefact is None:
-            return found.failure, found.reason, found.log
+            return found
         refused = self._look_at_library(self.artefact) if kernel.foreign else ""
-        return ("policy", refused, self.explanation) if refused else None
+        return Finding("policy", refused, log=self.explanation) if refused else None
 
     def _compile(self, timeout: float) -> Finding:
         """Set `artefact`, or say what is wrong."""
@@ -341,7 +330,8 @@ class Session:
             self.binding = first
 
     def _run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
-        lengths = self._lengths(case)
+        plan = self.candidate.plan
+        lengths = reduction_lengths(plan, self.binding, case.symbols, self.reach)
         started = time.monotonic()
         found, telling, drawn = Finding(), True, kind
         try:
@@ -362,22 +352,18 @@ class Session:
                     found = self._tried(trial)
                 self.notes.append(machine.told_twice(case, kind, reason, not found.failure))
             found = self._blame(trial, found)
+        said = attrs.asdict(found, recurse=False)
+        del said["outputs"], said["killed"]
         return CaseResult(
             case,
             kind,
             seed,
-            found.failure,
-            found.reason,
-            found.comparisons,
-            runs,
-            max(lengths.values(), default=1),
-            time.monotonic() - started,
-            found.log,
-            found.sketch_right,
-            found.code_as_sketch,
-            found.undecided,
-            telling,
-            "" if drawn == kind else drawn,
+            runs=runs,
+            reduction_length=max(lengths.values(), default=1),
+            seconds=time.monotonic() - started,
+            telling=telling,
+            drawn_as="" if drawn == kind else drawn,
+            **said,
         )
 
     def _tried(self, trial: Trial) -> Finding:
@@ -435,15 +421,15 @@ class Session:
         self.planted |= dict.fromkeys(found.numbers if kind in PLANTED else ())
         return found
 
-    def _lengths(self, case: ShapeCase) -> Mapping[str, int]:
-        """How many terms may be added up behind one element of each output."""
-        plan = self.candidate.plan
-        if not plan.phases and not self.reach_asked:
-            self.reach_asked = True
-            self.reach = find_reach(self.binding, self.task, self.freedom)
-            if self.reach is None:
-                self.notes.append(UNKNOWN_REACH)
-        return reduction_lengths(plan, self.binding, case.symbols, self.reach)
+    @cached_property
+    def reach(self) -> Reach | None:
+        """Of a kernel without a sketch: which elements of inputs reach one of an output."""
+        if self.candidate.plan.phases:
+            return None
+        found = find_reach(self.binding, self.task, self.freedom)
+        if found is None:
+            self.notes.append(UNKNOWN_REACH)
+        return found
 
     # ------------------------------------------------------------ inputs and references
 
