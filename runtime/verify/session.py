@@ -13,10 +13,11 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -68,7 +69,6 @@ from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
-    from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.verify.running import Cases
     from sketchc.runtime.verify.verify import Candidate
 
@@ -150,14 +150,6 @@ def share_of_numbers(references: Sequence[Array]) -> float:
     floats = [array for array in references if array.dtype.kind not in "iub"]
     strange = sum(int(np.count_nonzero(~np.isfinite(array))) for array in floats)
     return 1.0 - strange / total if total else 1.0
-
-
-def again_kinds(binding: Binding, kind: str) -> tuple[str, ...]:
-    """The kinds of input to draw instead of one that tells nothing: what comes nearest to the
-    task's own inputs."""
-    if kind in ("task", LIKE):
-        return ()
-    return (LIKE,) if has_own(binding) else ("non_negative",)
 
 
 def has_own(binding: Binding) -> bool:
@@ -262,8 +254,12 @@ class Session:
                 found = self._compile(timeout)
         if self.artefact is None:
             return found
-        refused = self._look_at_library(self.artefact) if kernel.foreign else ""
-        return Finding("policy", refused, log=self.explanation) if refused else None
+        if kernel.foreign and self.artefact.library is not None:
+            # Of another system's format, the look at the text is all there is.
+            with suppress(NotElfError):
+                if refused := refusal(inspect_elf(self.artefact.library), exists=in_libc):
+                    return Finding("policy", refused, log=self.explanation)
+        return None
 
     def _compile(self, timeout: float) -> Finding:
         """Set `artefact`, or say what is wrong."""
@@ -279,15 +275,6 @@ class Session:
         except OSError as error:
             return Finding("infrastructure", f"the build failed: {error}", killed=True)
         return Finding()
-
-    def _look_at_library(self, artefact: Artefact) -> str:
-        """Why what the compiler made of a foreign kernel is refused; "" for no reason."""
-        if artefact.library is None:
-            return ""
-        try:
-            return refusal(inspect_elf(artefact.library), exists=in_libc)
-        except NotElfError:
-            return ""  # another system's format: the look at the text is all there is
 
     def more_cases(self, cases: Cases) -> Cases:
         """Cases besides those chosen, for candidates of this sort."""
@@ -382,7 +369,9 @@ class Session:
         plants = self._plants(case, drawn, seed)
         found: tuple[str, Inputs, References] | None = None
         best = -1.0
-        for tried in (drawn, *again_kinds(self.binding, drawn)):
+        # What comes nearest to the task's own inputs.
+        again = [LIKE if has_own(self.binding) else "non_negative"]
+        for tried in (drawn, *(again if drawn not in ("task", LIKE) else ())):
             substitutes = self._substitutes(case)
             try:
                 rising = change == RISING
@@ -496,10 +485,16 @@ class Session:
         """The name of an output that changes from run to run, where it must not: the order of
         atomic additions is open, so that these are only compared with the reference."""
         kernel = self.candidate.kernel
-        open_order = adds_in_any_order(self.candidate.plan) or (
-            kernel.foreign and re.search(_ANY_ORDER, _code(kernel)) is not None
-        )
-        return "" if open_order else _difference(first, second)
+        if adds_in_any_order(self.candidate.plan):
+            return ""
+        if kernel.foreign:
+            # Comments of C and C++ excuse nothing.
+            in_c = load_language(kernel.language).syntax == "c"
+            text = without_comments(kernel.source) if in_c else kernel.source
+            if re.search(_ANY_ORDER, text):
+                return ""
+        changed = (n for n, array in first.items() if array.tobytes() != second[n].tobytes())
+        return next(changed, "")
 
     def _misfit(self, case: ShapeCase, references: list[Array]) -> str:
         """Where the sketch and the task disagree on an output's shape or type; "" for nowhere."""
@@ -576,7 +571,11 @@ class Session:
             reason = f"the sketch cannot be interpreted here: {error}"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
         if found.outputs is not None:
-            alike = self._compare(found.outputs, References(self._exact(meant)), lengths)
+            exact = [
+                meant[t.name].astype(np.float64) if t.dtype.is_float else meant[t.name]
+                for t in self.binding.outputs
+            ]
+            alike = self._compare(found.outputs, References(exact), lengths)
             found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
         for comparison in self._compare(meant, trial.references, lengths):
             if not comparison.passed:
@@ -591,31 +590,8 @@ class Session:
         reason = f"{found.reason}; the sketch's own interpretation is right"
         return attrs.evolve(found, reason=reason, sketch_right=True)
 
-    def _exact(self, outputs: Mapping[str, Array]) -> list[Array]:
-        """Outputs of the interpreter as references: floats in float64."""
-        return [
-            outputs[tensor.name].astype(np.float64)
-            if tensor.dtype.is_float
-            else outputs[tensor.name]
-            for tensor in self.binding.outputs
-        ]
-
 
 def _undecided(found: Finding, why: str) -> Finding:
     """Nobody could ask the sketch: that must not read as if it were right."""
     reason = f"{found.reason}; undecided whether the sketch or the code is wrong: {why}"
     return attrs.evolve(found, reason=reason, undecided=why)
-
-
-def _code(kernel: Kernel) -> str:
-    """A kernel's text; C and C++ without comments, which excuse nothing."""
-    in_c = load_language(kernel.language).syntax == "c"
-    return without_comments(kernel.source) if in_c else kernel.source
-
-
-def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """The name of an output whose bits differ; "" when there is none."""
-    for name, array in first.items():
-        if array.tobytes() != second[name].tobytes():
-            return name
-    return ""
