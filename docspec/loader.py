@@ -77,11 +77,13 @@ class _Reader:
 
     def manifest(self, data: Mapping[str, Any]) -> Manifest | None:
         self.known(data, _TOP, "")
-        target = self.name(data)
-        title = self.string(data, "title")
-        language = self.choice(
-            data, "language", tuple(language.name for language in all_languages())
-        )
+        target = self.string(data, "target")
+        if target and not _NAME.fullmatch(target):
+            self.say("target", f"{target!r} is no name: lower-case letters, digits, underscores")
+        title, language = self.string(data, "title"), self.string(data, "language")
+        known = [language.name for language in all_languages()]
+        if language and language not in known:
+            self.say("language", f"unknown language {language!r}; known: {', '.join(known)}")
         tables = {name: self.table(data, name) for name in _TABLES}
         files = self.files(tables)
         examples = self.examples(tables["examples"])
@@ -93,12 +95,6 @@ class _Reader:
         return Manifest(target, title, language, files, examples, toolchain, capabilities, memory)
 
     # ------------------------------------------------------------ documents and examples
-
-    def name(self, data: Mapping[str, Any]) -> str:
-        target = self.string(data, "target")
-        if target and not _NAME.fullmatch(target):
-            self.say("target", f"{target!r} is no name: lower-case letters, digits, underscores")
-        return target
 
     def files(self, tables: Mapping[str, Mapping[str, Any]]) -> dict[Category, tuple[str, ...]]:
         files: dict[Category, tuple[str, ...]] = {}
@@ -160,8 +156,7 @@ class _Reader:
         return ToolchainCommands(commands["build"], commands["run"], float(timeout))
 
     def capabilities(self, table: Mapping[str, Any]) -> StatedCapabilities:
-        fields = {field.name: field for field in attrs.fields(StatedCapabilities)}
-        self.known(table, tuple(fields), "capabilities")
+        self.known(table, tuple(f.name for f in attrs.fields(StatedCapabilities)), "capabilities")
         values: dict[str, Any] = {"dtypes": self.words(table, "dtypes", _DTYPES)}
         if not values["dtypes"]:
             self.say("capabilities", "[capabilities] needs dtypes = [...]")
@@ -176,13 +171,13 @@ class _Reader:
         if "maximum_elements" in table:
             values["maximum_elements"] = self.positive(table, "maximum_elements", "capabilities")
         minimum = table.get("matrix_minimum", {})
-        if isinstance(minimum, dict):
-            for dtype in minimum:
-                if dtype not in _DTYPES:
-                    self.say(dtype, f"matrix_minimum: unknown type {dtype!r}")
-            values["matrix_minimum"] = self.sizes(minimum, "matrix_minimum")
-        else:
+        if not isinstance(minimum, dict):
             self.say("matrix_minimum", "matrix_minimum must be a table: type -> smallest extent")
+            minimum = {}
+        for dtype in minimum:
+            if dtype not in _DTYPES:
+                self.say(dtype, f"matrix_minimum: unknown type {dtype!r}")
+        values["matrix_minimum"] = self.sizes(minimum, "matrix_minimum")
         return StatedCapabilities(**values)
 
     def words(self, table: Mapping[str, Any], key: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -223,12 +218,6 @@ class _Reader:
             return value.strip()
         self.say(key, f"{key} is missing" if value is None else f"{key} must be a text")
         return ""
-
-    def choice(self, data: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str:
-        value = self.string(data, key)
-        if value and value not in known:
-            self.say(key, f"unknown {key} {value!r}; known: {', '.join(known)}")
-        return value
 
     def strings(self, table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
         value = table.get(key, [])

@@ -14,6 +14,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -109,14 +110,10 @@ class TorchState:
         return found
 
 
-_OF_THIS_PROCESS: list[TorchState] = []
-
-
+@cache
 def first_state() -> TorchState:
     """torch as it was when this was first asked for in this process."""
-    if not _OF_THIS_PROCESS:
-        _OF_THIS_PROCESS.append(TorchState())
-    return _OF_THIS_PROCESS[0]
+    return TorchState()
 
 
 def seen(owner: Any) -> dict[str, _Seen]:

@@ -441,15 +441,14 @@ def _tell(status: int, message: Mapping[str, Any]) -> None:
 def load_handler(text: str) -> Handler:
     """The function that a handler's text names."""
     place, _, name = text.rpartition(":")
-    if not place.endswith(".py"):
-        handler: Handler = getattr(importlib.import_module(place), name)
-        return handler
-    known = sys.modules.get(Path(place).stem)
-    if known is not None and getattr(known, "__file__", None) == place:
-        again: Handler = getattr(known, name)
-        return again
-    by_path: Handler = getattr(import_file(place, Path(place).stem), name)
-    return by_path
+    if place.endswith(".py"):
+        module = sys.modules.get(Path(place).stem)
+        if module is None or getattr(module, "__file__", None) != place:
+            module = import_file(place, Path(place).stem)
+    else:
+        module = importlib.import_module(place)
+    handler: Handler = getattr(module, name)
+    return handler
 
 
 def import_file(path: str | Path, name: str) -> ModuleType:

@@ -233,7 +233,7 @@ def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
     """Everything about one thing: its row, what it refers to (with texts), what refers to it; of a
     run with its ledger: every question, every reply."""
     kind, identity = resolve(connection, prefix)
-    data = {"kind": kind.removesuffix("es") if kind == "sketches" else kind[:-1]}
+    data: dict[str, Any] = {"kind": kind.removesuffix("es") if kind == "sketches" else kind[:-1]}
     data |= _whole(connection, kind, identity)
     for other, condition in _SHOWN_WITH.get(kind, {}).items():
         data[other] = _select(connection, other, condition, [identity])

@@ -12,7 +12,7 @@ import ast
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.store import writing
-from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
+from sketchc.runtime.store.writing import KernelRow, SketchText, TaskText
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,52 +92,38 @@ class Recorder:
         from sketchc.runtime.verify.verdict import to_json
 
         called = candidate.signature
-        return self.plain_verdict(
+        return self.claim(
+            writing.put_verdict,
             lambda: kernel_row(candidate),
             lambda: to_json(verdict),
             signature=None if called is None else called.text,
         )
 
-    def plain_verdict(
-        self,
-        kernel: Callable[[], KernelRow],
-        verdict: Callable[[], Mapping[str, Any]],
-        made_in: RunStep | None = None,
-        signature: str | None = None,
-    ) -> str | None:
-        """The same from plain data, made when it is needed: what that raises is a warning, too."""
-        put = partial(writing.put_verdict, made_in=made_in, signature=signature)
-        return self._claim(kernel, verdict, put)
-
     def measurement(self, candidate: Candidate, measured: Measurement) -> str | None:
         """Keep a measurement with its raw samples. Returns its id, or None."""
         from sketchc.runtime.bench.text import to_json
 
-        return self.plain_measurement(lambda: kernel_row(candidate), lambda: to_json(measured))
+        return self.claim(
+            writing.put_measurement, lambda: kernel_row(candidate), lambda: to_json(measured)
+        )
 
-    def plain_measurement(
+    def claim(
         self,
-        kernel: Callable[[], KernelRow],
-        measured: Callable[[], Mapping[str, Any]],
-        made_in: RunStep | None = None,
-    ) -> str | None:
-        """The same from plain data."""
-        return self._claim(kernel, measured, partial(writing.put_measurement, made_in=made_in))
-
-    def _claim(
-        self,
+        put: Callable[..., str],
         kernel: Callable[[], KernelRow],
         claim: Callable[[], Mapping[str, Any]],
-        put: Callable[[sqlite3.Connection, str, str, str, Mapping[str, Any]], str],
+        **more: Any,
     ) -> str | None:
-        """Keep a verdict or a measurement, with the versions of what it was made with."""
+        """Keep a verdict or a measurement by one of the functions of `writing`, which takes `more`,
+        with the versions of what it was made with. Both are made when they are needed: what that
+        raises is a warning, too."""
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = claim()
             versions = {**found.get("machine", {}).get("versions", {}), **found.get("versions", {})}
             made_with = writing.put_environment(connection, environment(versions))
             row = writing.put_kernel(connection, kernel())
-            return put(connection, row, task, made_with, found)
+            return put(connection, row, task, made_with, found, **more)
 
         return self._write(write)
 
