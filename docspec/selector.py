@@ -180,7 +180,7 @@ def similarity(example: Example, operations: Iterable[str], topics: Iterable[str
 
 
 def _computing(operations: Iterable[str]) -> Counter[str]:
-    counted = operations if isinstance(operations, Counter) else Counter(operations)
+    counted = Counter(operations)
     return Counter({name: n for name, n in counted.items() if name not in ("load", "store")})
 
 

@@ -84,7 +84,11 @@ class TorchState:
     def changes(self, without: Iterable[str] = ()) -> list[str]:
         """What was changed since, in words; nothing is put back. `without` names settings that do
         not matter."""
-        found = [f"it replaced {name}" for name in self._replaced()]
+        found = [
+            f"it replaced {name}.{key}"
+            for name, owner in self._owners.items()
+            for key in replaced(owner, self._seen[name])
+        ]
         ignored = frozenset(without)
         for name, value in torch_settings().items():
             if value != self.settings[name] and name not in ignored:
@@ -102,12 +106,6 @@ class TorchState:
         changed = sorted(n for n, kernels in self._kernels.items() if now.get(n) != kernels)
         self._told = [f"it registered another kernel for {name}" for name in changed]
         return self._told
-
-    def _replaced(self) -> list[str]:
-        found = []
-        for name, owner in self._owners.items():
-            found += [f"{name}.{key}" for key in replaced(owner, self._seen[name])]
-        return found
 
 
 @cache

@@ -90,9 +90,9 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
     that it is `given` are channel, output, lifeline and status.
 
     `settings`: "folder" and "environment" of the candidate, "mode", "hidden", "readable",
-    "writable" (paths), "scratch_bytes", "network",
-    "nobody" (whether root's candidates run as that user), "limits" (by rlimit's name),
-    "memory_bytes" and "processes" (of all together, or None), "gated" (see `seccomp.Gate`).
+    "writable" (paths), "scratch_bytes", "nobody" (whether root's candidates run as that user),
+    "limits" (by rlimit's name), "memory_bytes" and "processes" (of all together, or None), "gated"
+    (see `seccomp.Gate`).
     """
     channel, output, lifeline, status = given
     descriptors = Descriptors(lifeline, status, (channel, output))
@@ -143,8 +143,7 @@ def _enter(settings: Settings) -> None:
     ns.rearrange(
         settings["hidden"], settings["readable"], settings["writable"], settings["scratch_bytes"]
     )
-    apart = ns.NEWPID | ns.NEWIPC | ns.NEWUTS | (0 if settings["network"] else ns.NEWNET)
-    ns.unshare(apart)
+    ns.unshare(ns.NEWPID | ns.NEWIPC | ns.NEWUTS | ns.NEWNET)
 
 
 def _give_away(path: str) -> None:
@@ -340,7 +339,7 @@ def _give_up(settings: Settings, asks: int, answered: int) -> None:
         namespaces.drop_capabilities()
     # The change of user has closed /proc/self to the process itself, and tools look there.
     namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)
-    seccomp.install(network=settings["network"])
+    seccomp.install()
 
 
 def _supervise(settings: Settings, mode: str, child: int, groups: Groups) -> dict[str, Any]:

@@ -206,34 +206,27 @@ def _assumed() -> Isolation:
     return _found or Isolation()
 
 
-def _texts(paths: Iterable[str | Path]) -> list[str]:
-    return [str(path) for path in paths]
-
-
 @attrs.define(kw_only=True, eq=False, slots=False)
 class Worker:
     """One shut-in process that serves calls one after the other; use as a context manager.
 
     `readable` and `writable` are paths that it may see although they lie in private places.
-    `preload` names modules that a kept process has imported already; `python` defaults to this
-    interpreter; `environment` adds to the cleared one; `gated` workers may be told to start no
-    programs (`let_start`). `folder` is where a scratch folder is made where the kernel allows no
-    namespaces (default: the system's temporary folder). Raises `OSError` when no process can be
-    started.
+    `preload` names modules that a kept process has imported already; `environment` adds to the
+    cleared one; `gated` workers may be told to start no programs (`let_start`). `folder` is where a
+    scratch folder is made where the kernel allows no namespaces (default: the system's temporary
+    folder). Raises `OSError` when no process can be started.
     """
 
     _limits: Limits = Limits()
-    _python: str | Path = sys.executable
     _preload: tuple[str, ...] = ()
     _environment: Mapping[str, str] = attrs.field(factory=dict)
-    _readable: list[str] = attrs.field(default=(), converter=_texts)
-    _writable: list[str] = attrs.field(default=(), converter=_texts)
-    _network: bool = False
+    _readable: tuple[str | Path, ...] = attrs.field(default=(), converter=tuple)
+    _writable: tuple[str | Path, ...] = attrs.field(default=(), converter=tuple)
     _gated: bool = False
     _folder: Path | None = None
 
     def __attrs_post_init__(self) -> None:
-        self._template = template(str(self._python), self._preload)
+        self._template = template(sys.executable, self._preload)
         self._output = os.memfd_create("output", os.MFD_CLOEXEC)
         self._open = False
         self._refused = 0
@@ -265,14 +258,13 @@ class Worker:
         self._open = True
 
     def _message(self, place: str) -> dict[str, Any]:
-        readable = [*self._template.needs, *_own_packages(), *_tools(), *self._readable]
+        readable = [*self._template.needs, *_own_packages(), *_tools(), *map(str, self._readable)]
         return {
             **self._limits.settings(),
             "mode": _assumed().mode,
             "hidden": _private(),
             "readable": readable,
-            "writable": self._writable,
-            "network": self._network,
+            "writable": [*map(str, self._writable)],
             "gated": self._gated,
             # Without mounts of its own it could not even enter the folder of its library.
             "nobody": _assumed().mode == confine.NAMESPACES

@@ -8,11 +8,10 @@ What goes wrong (a full disk, read-only media, a file that is no store) is said 
 
 from __future__ import annotations
 
-import ast
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +20,8 @@ from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.store import writing
-from sketchc.runtime.store.writing import KernelRow, SketchText, TaskText
+from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
+from sketchc.runtime.tasks.outline import modules_beside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,38 +92,34 @@ class Recorder:
         from sketchc.runtime.verify.verdict import to_json
 
         called = candidate.signature
-        return self.claim(
-            writing.put_verdict,
-            lambda: kernel_row(candidate),
-            lambda: to_json(verdict),
-            signature=None if called is None else called.text,
-        )
+        text = None if called is None else called.text
+        row = partial(kernel_row, candidate)
+        return self.claim("verdict", row, lambda: to_json(verdict), signature=text)
 
     def measurement(self, candidate: Candidate, measured: Measurement) -> str | None:
         """Keep a measurement with its raw samples. Returns its id, or None."""
         from sketchc.runtime.bench.text import to_json
 
-        return self.claim(
-            writing.put_measurement, lambda: kernel_row(candidate), lambda: to_json(measured)
-        )
+        row = partial(kernel_row, candidate)
+        return self.claim("measurement", row, lambda: to_json(measured))
 
     def claim(
         self,
-        put: Callable[..., str],
+        kind: str,
         kernel: Callable[[], KernelRow],
         claim: Callable[[], Mapping[str, Any]],
-        **more: Any,
+        made_in: RunStep | None = None,
+        signature: str | None = None,
     ) -> str | None:
-        """Keep a verdict or a measurement by one of the functions of `writing`, which takes `more`,
-        with the versions of what it was made with. Both are made when they are needed: what that
-        raises is a warning, too."""
+        """Keep a "verdict" or a "measurement", with the versions of what it was made with. All is
+        made when it is needed: what that raises is a warning, too."""
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = claim()
             versions = {**found.get("machine", {}).get("versions", {}), **found.get("versions", {})}
             made_with = writing.put_environment(connection, environment(versions))
-            row = writing.put_kernel(connection, kernel())
-            return put(connection, row, task, made_with, found, **more)
+            rests_on = (writing.put_kernel(connection, kernel()), task, made_with)
+            return writing.put_claim(connection, kind, *rests_on, found, made_in, signature)
 
         return self._write(write)
 
@@ -177,36 +173,10 @@ def read_task(task: Task) -> TaskText:
     Raises `OSError` and `UnicodeDecodeError`."""
     path = task.path
     text = path.read_text("utf-8")
-    modules: dict[str, str] = {}
-    waiting = [text]
-    while waiting:
-        for name in _imported(waiting.pop()):
-            module = path.parent / f"{name}.py"
-            if module.name in modules or module.name == path.name or not module.is_file():
-                continue
-            if module.stat().st_size <= _LARGEST_MODULE:
-                modules[module.name] = module.read_text("utf-8")
-                waiting.append(modules[module.name])
+    files = modules_beside(path, _LARGEST_MODULE)
+    modules = {file.name: file.read_text("utf-8") for file in files}
     outline = getattr(task, "outline", None)
     return TaskText(path.name, text, modules, "Model" if outline is None else outline.subject)
-
-
-def _imported(code: str) -> list[str]:
-    """The first parts of the modules that the code imports by absolute names."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError):
-        return []
-    found: list[str] = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                found += [alias.name.partition(".")[0] for alias in node.names]
-            case ast.ImportFrom(module=str(module), level=0):
-                found.append(module.partition(".")[0])
-            case _:
-                pass
-    return found
 
 
 def sketch_text(text: str, name: str) -> SketchText:

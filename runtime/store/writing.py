@@ -165,42 +165,41 @@ def put_environment(connection: sqlite3.Connection, versions: Mapping[str, str])
     return identity
 
 
-def put_verdict(
+def put_claim(
     connection: sqlite3.Connection,
+    kind: str,
     kernel: str,
     task: str,
     environment: str,
-    verdict: Mapping[str, Any],
+    found: Mapping[str, Any],
     made_in: RunStep | None = None,
     signature: str | None = None,
 ) -> str:
-    """Keep a verdict (`runtime.verify.verdict.to_json`), with the text of the sketch by which the
-    kernel was called where one was named for that; returns its id."""
-    own = {
-        "signature": None if signature is None else put_text(connection, signature),
-        "failure": str(verdict["failure"]),
-        "cases": len(verdict["cases"]),
-        "how_it_runs": str(verdict["how_it_runs"]),
-    }
-    rests_on = {"kernel": kernel, "task": task, "environment": environment}
-    return _put_claim(connection, "verdict", verdict, made_in, **rests_on, **own)
+    """Keep a "verdict" (`runtime.verify.verdict.to_json`), with the text of the sketch by which the
+    kernel was called where one was named for that, or a "measurement" (`runtime.bench.text`);
+    returns its id."""
+    identity, run = secrets.token_hex(16), None  # no row of another store has the same one
+    if made_in is not None:
+        run = made_in.run
+        identity = digest_of(run, str(made_in.step), kind)[:32]
+    if kind == "measurement":
+        own = _of_measurement(found)
+    else:
+        called = None if signature is None else put_text(connection, signature)
+        own = {"signature": called, "failure": str(found["failure"]), "cases": len(found["cases"])}
+        own["how_it_runs"] = str(found["how_it_runs"])
+    own |= {"kernel": kernel, "task": task, "environment": environment, "run": run}
+    own |= {"passed": int(bool(found["passed"])), "seed": str(found["seed"])}
+    own |= {"format": FORMAT, "evidence": dump(found), "recorded": now()}
+    insert(connection, f"{kind}s", id=identity, **own)
+    return identity
 
 
-def put_measurement(
-    connection: sqlite3.Connection,
-    kernel: str,
-    task: str,
-    environment: str,
-    measured: Mapping[str, Any],
-    made_in: RunStep | None = None,
-) -> str:
-    """Keep a measurement (`runtime.bench.report.to_json`); returns its id.
-
-    No speedup stands in one whose baseline is of another class of precision. A measurement that
-    does not say its class is of none that others are.
-    """
+def _of_measurement(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What only measurements have. No speedup stands in one whose baseline is of another class of
+    precision. A measurement that does not say its class is of none that others are."""
     speedup = measured.get("speedup")
-    own = {
+    return {
         "device": str(measured["machine"]["name"]),
         "symbols": dump(measured["symbols"]),
         "precision": str(measured.get("precision", {"name": "unknown"})["name"]),
@@ -208,26 +207,6 @@ def put_measurement(
         "median": float(measured["kernel"]["median"]),
         "speedup": None if speedup is None else float(speedup["of_medians"]),
     }
-    rests_on = {"kernel": kernel, "task": task, "environment": environment}
-    return _put_claim(connection, "measurement", measured, made_in, **rests_on, **own)
-
-
-def _put_claim(
-    connection: sqlite3.Connection,
-    kind: str,
-    found: Mapping[str, Any],
-    made_in: RunStep | None,
-    **values: Any,
-) -> str:
-    """Keep a verdict or a measurement, with what both have in common; returns its id."""
-    identity, run = secrets.token_hex(16), None  # no row of another store has the same one
-    if made_in is not None:
-        run = made_in.run
-        identity = digest_of(run, str(made_in.step), kind)[:32]
-    values |= {"passed": int(bool(found["passed"])), "seed": str(found["seed"])}
-    values |= {"format": FORMAT, "evidence": dump(found), "recorded": now()}
-    insert(connection, f"{kind}s", id=identity, run=run, **values)
-    return identity
 
 
 Data = dict[str, Any]
@@ -285,7 +264,7 @@ def _put_call(connection: sqlite3.Connection, run: str, call: Mapping[str, Any])
     digests = []
     for holder, name in _texts(line):
         content = holder[name]
-        if not _is_utf8(content):
+        if storable(content) != content:
             continue  # half of a surrogate pair: only JSON's escapes hold it
         digests.append(put_text(connection, content))
         holder[name] = {"text": digests[-1]}
@@ -322,14 +301,6 @@ def _texts(line: Data) -> Iterator[tuple[Any, Any]]:
                 yield content, place
     if line["reply"] is not None:
         yield line["reply"], "text"
-
-
-def _is_utf8(content: str) -> bool:
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def ledger_lines(connection: sqlite3.Connection, run: str) -> list[Data]:

@@ -599,3 +599,32 @@ def _constant(node: ast.expr | None) -> Scalar | None:
     except (ValueError, TypeError, SyntaxError, RecursionError):
         return None
     return value if isinstance(value, bool | int | float) else None
+
+
+def modules_beside(path: Path, largest: float = math.inf) -> list[Path]:
+    """The files beside a task's that it imports by absolute names, of at most so many bytes, and
+    those that these import. Raises `OSError`."""
+    found = [path]
+    for file in found:  # which grows
+        try:
+            tree = ast.parse(file.read_text("utf-8"))
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            names: list[str] = []
+            match node:
+                case ast.Import():
+                    names = [alias.name for alias in node.names]
+                case ast.ImportFrom(module=str(module), level=0):
+                    names = [module]
+                case _:
+                    pass
+            for name in names:
+                module_file = path.parent / f"{name.partition('.')[0]}.py"
+                if (
+                    module_file.name not in {one.name for one in found}
+                    and module_file.is_file()
+                    and module_file.stat().st_size <= largest
+                ):
+                    found.append(module_file)
+    return found[1:]

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
 import ml_dtypes
@@ -150,12 +151,13 @@ def compare(
     where it is not judged; see `references`. `scale` is that of the operands, and stands for the
     RMS of a reference that is exactly 0 everywhere.
     """
+    misfit = ""
     if actual.shape != reference.shape:
-        reason = f"its shape is {list(actual.shape)} and should be {list(reference.shape)}"
-        return Comparison(name, "wrong_shape", reason, reference.size)
-    if dtype_of(actual) is not dtype:
-        reason = f"its elements are {actual.dtype.name} and should be {dtype.numpy_name}"
-        return Comparison(name, "wrong_shape", reason, reference.size)
+        misfit = f"its shape is {list(actual.shape)} and should be {list(reference.shape)}"
+    elif dtype_of(actual) is not dtype:
+        misfit = f"its elements are {actual.dtype.name} and should be {dtype.numpy_name}"
+    if misfit:
+        return Comparison(name, "wrong_shape", misfit, reference.size)
     if dtype.is_float:
         tally = _tallied(actual, reference, dtype, reduction_length, scale, allowance)
         return tally.comparison(name, actual, reference)
@@ -179,7 +181,7 @@ def _first(wrong: Array, actual: Array, reference: Array) -> WrongElement | None
 
 def root_mean_square(reference: Array, dtype: DType) -> float:
     """The RMS of the elements that `dtype` can hold (finite ones); 0 when there are none."""
-    largest = _largest_finite(dtype)
+    largest = float(_range(dtype).max)
     total, count = 0.0, 0
     flat = reference.reshape(-1)
     for start in range(0, flat.size, _BLOCK):
@@ -190,12 +192,9 @@ def root_mean_square(reference: Array, dtype: DType) -> float:
     return math.sqrt(total / count) if count else 0.0
 
 
-def _largest_finite(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(numpy_dtype(dtype)).max)
-
-
-def _smallest_normal(dtype: DType) -> float:
-    return float(ml_dtypes.finfo(numpy_dtype(dtype)).tiny)
+def _range(dtype: DType) -> Any:
+    """`max`: the largest finite number of a type; `tiny`: the smallest normal one."""
+    return ml_dtypes.finfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def wrong_elements(
@@ -223,7 +222,7 @@ def _tolerance(
     """rtol and atol of one output."""
     rtol = relative_tolerance(dtype, reduction_length)
     # The floor lets a target flush denormals.
-    atol = rtol * (root_mean_square(reference, dtype) or scale) + _smallest_normal(dtype)
+    atol = rtol * (root_mean_square(reference, dtype) or scale) + float(_range(dtype).tiny)
     return rtol, atol
 
 
@@ -265,7 +264,7 @@ class _Tally:
 
     def count(self, y: Array, reference: Array, allowance: Array | None) -> Array:
         """Count one block of elements, both float64; returns where they break the rule."""
-        largest = _largest_finite(self.dtype)
+        largest = float(_range(self.dtype).max)
         with np.errstate(all="ignore"):
             magnitude = np.abs(reference)
             # Right at the type's largest value, rounding may go either way.
@@ -283,7 +282,12 @@ class _Tally:
                 self.waived += int(near.sum())
                 bad &= ~near
                 limit = np.maximum(limit, allowance)
-            self.over_tau += _over_tau(y, reference, PAPER_TAU[self.dtype])
+            # The paper's Eq. 2, taken literally; 0/0 counts as 0.
+            difference = np.abs(y - reference)
+            divisor = np.where(magnitude > PAPER_EPSILON, magnitude, np.abs(y))
+            none = (difference == 0) & (divisor == 0)
+            share = np.where(none, 0.0, difference / divisor)
+            self.over_tau += int((share > PAPER_TAU[self.dtype]).sum())
             if plain.any():
                 self.max_error = max(self.max_error, float(error[plain].max()))
                 self.worst = max(self.worst, float((error[plain] / limit[plain]).max()))
@@ -320,15 +324,6 @@ class _Tally:
         )
 
 
-def _over_tau(y: Array, reference: Array, tau: float) -> int:
-    """How many elements have an error above tau by Eq. 2, taken literally; 0/0 counts as 0."""
-    difference = np.abs(y - reference)
-    magnitude = np.abs(reference)
-    divisor = np.where(magnitude > PAPER_EPSILON, magnitude, np.abs(y))
-    error = np.where((difference == 0) & (divisor == 0), 0.0, difference / divisor)
-    return int((error > tau).sum())
-
-
 def differs_on_ties_only(
     actual: Array, reference: Array, inputs: Iterable[Array], rtol: float = 0.0
 ) -> bool:
@@ -337,11 +332,8 @@ def differs_on_ties_only(
     element and of the root mean square)."""
     if reference.size == 0 or reference.dtype == np.bool_:
         return False
-    for source in inputs:
-        for values, wanted, found in _readings(source, reference, actual):
-            if _selects_equal(values, wanted, found, rtol):
-                return True
-    return False
+    readings = (one for source in inputs for one in _readings(source, reference, actual))
+    return any(_selects_equal(*reading, rtol) for reading in readings)
 
 
 def _readings(
@@ -395,6 +387,4 @@ def _near(wanted: Array, found: Array, values: Array, rtol: float) -> bool:
 
 
 def _equal(first: Array, second: Array) -> bool:
-    if first.dtype.kind == "f":
-        return bool(np.array_equal(first, second, equal_nan=True))
-    return bool(np.array_equal(first, second))
+    return bool(np.array_equal(first, second, equal_nan=first.dtype.kind == "f"))

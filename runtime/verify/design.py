@@ -82,14 +82,12 @@ class SketchTask(Task):
 
         random = np.random.default_rng(seed)
         ranges = index_ranges(self.sketch, self.symbols, self.params)
+        shapes = tensor_shapes(self.sketch, self.symbols, self.params)
         found: list[Array | Scalar | None] = []
-        for value in self.describe().inputs:
-            if isinstance(value, TensorSpec):
-                array = generate("normal", value.dtype, value.shape, random)
-                found.append(into_range(array, *ranges.get(value.name, UNBOUNDED)))
-            elif isinstance(value, bool | int | float):
-                found.append(value)
-        return found
+        for tensor in self.read:
+            array = generate("normal", tensor.dtype, shapes[tensor.name], random)
+            found.append(into_range(array, *ranges.get(tensor.name, UNBOUNDED)))
+        return [*found, *(self.params[param.name] for param in self.sketch.params)]
 
     def reference(
         self,

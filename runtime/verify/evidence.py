@@ -79,10 +79,8 @@ def classify(error: ToolchainError, language: str) -> str:
     where no row of the table fits."""
     if error.stage in _SETTLED:
         return error.stage
-    for rule in _rules(language):
-        if _fits(rule, error):
-            return rule.failure
-    return error.stage
+    fitting = (rule.failure for rule in _rules(language) if _fits(rule, error))
+    return next(fitting, error.stage)
 
 
 @cache

@@ -79,8 +79,9 @@ def _python_functions(source: str) -> list[str] | None:
 def _c_functions(source: str) -> list[str]:
     """Functions that are defined with C linkage, one by one or in a block."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    single = re.findall(r'extern\s*"C"\s+(?:[\w:]+[\s*&]+)+(\w+)\s*\([^;{}]*\)\s*\{', text)
-    found = list(single)
+    found: list[str] = re.findall(
+        r'extern\s*"C"\s+(?:[\w:]+[\s*&]+)+(\w+)\s*\([^;{}]*\)\s*\{', text
+    )
     for block in re.finditer(r'extern\s*"C"\s*\{', text):
         inner = text[block.end() : _closing(text, block.end())]
         depth_one = re.sub(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", "{}", inner)
@@ -343,17 +344,11 @@ def _wrapper(function: ast.FunctionDef, kernels: set[str]) -> Iterator[Finding]:
             name = ast.unparse(node.func)
             if _root(node.func) == "torch" and name.rpartition(".")[2] not in _TORCH_CALLS:
                 yield Finding(node.lineno, f"the wrapper calls {name}", refused=False)
-        if isinstance(node, ast.Try) and any(_launches(inner, kernels) for inner in node.body):
-            yield Finding(node.lineno, "a launch stands inside of try", refused=False)
-
-
-def _launches(statement: ast.stmt, kernels: set[str]) -> bool:
-    return any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in kernels
-        for node in ast.walk(statement)
-    )
+        if isinstance(node, ast.Try):
+            inside = [inner for statement in node.body for inner in ast.walk(statement)]
+            subscripted = [inner.value for inner in inside if isinstance(inner, ast.Subscript)]
+            if any(isinstance(one, ast.Name) and one.id in kernels for one in subscripted):
+                yield Finding(node.lineno, "a launch stands inside of try", refused=False)
 
 
 # ---------------------------------------------------------------- C and C++

@@ -24,7 +24,7 @@ in, the fault is the task's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import attrs
@@ -99,7 +99,9 @@ class References:
             return found
         if not dtype.is_float and differs_on_ties_only(actual, reference, self.inputs):
             return _tied(found, actual, reference)
-        rtol = max(self._relative(length), relative_tolerance(dtype, length))
+        # Of the output, and of values that follow from the inputs.
+        types = (dtype, *(of for _, of in self._floats()))
+        rtol = max(relative_tolerance(one, length) for one in types)
         self._ask(rtol)
         if not dtype.is_float and any(
             differs_on_ties_only(actual, reference, [place.values], 0.0 if place.exact else rtol)
@@ -111,7 +113,9 @@ class References:
         if not again.passed and dtype.is_float:
             again, more = self._relaxed(position, again, actual, nearest, length, dtype)
             waivers += more
-        found = _with_waivers(again, waivers)
+        said = [f"{w.count} differ: {w.why}" for w in waivers if w.why not in (OWN, UNJUDGED)]
+        reason = "; ".join([again.reason, *said])
+        found = attrs.evolve(again, waivers=tuple(waivers), reason=reason)
         if not found.passed:
             self._require_one_answer(position, actual, nearest, dtype, length)
             found = self._with_value_before(found, position, reference, dtype)
@@ -125,10 +129,6 @@ class References:
             dtype = dtype_of(array)
             if dtype is not None and dtype.is_float:
                 yield array, dtype
-
-    def _relative(self, length: int) -> float:
-        """The tolerance of values that follow from the inputs."""
-        return max((relative_tolerance(d, length) for _, d in self._floats()), default=0.0)
 
     def _scale(self, reference: Array, dtype: DType) -> float:
         """The magnitude of the operands, for a reference that is exactly 0 (the cross entropy of
@@ -355,9 +355,3 @@ def _tied(found: Comparison, actual: Array, reference: Array) -> Comparison:
     waiver = _waiver(TIED, np.asarray(actual != reference), actual, reference)
     reason = f"equal but for {found.wrong} indices of equal elements"
     return Comparison(found.name, "", reason, found.elements, waivers=(waiver,))
-
-
-def _with_waivers(found: Comparison, waivers: Sequence[Waiver]) -> Comparison:
-    """A comparison that says where the rule was relaxed."""
-    said = [f"{one.count} differ: {one.why}" for one in waivers if one.why not in (OWN, UNJUDGED)]
-    return attrs.evolve(found, waivers=tuple(waivers), reason="; ".join([found.reason, *said]))

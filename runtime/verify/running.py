@@ -132,8 +132,8 @@ class Runner:
             others = itertools.chain([dict(case.symbols)], others)
         else:
             self.refused.add(tuple(case.symbols.values()))
-        for number, symbols in enumerate(others):
-            if number >= _MOST_TRIES or len(self.refused) >= _MOST_REFUSALS:
+        for symbols in itertools.islice(others, _MOST_TRIES):
+            if len(self.refused) >= _MOST_REFUSALS:
                 break
             other = attrs.evolve(plain, name=f"{case.name}, others", symbols=symbols)
             result = self.session.run(other, kind, seed, 1)
@@ -147,18 +147,14 @@ class Runner:
         """Sizes near those of a case that the task may take: towards its own ones."""
         plan, binding = self.session.candidate.plan, self.session.binding
         free, own = self.session.freedom.free, binding.symbols
-        ran = {
-            (tuple(result.shape.symbols.values()), result.kind)
-            for result in self.results
-            if result.passed
-        }
-        seen = set(self.refused)
+        passed = (result.shape for result in self.results if result.passed)
+        seen = self.refused | {tuple(shape.symbols.values()) for shape in passed}
         for wanted in _towards(case.symbols, own, free):
             symbols = nearest(plan.sketch, wanted, binding.params, free, least=1, steps=_MOVES)
             if symbols is None or not binding.allows(symbols):
                 continue
             key = tuple(symbols.values())
-            if key in seen or any(key == sizes for sizes, _ in ran):
+            if key in seen:
                 continue
             seen.add(key)
             try:
@@ -216,7 +212,9 @@ class Runner:
         for result in self.results:
             if result.passed:
                 reaching.ran(result.shape, result.kind)
-                self._time(clock, reaching, result)
+                params = {**binding.params, **result.shape.numbers}
+                lanes = effort(candidate.plan, result.shape.symbols, params)
+                clock.ran(result.seconds, lanes)
         self._further(reaching, clock, session)
         if self.interpreted and reaching.missing and not self.failing and clock.left > 0:
             self._with_smaller_tiles(reaching, clock, folder)
@@ -225,10 +223,6 @@ class Runner:
             why = f", where {candidate.plan.target} runs at its own speed"
         session.gaps += [] if self.failing else reaching.gaps(why)
         return tuple(reaching.told)
-
-    def _time(self, clock: Clock, reaching: Reaching, result: CaseResult) -> None:
-        params = {**self.session.binding.params, **result.shape.numbers}
-        clock.ran(result.seconds, effort(reaching.plan, result.shape.symbols, params))
 
     def _further(
         self,

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +43,6 @@ from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, ref
 from sketchc.runtime.process import pool
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import (
-    Readings,
     Scalar,
     TaskFailure,
     TaskKilledError,
@@ -103,18 +102,14 @@ class Buffers:
                 continue  # an optional tensor that is absent
             else:
                 content = poison(tensor.dtype, shapes[tensor.name], second=second)
-            self.tensors[tensor.name] = self._guarded(tensor, content)
+            whole = np.full(content.nbytes + 2 * _GUARD_BYTES, _PATTERN, np.uint8)
+            inner = whole[_GUARD_BYTES : _GUARD_BYTES + content.nbytes]
+            array = inner.view(numpy_dtype(tensor.dtype)).reshape(content.shape)
+            array[...] = content
+            self.tensors[tensor.name], self._whole[tensor.name] = array, whole
             if tensor.name in values:
                 # The kernel never sees `values`: whatever differs from it later was written.
                 self._inputs[tensor.name] = content
-
-    def _guarded(self, tensor: ir.Tensor, content: Array) -> Array:
-        whole = np.full(content.nbytes + 2 * _GUARD_BYTES, _PATTERN, np.uint8)
-        self._whole[tensor.name] = whole
-        inner = whole[_GUARD_BYTES : _GUARD_BYTES + content.nbytes]
-        array = inner.view(numpy_dtype(tensor.dtype)).reshape(content.shape)
-        array[...] = content
-        return array
 
     def stray_writes(self) -> str:
         """What the kernel wrote where it must not, as a sentence; "" for nothing.
@@ -239,7 +234,10 @@ class Session:
     gaps: list[str] = attrs.field(factory=list)
 
     def build(self, folder: Path, timeout: float) -> Finding | None:
-        """Look at a foreign kernel's text, and compile; what is wrong, where that fails."""
+        """Look at the sketch's types and at a foreign kernel's text, and compile; what is wrong,
+        where that fails."""
+        if others := self.binding.other_types:
+            return Finding("wrong_shape", f"types differ: {'; '.join(others)}")
         kernel = self.candidate.kernel
         if self.candidate.garbled:
             return Finding("syntax", self.candidate.garbled)
@@ -337,7 +335,9 @@ class Session:
                 reason = found.reason
                 with machine.alone():
                     found = self._tried(trial)
-                self.notes.append(machine.told_twice(case, kind, reason, not found.failure))
+                then = "failed" if found.failure else "passed"
+                again = f"it was run once more, alone, and {then}"
+                self.notes.append(f"{case.text} ({kind}): {reason}; {again}")
             found = self._blame(trial, found)
         said = attrs.asdict(found, recurse=False)
         del said["outputs"], said["killed"]
@@ -396,16 +396,12 @@ class Session:
         """What is planted among the inputs of a case; the task is asked at the first sizes that it
         takes."""
         if self.looks:
-            self.looks -= 1
             substitutes = self._substitutes(case)
-            try:
+            with suppress(TaskFailure):
                 inputs = draw(self.binding, self.task, case, kind, seed, substitutes)
                 seen = self.task.thresholds(inputs.arguments, inputs.state, substitutes)
-            except TaskFailure:
-                self.looks += 1
-                seen = Thresholds()
-            else:
                 self.thresholds = self.thresholds.joined(seen)
+                self.looks -= 1
         found = plants_of(self.candidate.plan.sketch, self.binding.params, self.thresholds)
         self.planted |= dict.fromkeys(found.numbers if kind in PLANTED else ())
         return found
@@ -436,11 +432,8 @@ class Session:
             msg = f"{self.task.path}: {ONLY_NAN}"
             raise TaskFailure(msg)
 
-        def own() -> list[Array]:
-            return self.task.reference(arguments, state, substitutes, double=False)
-
-        def read(rtol: float) -> Readings:
-            return self.task.readings(arguments, state, substitutes, rtol)
+        own = partial(self.task.reference, arguments, state, substitutes, double=False)
+        read = partial(self.task.readings, arguments, state, substitutes)
 
         def near(number: int) -> tuple[list[Array], list[Array]]:
             values = [nudged(v, number) if isinstance(v, np.ndarray) else v for v in arguments]
@@ -498,26 +491,21 @@ class Session:
 
     def _misfit(self, case: ShapeCase, references: list[Array]) -> str:
         """Where the sketch and the task disagree on an output's shape or type; "" for nowhere."""
-        shapes = self.binding.shapes(case.symbols)
+        shapes, outputs = self.binding.shapes(case.symbols), self.binding.outputs
+        # Inputs may be rounded to the sketch's types, so that outputs may be others.
+        converted = any(s.specification.dtype is not s.tensor.dtype for s in self.binding.tensors)
         declared = self.binding.description.outputs
-        for tensor, reference, task_output in zip(
-            self.binding.outputs, references, declared, strict=True
-        ):
-            if reference.shape != shapes[tensor.name]:
-                return (
-                    f"{tensor.name} has shape {list(shapes[tensor.name])} in the sketch and "
-                    f"{list(reference.shape)} in the task"
+        for tensor, reference, of_task in zip(outputs, references, declared, strict=True):
+            name, here, there = tensor.name, shapes[tensor.name], reference.shape
+            if there != here:
+                said = f"has shape {list(here)} in the sketch and {list(there)} in the task"
+                return f"{name} {said}"
+            if tensor.dtype is not of_task.dtype and not converted:
+                said = (
+                    f"is {tensor.dtype.value} in the sketch and {of_task.dtype.value} in the task"
                 )
-            if tensor.dtype is not task_output.dtype and not self._converted():
-                return (
-                    f"{tensor.name} is {tensor.dtype.value} in the sketch and "
-                    f"{task_output.dtype.value} in the task"
-                )
+                return f"{name} {said}"
         return ""
-
-    def _converted(self) -> bool:
-        """True when inputs are rounded to the sketch's types, so that outputs may be others."""
-        return any(s.specification.dtype is not s.tensor.dtype for s in self.binding.tensors)
 
     def _launch(
         self, case: ShapeCase, inputs: Inputs, number: int

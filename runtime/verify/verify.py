@@ -50,7 +50,7 @@ from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
-from sketchc.runtime.verify.session import Finding, Session, has_own, too_few
+from sketchc.runtime.verify.session import Session, has_own, too_few
 from sketchc.runtime.verify.verdict import Verdict
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
@@ -124,7 +124,7 @@ def verify(
     cases, varying, notes = _planned(session, limits, seed, settings or {}, select)
     runner = Runner(session, seed, progress, status.interpreted)
     with closing(session):
-        refused = _other_types(binding) or session.build(folder, compile_timeout)
+        refused = session.build(folder, compile_timeout)
         whole = budget if select is None else None
         runner.all(cases, refused, limits, whole, folder)
     passed = [result.shape for result in runner.results if result.passed]
@@ -213,13 +213,6 @@ def _read_off(candidate: Candidate) -> list[str]:
     if candidate.plan.phases or candidate.signature is not None:
         return []
     return [f"what the kernel is called with is read off the task: {shown(candidate.plan.sketch)}"]
-
-
-def _other_types(binding: Binding) -> Finding | None:
-    """What is wrong with a sketch whose tensors are of other types than the task's, if it is."""
-    if not binding.other_types:
-        return None
-    return Finding("wrong_shape", f"types differ: {'; '.join(binding.other_types)}")
 
 
 def _oddities(task: Task, seed: int) -> tuple[str, ...]:

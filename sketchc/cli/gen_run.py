@@ -42,14 +42,7 @@ from sketchc.base.json_form import to_plain
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import recorder
 from sketchc.cli.verify_files import require_running
-from sketchc.runtime.store.writing import (
-    KernelRow,
-    RunRow,
-    RunStep,
-    digest_of,
-    put_measurement,
-    put_verdict,
-)
+from sketchc.runtime.store.writing import KernelRow, RunRow, RunStep, digest_of
 from sketchc.runtime.toolchains.base import toolchain
 
 if TYPE_CHECKING:
@@ -157,9 +150,9 @@ class RunRecorder:
             return
         place = RunStep(self._identity(), steps[-1])
         kernel = partial(_kernel, state, session)
-        self.recorder.claim(put_verdict, kernel, lambda: verdict, made_in=place)
+        self.recorder.claim("verdict", kernel, lambda: verdict, made_in=place)
         if measured is not None and "not_measured" not in measured:
-            self.recorder.claim(put_measurement, kernel, lambda: measured, made_in=place)
+            self.recorder.claim("measurement", kernel, lambda: measured, made_in=place)
 
     def _run(self, state: RunState, stopped: str) -> None:
         self.recorder.run(lambda: self._row(state, stopped), lambda: self._ledger()[1:])
