@@ -29,8 +29,8 @@ from sketchc.runtime.verify.verdict import FAILURES, Verdict
 
 #: These stages are classes already: the toolchain has seen the behaviour itself.
 _SETTLED = frozenset({"timeout", "illegal_access", "wrong_shape", "policy", "infrastructure"})
-#: Where the words of the tools stand: the message and the first lines of what was printed.
-_LOG_CHARACTERS = 20_000
+#: How much of what a tool printed is kept, and looked at beside its message.
+LOG_CHARACTERS = 20_000
 _HEADLINE_CHARACTERS = 600
 
 _UNPARSABLE = frozenset({"SyntaxError", "IndentationError", "TabError"})
@@ -100,7 +100,7 @@ def _fits(rule: FailureRule, error: ToolchainError) -> bool:
         return True
     text = after_the_source(str(error))
     if rule.where == "log":
-        text += "\n" + error.log[-_LOG_CHARACTERS:]
+        text += "\n" + error.log[-LOG_CHARACTERS:]
     return re.search(rule.says, text, re.IGNORECASE | re.MULTILINE) is not None
 
 

@@ -68,11 +68,16 @@ class ModuleSession(Session):
         return toolchain
 
     def build(self, folder: Path, timeout: float) -> Finding | None:
-        """The look at the text, then the import and a first model."""
+        """The look at the text, then the import and a first model. Raises `UsageError` for an input
+        that cannot be passed on."""
         if (refused := super().build(folder, timeout)) is not None:
             return refused
         kernel, init = self.candidate.kernel, self._init({})
-        self._check_constants()
+        for position, value in enumerate(self.binding.description.inputs):
+            if isinstance(value, OtherSpec) and not is_text(value.text):
+                where = self.binding.description.name_of(position)
+                msg = f"{where} of the task is a {value.type}, which cannot be passed on"
+                raise UsageError(msg)
         try:
             if self.modules.compiles_launches(kernel):
                 self.modules.build_launches(
@@ -102,14 +107,6 @@ class ModuleSession(Session):
             else {"text": value.text}
             for value in self.binding.description.inputs
         ]
-
-    def _check_constants(self) -> None:
-        """Raises `UsageError` for an input that cannot be passed on."""
-        for position, value in enumerate(self.binding.description.inputs):
-            if isinstance(value, OtherSpec) and not is_text(value.text):
-                where = self.binding.description.name_of(position)
-                msg = f"{where} of the task is a {value.type}, which cannot be passed on"
-                raise UsageError(msg)
 
     def _arguments(self, inputs: Inputs) -> list[Any]:
         """Forward's inputs by position: the task's own, where the sketch has nothing for them."""

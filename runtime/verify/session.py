@@ -57,7 +57,7 @@ from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify import machine
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.evidence import classify, headline
+from sketchc.runtime.verify.evidence import LOG_CHARACTERS, classify, headline
 from sketchc.runtime.verify.kernel_file import (
     explanation,
     inspect_kernel,
@@ -166,8 +166,6 @@ def too_few(results: Sequence[CaseResult]) -> str:
     )
 
 
-#: How much of what a tool printed is kept.
-LOG_CHARACTERS = 20_000
 #: Failures for which either side may be to blame.
 _BLAMED = frozenset({"numerical", "wrong_shape", "nondeterministic", "illegal_access"})
 #: The interpreter is asked about cases up to this size (elements over all tensors).

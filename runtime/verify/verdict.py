@@ -202,7 +202,12 @@ def taken_again(before: Verdict, same: Verdict, new: Verdict) -> Verdict:
     return attrs.evolve(
         same,
         seed=same.seed if still else new.seed,
-        cases=tuple(_not_run(case) for case in cases),
+        cases=tuple(
+            attrs.evolve(case, failure=SKIPPED, reason=f"the machinery failed: {case.reason}")
+            if case.failure == _MACHINE
+            else case
+            for case in cases
+        ),
         notes=(note, *dict.fromkeys((*same.notes, *new.notes))),
         unreached=tuple(unreached),
     )
@@ -216,12 +221,6 @@ def _unsteady(case: CaseResult, failed: Mapping[tuple[Any, ...], CaseResult]) ->
     said = f"{earlier.failure}: {earlier.reason}"
     reason = f"it passes now, and failed before on the same inputs ({said})"
     return attrs.evolve(case, failure="nondeterministic", reason=reason)
-
-
-def _not_run(case: CaseResult) -> CaseResult:
-    if case.failure != _MACHINE:
-        return case
-    return attrs.evolve(case, failure="skipped", reason=f"the machinery failed: {case.reason}")
 
 
 def _key(case: CaseResult) -> tuple[Any, ...]:

@@ -85,11 +85,6 @@ class Candidate:
         default=None, eq=False, repr=False
     )
 
-    @property
-    def described(self) -> dict[str, str | bool]:
-        """Which kernel it is, as a verdict says it."""
-        return {"path": self.path, "entry": self.kernel.entry, "foreign": self.kernel.foreign}
-
 
 def verify(
     candidate: Candidate,
@@ -114,7 +109,7 @@ def verify(
     `UsageError` when the task cannot be bound to the sketch, raises at its own sizes, or is not
     deterministic.
     """
-    plan, status = candidate.plan, candidate.toolchain.status()
+    plan, kernel, status = candidate.plan, candidate.kernel, candidate.toolchain.status()
     binding = bind_task(plan.sketch, task, seed, settings)
     odd = _oddities(task, seed)
     freedom = find_freedom(binding, task)
@@ -144,7 +139,7 @@ def verify(
         dict(status.versions),
         constants_of(plan.sketch),
         dict(binding.params),
-        candidate.described,
+        {"path": candidate.path, "entry": kernel.entry, "foreign": kernel.foreign},
         _asked(candidate, task, settings or {}, timeout, budget),
         runner.reached,
         tuple(dict.fromkeys(session.gaps)),
