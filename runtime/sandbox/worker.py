@@ -206,6 +206,10 @@ def _assumed() -> Isolation:
     return _found or Isolation()
 
 
+def _texts(paths: Iterable[str | Path]) -> list[str]:
+    return [str(path) for path in paths]
+
+
 @attrs.define(kw_only=True, eq=False, slots=False)
 class Worker:
     """One shut-in process that serves calls one after the other; use as a context manager.
@@ -220,8 +224,8 @@ class Worker:
     _limits: Limits = Limits()
     _preload: tuple[str, ...] = ()
     _environment: Mapping[str, str] = attrs.field(factory=dict)
-    _readable: tuple[str | Path, ...] = attrs.field(default=(), converter=tuple)
-    _writable: tuple[str | Path, ...] = attrs.field(default=(), converter=tuple)
+    _readable: list[str] = attrs.field(default=(), converter=_texts)
+    _writable: list[str] = attrs.field(default=(), converter=_texts)
     _gated: bool = False
     _folder: Path | None = None
 
@@ -258,13 +262,13 @@ class Worker:
         self._open = True
 
     def _message(self, place: str) -> dict[str, Any]:
-        readable = [*self._template.needs, *_own_packages(), *_tools(), *map(str, self._readable)]
+        readable = [*self._template.needs, *_own_packages(), *_tools(), *self._readable]
         return {
             **self._limits.settings(),
             "mode": _assumed().mode,
             "hidden": _private(),
             "readable": readable,
-            "writable": [*map(str, self._writable)],
+            "writable": self._writable,
             "gated": self._gated,
             # Without mounts of its own it could not even enter the folder of its library.
             "nobody": _assumed().mode == confine.NAMESPACES
