@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 import textwrap
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.base.types import DType
 from sketchc.docspec.markdown import parse_document
 from sketchc.docspec.needs import needs_of
@@ -64,9 +64,8 @@ def parse_manifest(text: str) -> tuple[Manifest | None, tuple[Finding, ...]]:
         line = int(found.group(1)) if found else 0
         message = re.sub(r" \(at .*\)$", "", str(error))
         return None, (Finding(MANIFEST, line, f"this is not TOML: {message}"),)
-    reader = _Reader(text, [])
-    manifest = reader.manifest(data)
-    return (manifest if not reader.findings else None), tuple(reader.findings)
+    reader = _Reader(text)
+    return reader.manifest(data), tuple(reader.findings)
 
 
 @attrs.define
@@ -74,15 +73,17 @@ class _Reader:
     """One manifest being read; collects findings."""
 
     text: str
-    findings: list[Finding]
+    findings: list[Finding] = attrs.field(factory=list)
 
     def manifest(self, data: Mapping[str, Any]) -> Manifest | None:
         self.known(data, _TOP, "")
-        target = self.name(data)
-        title = self.string(data, "title")
-        language = self.choice(
-            data, "language", tuple(language.name for language in all_languages())
-        )
+        target = self.string(data, "target")
+        if target and not _NAME.fullmatch(target):
+            self.say("target", f"{target!r} is no name: lower-case letters, digits, underscores")
+        title, language = self.string(data, "title"), self.string(data, "language")
+        known = [language.name for language in all_languages()]
+        if language and language not in known:
+            self.say("language", f"unknown language {language!r}; known: {', '.join(known)}")
         tables = {name: self.table(data, name) for name in _TABLES}
         files = self.files(tables)
         examples = self.examples(tables["examples"])
@@ -94,12 +95,6 @@ class _Reader:
         return Manifest(target, title, language, files, examples, toolchain, capabilities, memory)
 
     # ------------------------------------------------------------ documents and examples
-
-    def name(self, data: Mapping[str, Any]) -> str:
-        target = self.string(data, "target")
-        if target and not _NAME.fullmatch(target):
-            self.say("target", f"{target!r} is no name: lower-case letters, digits, underscores")
-        return target
 
     def files(self, tables: Mapping[str, Mapping[str, Any]]) -> dict[Category, tuple[str, ...]]:
         files: dict[Category, tuple[str, ...]] = {}
@@ -161,8 +156,7 @@ class _Reader:
         return ToolchainCommands(commands["build"], commands["run"], float(timeout))
 
     def capabilities(self, table: Mapping[str, Any]) -> StatedCapabilities:
-        fields = {field.name: field for field in attrs.fields(StatedCapabilities)}
-        self.known(table, tuple(fields), "capabilities")
+        self.known(table, tuple(f.name for f in attrs.fields(StatedCapabilities)), "capabilities")
         values: dict[str, Any] = {"dtypes": self.words(table, "dtypes", _DTYPES)}
         if not values["dtypes"]:
             self.say("capabilities", "[capabilities] needs dtypes = [...]")
@@ -177,13 +171,13 @@ class _Reader:
         if "maximum_elements" in table:
             values["maximum_elements"] = self.positive(table, "maximum_elements", "capabilities")
         minimum = table.get("matrix_minimum", {})
-        if isinstance(minimum, dict):
-            for dtype in minimum:
-                if dtype not in _DTYPES:
-                    self.say(dtype, f"matrix_minimum: unknown type {dtype!r}")
-            values["matrix_minimum"] = self.sizes(minimum, "matrix_minimum")
-        else:
+        if not isinstance(minimum, dict):
             self.say("matrix_minimum", "matrix_minimum must be a table: type -> smallest extent")
+            minimum = {}
+        for dtype in minimum:
+            if dtype not in _DTYPES:
+                self.say(dtype, f"matrix_minimum: unknown type {dtype!r}")
+        values["matrix_minimum"] = self.sizes(minimum, "matrix_minimum")
         return StatedCapabilities(**values)
 
     def words(self, table: Mapping[str, Any], key: str, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -225,16 +219,9 @@ class _Reader:
         self.say(key, f"{key} is missing" if value is None else f"{key} must be a text")
         return ""
 
-    def choice(self, data: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str:
-        value = self.string(data, key)
-        if value and value not in known:
-            self.say(key, f"unknown {key} {value!r}; known: {', '.join(known)}")
-        return value
-
     def strings(self, table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
         value = table.get(key, [])
-        fits: Callable[[Any], bool] = lambda x: isinstance(x, str) and bool(x)  # noqa: E731
-        if isinstance(value, list) and all(map(fits, value)):
+        if isinstance(value, list) and all(text and isinstance(text, str) for text in value):
             return tuple(value)
         self.say(key, f"[{place}] {key} must be a list of texts")
         return ()
@@ -291,7 +278,7 @@ def load(target_or_folder: str | Path) -> DocSpec:
 def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
     """The documents of a folder as far as they can be read (None without a manifest), and
     everything that is wrong with them, by file and line."""
-    reader = _Folder(folder, [])
+    reader = _Folder(folder)
     text = reader.text(MANIFEST)
     if text is None:
         return None, tuple(reader.findings)
@@ -309,7 +296,6 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
 def _elaborated(file: str, text: str) -> tuple[int, ir.Sketch | None, tuple[Diagnostic, ...]]:
     """How many sketches the text has (1 where it cannot be read), the one, and what was found.
     Kept, since a run loads the same documents for each of its prompts."""
-    from sketchc.base.diagnostics import Source, has_errors
     from sketchc.checker.elaboration.elaborate import elaborate
     from sketchc.parsing.parser import parse
 
@@ -330,102 +316,60 @@ class _Folder:
     """One folder being read; collects findings. `read` holds the files in order."""
 
     folder: Path
-    findings: list[Finding]
+    findings: list[Finding] = attrs.field(factory=list)
     read: list[str] = attrs.field(factory=list)
 
     def documents(self, manifest: Manifest) -> DocSpec:
         sections: list[Section] = []
         for category, files in manifest.files.items():
             for name in files:
-                text = self.text(name)
-                if text is not None:
+                if (text := self.text(name)) is not None:
                     parsed, found = parse_document(name, text, category)
                     sections += parsed
                     self.findings += found
+        suffix = load_language(manifest.language).suffix
         examples = [
             example
             for frontend, entries in manifest.examples.items()
             for name, summary in entries.items()
-            if (example := self.example(manifest, frontend, name, summary)) is not None
+            if (example := self.example(frontend, name, summary, suffix)) is not None
         ]
         if not any(manifest.examples.values()):
             self.say(MANIFEST, 0, "there is no example: [examples.torch]")
+        texts: dict[str, str] = {}
+        for example in examples:
+            texts[Path(example.sketch_file).name] = example.sketch
+            texts[Path(example.source_file).name] = example.source
         for section in sections:
             for fence in section.fences:
-                if fence.source:
-                    self.excerpt(section, fence, examples)
-        self.strays(manifest)
+                if fence.source and (wrong := _no_excerpt(fence, texts)):
+                    self.say(section.file, fence.line, wrong)
+        self.strays()
         return DocSpec(manifest, self.folder, tuple(sections), tuple(examples))
 
-    # ------------------------------------------------------------ examples
-
-    def example(self, manifest: Manifest, frontend: str, name: str, summary: str) -> Example | None:
-        source_file = f"{_EXAMPLES}/{name}{load_language(manifest.language).suffix}"
-        sketch_file = f"{_EXAMPLES}/{name}.sketch"
-        sketch = self.text(sketch_file)
-        source = self.text(source_file)
-        if sketch is None or source is None:
+    def example(self, frontend: str, name: str, summary: str, suffix: str) -> Example | None:
+        """An example with what its sketch does; None where that cannot be read, or is wrong."""
+        source_file, sketch_file = f"{_EXAMPLES}/{name}{suffix}", f"{_EXAMPLES}/{name}.sketch"
+        text, source = self.text(sketch_file), self.text(source_file)
+        if text is None or source is None:
             return None
-        example = Example(name, frontend, summary, sketch, source, sketch_file, source_file, name)
-        return self.elaborated(example)
-
-    def elaborated(self, example: Example) -> Example | None:
-        """The example with what its sketch does; None when the sketch is wrong."""
-        from sketchc.base.diagnostics import has_errors
-
-        count, sketch, found = _elaborated(example.sketch_file, example.sketch)
+        count, sketch, found = _elaborated(sketch_file, text)
         if count != 1:
-            self.say(example.sketch_file, 1, "an example is one sketch")
+            self.say(sketch_file, 1, "an example is one sketch")
             return None
         for diagnostic in found:
             if has_errors([diagnostic]):
-                text = f"{diagnostic.code}: {diagnostic.message}"
-                self.say(example.sketch_file, diagnostic.span.line, text)
+                message = f"{diagnostic.code}: {diagnostic.message}"
+                self.say(sketch_file, diagnostic.span.line, message)
         if sketch is None:
             return None
-        if sketch.name != example.name:
-            text = f"the sketch is named {sketch.name!r}, its file {example.name!r}"
-            self.say(example.sketch_file, sketch.span.line, text)
-        if f"{sketch.name}(" not in example.source:
-            self.say(example.source_file, 0, f"nothing here is named {sketch.name!r}")
-        needs = needs_of(sketch)
-        return attrs.evolve(
-            example, entry=sketch.name, operations=needs.operations, topics=needs.topics
-        )
-
-    def excerpt(self, section: Section, fence: Fence, examples: list[Example]) -> None:
-        """Every fenced block of code is contiguous lines of an example, indentation aside."""
-        texts = {
-            Path(file).name: text
-            for example in examples
-            for file, text in (
-                (example.sketch_file, example.sketch),
-                (example.source_file, example.source),
-            )
-        }
-        if fence.source not in texts:
-            known = ", ".join(texts) or "none"
-            self.say(
-                section.file,
-                fence.line,
-                f"{fence.source} is no file of an example that can be read; those are: {known}",
-            )
-            return
-        wanted = _dedented(fence.lines)
-        lines = texts[fence.source].split("\n")
-        count = len(wanted)
-        if not "".join(wanted).strip():
-            self.say(section.file, fence.line, "this code block is empty")
-        elif not any(
-            lines[start].strip() == wanted[0].strip()
-            and _dedented(tuple(lines[start : start + count])) == wanted
-            for start in range(len(lines) - count + 1)
-        ):
-            self.say(
-                section.file,
-                fence.line,
-                f"this is no excerpt of {fence.source}: its lines do not stand there in a row",
-            )
+        if sketch.name != name:
+            message = f"the sketch is named {sketch.name!r}, its file {name!r}"
+            self.say(sketch_file, sketch.span.line, message)
+        if f"{sketch.name}(" not in source:
+            self.say(source_file, 0, f"nothing here is named {sketch.name!r}")
+        needs, files = needs_of(sketch), (text, source, sketch_file, source_file)
+        return Example(name, frontend, summary, *files, sketch.name, needs.operations, needs.topics)
 
     # ------------------------------------------------------------ files
 
@@ -449,23 +393,35 @@ class _Folder:
             self.say(name, 0, f"this file cannot be read: {error}")
         return None
 
-    def strays(self, manifest: Manifest) -> None:
+    def strays(self) -> None:
         """Files that nothing names: forgotten in the manifest, or left behind."""
-        named = {MANIFEST, *(name for names in manifest.files.values() for name in names)}
-        for entries in manifest.examples.values():
-            for name in entries:
-                named.add(f"{_EXAMPLES}/{name}.sketch")
-                named.add(f"{_EXAMPLES}/{name}{load_language(manifest.language).suffix}")
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             hidden = any(part.startswith(".") or part in _IGNORED for part in Path(name).parts)
-            if path.is_file() and not hidden and name not in named:
+            if path.is_file() and not hidden and name not in self.read:
                 self.say(name, 0, f"{MANIFEST} does not name this file")
 
     def say(self, file: str, line: int, message: str) -> None:
         self.findings.append(Finding(file, line, message))
 
 
-def _dedented(lines: tuple[str, ...]) -> list[str]:
+def _no_excerpt(fence: Fence, texts: Mapping[str, str]) -> str:
+    """Why a block of code is not contiguous lines of an example's file, indentation aside; "" where
+    it is. `texts` are the files that can be read."""
+    if fence.source not in texts:
+        known = ", ".join(texts) or "none"
+        return f"{fence.source} is no file of an example that can be read; those are: {known}"
+    wanted = _dedented(fence.lines)
+    lines, count = texts[fence.source].split("\n"), len(wanted)
+    if not "".join(wanted).strip():
+        return "this code block is empty"
+    for start in range(len(lines) - count + 1):
+        same = lines[start].strip() == wanted[0].strip()
+        if same and _dedented(lines[start : start + count]) == wanted:
+            return ""
+    return f"this is no excerpt of {fence.source}: its lines do not stand there in a row"
+
+
+def _dedented(lines: Sequence[str]) -> list[str]:
     """The lines without their common indentation and without blanks at their ends."""
     return [line.rstrip() for line in textwrap.dedent("\n".join(lines)).split("\n")]

@@ -10,6 +10,7 @@ one is a section of its own. Directly below the heading may stand, one per line:
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import re
 
@@ -25,7 +26,7 @@ from sketchc.ops.table import OPS
 #: What an `ops:` line may hold.
 OPERATIONS = frozenset(OPS) | {"load", "store", "atomic_add", "atomic_max", "atomic_min"}
 #: What a `keywords:` line may hold.
-KEYWORDS = frozenset(TOPICS) | frozenset(FAILURES) | {dtype.value for dtype in DType}
+KEYWORDS = FAILURES.union(TOPICS, (dtype.value for dtype in DType))
 #: Languages of fenced blocks, and whether such a block must be an excerpt of an example.
 FENCES = {
     "text": False,
@@ -105,21 +106,9 @@ class _Document:
                 self.say(start, f"the entry {title!r} has neither ops: nor keywords:")
         if entry and "\n" not in body:
             self.say(start, f"the section {title!r} says nothing")
-        if not entry and "\n" not in body:
-            return  # A bare title or the heading of a group.
-        self.sections.append(
-            Section(
-                self.category,
-                self.file,
-                start,
-                title,
-                body,
-                operations,
-                keywords,
-                signatures,
-                fences,
-            )
-        )
+        if entry or "\n" in body:  # Else a bare title, or the heading of a group.
+            place = (self.category, self.file, start, title, body)
+            self.sections.append(Section(*place, operations, keywords, signatures, fences))
 
     # ------------------------------------------------------------ the lines below a heading
 
@@ -127,31 +116,23 @@ class _Document:
         """key -> (line, value), and the numbers of the lines that a reader sees."""
         keys: dict[str, tuple[int, str]] = {}
         kept = [start]
-        number = start + 1
-        while number < end:
+        below = True
+        for number in range(start + 1, end):
             line = self.lines[number - 1]
-            found = _KEY.match(line)
-            if found is None and line.strip():
-                break
-            if found is not None:
-                if found.group(1) in keys:
-                    self.say(number, f"a second {found.group(1)}: line")
-                keys[found.group(1)] = (number, found.group(2))
-            if found is None or found.group(1) != "keywords":
+            found = _KEY.match(line) if below or number not in self.fenced else None
+            below = below and (found is not None or not line.strip())
+            if found is not None and below:
+                if found[1] in keys:
+                    self.say(number, f"a second {found[1]}: line")
+                keys[found[1]] = (number, found[2])
+            elif found is not None:
+                self.say(number, f"{found[1]}: stands directly below a heading, not here")
+            if found is None or not below or found[1] != "keywords":
                 kept.append(number)
-            number += 1
-        for late in range(number, end):
-            found = _KEY.match(self.lines[late - 1]) if late not in self.fenced else None
-            if found is not None:
-                self.say(late, f"{found.group(1)}: stands directly below a heading, not here")
-        return keys, [*kept, *range(number, end)]
+        return keys, kept
 
     def words(
-        self,
-        keys: dict[str, tuple[int, str]],
-        key: str,
-        known: frozenset[str],
-        noun: str,
+        self, keys: dict[str, tuple[int, str]], key: str, known: frozenset[str], noun: str
     ) -> tuple[str, ...]:
         if key not in keys:
             return ()
@@ -159,7 +140,9 @@ class _Document:
         words = [word.strip().strip("`") for word in value.split(",")]
         for word in words:
             if word not in known:
-                self.say(line, f"unknown {noun} {word!r}{_near(word, known)}")
+                near = difflib.get_close_matches(word, sorted(known), n=3)
+                hint = f"; did you mean {', '.join(near)}?" if near else ""
+                self.say(line, f"unknown {noun} {word!r}{hint}")
         if len(set(words)) < len(words):
             self.say(line, f"a word stands twice on the {key}: line")
         return tuple(words)
@@ -214,11 +197,3 @@ def _lines(token: Token) -> tuple[int, int]:
     """The lines of a block, from 1: its first, and the one behind its last."""
     assert token.map is not None
     return token.map[0] + 1, token.map[1] + 1
-
-
-def _near(word: str, known: frozenset[str]) -> str:
-    """A hint at what was meant."""
-    import difflib
-
-    found = difflib.get_close_matches(word, sorted(known), n=3)
-    return f"; did you mean {', '.join(found)}?" if found else ""

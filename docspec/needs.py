@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import in_phases
 from sketchc.ops.table import OPS, Category
 
 _CATEGORIES = {
@@ -27,8 +28,8 @@ _Access = ir.Load | ir.Store | ir.Atomic
 
 @attrs.frozen
 class Needs:
-    """The multiset of operations (sorted, repeated; "load", "store"
-    and the atomics among them) and topics."""
+    """The multiset of operations (sorted, repeated; "load", "store" and the atomics among them) and
+    topics."""
 
     operations: tuple[str, ...]
     topics: tuple[str, ...]
@@ -36,57 +37,51 @@ class Needs:
 
 def needs_of(sketch: ir.Sketch) -> Needs:
     """The needs of a sketch. The order of its statements does not matter."""
-    statements = list(_walk(sketch))
-    operations = sorted(filter(None, map(_operation, statements)))
+    operations: list[str] = []
     topics = {*_of_declarations(sketch), *_of_types(sketch), *_of_host(sketch.steps)}
-    for statement in statements:
-        topics.update(_of_statement(sketch, statement))
-    if _grid_axes(sketch) > 1:
-        topics.add("grid")
-    return Needs(tuple(operations), tuple(sorted(topics)))
-
-
-def _walk(sketch: ir.Sketch) -> Iterator[ir.Statement]:
-    stack = [statement for phase in sketch.phases for statement in phase.body]
-    while stack:
-        statement = stack.pop()
-        yield statement
+    for statement in in_phases(sketch.phases):
         match statement:
             case ir.For():
-                stack.extend(statement.body)
+                topics |= _holding({"loop": not statement.parallel, "carried": statement.carried})
             case ir.If():
-                stack.extend((*statement.body, *statement.orelse))
-            case _:
+                topics.add("branch")
+            case ir.Fetch():
+                topics.add("fetch")
+            case ir.Load() | ir.Store():
+                operations.append(type(statement).__name__.lower())
+                topics |= _of_access(sketch, statement)
+            case ir.Atomic():
+                operations.append(f"atomic_{statement.operation}")
+                topics |= _of_access(sketch, statement)
+            case ir.Compute():
+                operations.append(statement.operation)
+                topics |= _of_compute(sketch, statement)
+            case ir.Alloc() | ir.Bind():
                 pass
+            case _:
+                assert_never(statement)
+    return Needs(tuple(sorted(operations)), tuple(sorted(topics)))
 
 
-def _operation(statement: ir.Statement) -> str:
-    """The operation of one statement; "" for none."""
-    match statement:
-        case ir.Load():
-            return "load"
-        case ir.Store():
-            return "store"
-        case ir.Atomic():
-            return f"atomic_{statement.operation}"
-        case ir.Compute():
-            return statement.operation
-        case _:
-            return ""
+def _holding(shown: Mapping[str, object]) -> set[str]:
+    """The topics that hold."""
+    return {topic for topic, holds in shown.items() if holds}
 
 
 def _of_declarations(sketch: ir.Sketch) -> set[str]:
-    shown = {
-        "phases": len(sketch.phases) > 1,
-        "params": bool(sketch.params),
-        "require": bool(sketch.requires),
-        "view": bool(sketch.views),
-        "workspace": any(tensor.role is ir.Role.WORKSPACE for tensor in sketch.tensors),
-        "inout": any(tensor.role is ir.Role.INOUT for tensor in sketch.tensors),
-        "broadcast-extent": any(any(tensor.broadcast) for tensor in sketch.tensors),
-        "optional": any(tensor.optional for tensor in sketch.tensors),
-    }
-    return {topic for topic, holds in shown.items() if holds}
+    return _holding(
+        {
+            "phases": len(sketch.phases) > 1,
+            "params": sketch.params,
+            "require": sketch.requires,
+            "view": sketch.views,
+            "workspace": any(tensor.role is ir.Role.WORKSPACE for tensor in sketch.tensors),
+            "inout": any(tensor.role is ir.Role.INOUT for tensor in sketch.tensors),
+            "broadcast-extent": any(any(tensor.broadcast) for tensor in sketch.tensors),
+            "optional": any(tensor.optional for tensor in sketch.tensors),
+            "grid": max((_grid_axes(phase.body) for phase in sketch.phases), default=0) > 1,
+        }
+    )
 
 
 def _of_host(steps: tuple[ir.HostStep, ...]) -> set[str]:
@@ -109,55 +104,32 @@ def _of_host(steps: tuple[ir.HostStep, ...]) -> set[str]:
 def _of_types(sketch: ir.Sketch) -> set[str]:
     stored = {tensor.dtype for tensor in sketch.tensors}
     used = stored | {tile.dtype for tile in sketch.tiles}
-    topics = {dtype.value for dtype in used}
-    if len(stored) > 1:
-        topics.add("convert")
-    if used & {DType.F16, DType.BF16}:
-        topics.add("low-precision")
-    if any(dtype.is_integer for dtype in used):
-        topics.add("integer")
-    return topics
-
-
-def _of_statement(sketch: ir.Sketch, statement: ir.Statement) -> set[str]:
-    topics: set[str] = set()
-    match statement:
-        case ir.For():
-            if not statement.parallel:
-                topics.add("loop")
-            if statement.carried:
-                topics.add("carried")
-        case ir.If():
-            topics.add("branch")
-        case ir.Fetch():
-            topics.add("fetch")
-        case ir.Load() | ir.Store() | ir.Atomic():
-            topics.update(_of_access(sketch, statement))
-        case ir.Compute():
-            topics.update(_of_compute(sketch, statement))
-        case ir.Alloc() | ir.Bind():
-            pass
-        case _:
-            assert_never(statement)
-    return topics
+    shown = {
+        "convert": len(stored) > 1,
+        "low-precision": used & {DType.F16, DType.BF16},
+        "integer": any(dtype.is_integer for dtype in used),
+    }
+    return {dtype.value for dtype in used} | _holding(shown)
 
 
 def _of_access(sketch: ir.Sketch, statement: _Access) -> set[str]:
-    kinds = [type(subscript) for subscript in statement.access.subscripts]
+    subscripts = statement.access.subscripts
     loads = isinstance(statement, ir.Load)
-    shown = {
-        "ragged": _may_cross_edge(sketch, statement),
-        "gather": loads and ir.IndexSubscript in kinds,
-        "scatter": not loads and ir.IndexSubscript in kinds,
-        "stride": any(
-            isinstance(subscript, ir.SliceSubscript) and subscript.step != ir.Literal(1)
-            for subscript in statement.access.subscripts
-        ),
-        "padding": isinstance(statement, ir.Load) and statement.pad is not None,
-        "mask": statement.where is not None,
-        "atomic": isinstance(statement, ir.Atomic),
-    }
-    return {topic for topic, holds in shown.items() if holds}
+    computed = any(isinstance(subscript, ir.IndexSubscript) for subscript in subscripts)
+    return _holding(
+        {
+            "ragged": _may_cross_edge(sketch, statement),
+            "gather": loads and computed,
+            "scatter": not loads and computed,
+            "stride": any(
+                isinstance(subscript, ir.SliceSubscript) and subscript.step != ir.Literal(1)
+                for subscript in subscripts
+            ),
+            "padding": isinstance(statement, ir.Load) and statement.pad is not None,
+            "mask": statement.where is not None,
+            "atomic": isinstance(statement, ir.Atomic),
+        }
+    )
 
 
 def _may_cross_edge(sketch: ir.Sketch, statement: _Access) -> bool:
@@ -192,11 +164,7 @@ def _of_compute(sketch: ir.Sketch, compute: ir.Compute) -> set[str]:
     return topics
 
 
-def _grid_axes(sketch: ir.Sketch) -> int:
+def _grid_axes(body: tuple[ir.Statement, ...]) -> int:
     """The largest number of parallel loops inside one another."""
-
-    def depth(body: tuple[ir.Statement, ...]) -> int:
-        loops = [statement for statement in body if isinstance(statement, ir.For)]
-        return max((int(loop.parallel) + depth(loop.body) for loop in loops), default=0)
-
-    return max((depth(phase.body) for phase in sketch.phases), default=0)
+    loops = [statement for statement in body if isinstance(statement, ir.For)]
+    return max((int(loop.parallel) + _grid_axes(loop.body) for loop in loops), default=0)

@@ -29,60 +29,22 @@ class Category(Enum):
 #: Frontends that examples can be written for.
 FRONTENDS = ("torch",)
 
+_TOPICS = (
+    "elementwise reduction matrix layout loop carried ragged inner-axis outer-axis grid phases "
+    "workspace inout view broadcast-extent params require index gather scatter stride padding "
+    "mask atomic fetch branch host optional scan sorting random convert low-precision integer"
+)
 #: Words that a `keywords:` line may hold, besides dtypes: what a sketch can show (`needs.needs_of`
-#: finds them).
-TOPICS: Mapping[str, str] = {
-    "elementwise": "an element-wise operation",
-    "reduction": "a reduction",
-    "matrix": "a matrix product",
-    "layout": "an operation that moves elements",
-    "loop": "a loop that runs in sequence",
-    "carried": "a tile that one iteration leaves for the next",
-    "ragged": "a tile that may reach beyond the edge of a tensor",
-    "inner-axis": "a reduction over the last axis",
-    "outer-axis": "a reduction over another axis than the last",
-    "grid": "a launch with more than one parallel loop",
-    "phases": "more than one launch",
-    "workspace": "a tensor that lives between launches",
-    "inout": "a tensor that is read and written",
-    "view": "a tensor seen under another shape",
-    "broadcast-extent": "a tensor axis whose extent may be 1",
-    "params": "a run-time scalar",
-    "require": "a condition that is checked at launch",
-    "index": "lane numbers used as data or in a condition",
-    "gather": "a load whose lanes lie at computed or loaded places",
-    "scatter": "a store or an atomic whose lanes lie at computed or loaded places",
-    "stride": "a slice with a step",
-    "padding": "a load that fills lanes with a number",
-    "mask": "a load, a store or an atomic that leaves lanes out by a condition",
-    "atomic": "an atomic combination with what memory holds",
-    "fetch": "one element of a tensor as a scalar of the program",
-    "branch": "an `if`",
-    "host": "a loop or a branch around launches",
-    "optional": "a tensor that may be absent",
-    "scan": "a running sum or product",
-    "sorting": "an operation that sorts, or finds the best",
-    "random": "random numbers",
-    "convert": "tensors of several types, or a cast",
-    "low-precision": "f16 or bf16",
-    "integer": "integer tensors or tiles",
-}
+#: finds them; docs/DOCSPEC.md says what each of them means).
+TOPICS = tuple(_TOPICS.split())
 
+_FAILURES = (
+    "syntax api_misuse compile resource launch timeout illegal_access wrong_shape numerical "
+    "nondeterministic policy"
+)
 #: The failure classes of docs/VERIFICATION.md: a `keywords:` line may hold them too. A caller that
 #: repairs a candidate names the class among its topics.
-FAILURES: Mapping[str, str] = {
-    "syntax": "a candidate that does not parse",
-    "api_misuse": "a candidate that uses an interface wrongly",
-    "compile": "a candidate that does not compile",
-    "resource": "a candidate that needs more scratch memory than there is",
-    "launch": "a candidate that refuses to start",
-    "timeout": "a candidate that takes too long",
-    "illegal_access": "a candidate that reads or writes foreign memory",
-    "wrong_shape": "a candidate whose output has another shape",
-    "numerical": "a candidate whose numbers are wrong",
-    "nondeterministic": "a candidate whose runs differ",
-    "policy": "a candidate that leaves the work to somebody else",
-}
+FAILURES = frozenset(_FAILURES.split())
 
 
 @attrs.frozen
@@ -217,6 +179,7 @@ class DocSpec:
 
     @property
     def target(self) -> str:
+        """The name of the target."""
         return self.manifest.target
 
     def of(self, category: Category) -> tuple[Section, ...]:

@@ -14,6 +14,7 @@ What serves other kernels only is never taken. Tokens are estimated as character
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable
 
@@ -57,6 +58,7 @@ class Part:
 
     @property
     def tokens(self) -> int:
+        """What the part takes of a budget, with what stands between it and the next."""
         return estimate_tokens(self.text + _SEPARATOR)
 
 
@@ -72,6 +74,7 @@ class Selection:
 
     @property
     def tokens(self) -> int:
+        """What was taken of the budget."""
         return sum(part.tokens for part in self.taken)
 
     def of(self, category: Category) -> tuple[Part, ...]:
@@ -107,33 +110,35 @@ def select(
     if budget_tokens < 0:
         msg = f"a budget of {budget_tokens} tokens is less than nothing"
         raise UsageError(msg)
-    wanted = Counter(operations)
-    words = frozenset(topics)
-    needed: list[tuple[tuple[int, ...], Part]] = []
+    wanted, words = Counter(operations), frozenset(topics)
+    needed: list[tuple[int, int, int, Part]] = []
     left_out: list[Part] = []
     for place, section in enumerate(docspec.sections):
-        if section.category in categories:
-            part = _part(section)
-            if serves(section, wanted, words):
-                rank = (ORDER.index(section.category), -_score(section, wanted, words), place)
-                needed.append((rank, part))
-            else:
-                left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
-    if Category.EXAMPLES in categories:
-        ranked = rank_examples(docspec, wanted, words)
-        for place, example in enumerate(ranked):
-            part = _example_part(docspec, example)
-            if place < most_examples:
-                needed.append(((ORDER.index(Category.EXAMPLES), 0, place), part))
-            else:
-                left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
-    needed.sort(key=lambda entry: entry[0])
-    taken, over = _prefix([part for _, part in needed], budget_tokens)
+        category = section.category
+        part = Part(category, section.file, section.line, section.title, section.text)
+        if category in categories and serves(section, wanted, words):
+            rank = -_score(section, wanted, words)
+            needed.append((ORDER.index(category), rank, place, part))
+        elif category in categories:
+            left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
+    ranked = rank_examples(docspec, wanted, words) if Category.EXAMPLES in categories else ()
+    for place, example in enumerate(ranked):
+        text = example_text(docspec, example)
+        part = Part(Category.EXAMPLES, example.source_file, 1, example.name, text)
+        if place < most_examples:
+            needed.append((ORDER.index(Category.EXAMPLES), 0, place, part))
+        else:
+            left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
+    needed.sort(key=lambda entry: entry[:3])
+    tokens = itertools.accumulate(part.tokens for *_, part in needed)
+    fitting = sum(so_far <= budget_tokens for so_far in tokens)
+    # In reading order: sections as they stand in the documents, examples as they were ranked.
+    taken = sorted(needed[:fitting], key=lambda entry: (entry[0], entry[2]))
+    over = [attrs.evolve(part, reason=OVER_BUDGET) for *_, part in needed[fitting:]]
+    known = {name for entry in docspec.of(Category.API) for name in entry.operations}
+    unserved = sorted(wanted.keys() - known)
     return Selection(
-        _in_reading_order(docspec, taken),
-        (*over, *left_out),
-        budget_tokens,
-        _unserved(docspec, wanted),
+        tuple(part for *_, part in taken), (*over, *left_out), budget_tokens, tuple(unserved)
     )
 
 
@@ -175,7 +180,7 @@ def similarity(example: Example, operations: Iterable[str], topics: Iterable[str
 
 
 def _computing(operations: Iterable[str]) -> Counter[str]:
-    counted = operations if isinstance(operations, Counter) else Counter(operations)
+    counted = Counter(operations)
     return Counter({name: n for name, n in counted.items() if name not in ("load", "store")})
 
 
@@ -199,37 +204,6 @@ def _score(section: Section, operations: Collection[str], topics: Collection[str
     return 2 * named + sum(word in topics for word in section.keywords)
 
 
-def _prefix(ranked: list[Part], budget: int) -> tuple[list[Part], tuple[Part, ...]]:
-    """The parts before the first that does not fit, and the others."""
-    left = budget
-    for place, part in enumerate(ranked):
-        left -= part.tokens
-        if left < 0:
-            over = (attrs.evolve(other, reason=OVER_BUDGET) for other in ranked[place:])
-            return ranked[:place], tuple(over)
-    return ranked, ()
-
-
-def _in_reading_order(docspec: DocSpec, taken: list[Part]) -> tuple[Part, ...]:
-    """Sections by category, then as they stand in the documents; examples as they were ranked."""
-    places = {(section.file, section.line): place for place, section in enumerate(docspec.sections)}
-    return tuple(
-        sorted(
-            taken,
-            key=lambda part: (ORDER.index(part.category), places.get((part.file, part.line), 0)),
-        )
-    )
-
-
-def _unserved(docspec: DocSpec, operations: Counter[str]) -> tuple[str, ...]:
-    known = {name for entry in docspec.of(Category.API) for name in entry.operations}
-    return tuple(sorted(name for name in operations if name not in known))
-
-
-def _part(section: Section) -> Part:
-    return Part(section.category, section.file, section.line, section.title, section.text)
-
-
 def example_text(docspec: DocSpec, example: Example) -> str:
     """An example as Markdown: its sketch, then its kernel."""
     fence = load_language(docspec.manifest.language).fence
@@ -238,8 +212,3 @@ def example_text(docspec: DocSpec, example: Example) -> str:
         f"```sketch\n{example.sketch.rstrip()}\n```\n\n"
         f"```{fence}\n{example.source.rstrip()}\n```"
     )
-
-
-def _example_part(docspec: DocSpec, example: Example) -> Part:
-    text = example_text(docspec, example)
-    return Part(Category.EXAMPLES, example.source_file, 1, example.name, text)

@@ -69,9 +69,16 @@ def put(
         kernel_id = writing.put_kernel(connection, kernel(source, target))
         environment = writing.put_environment(connection, {"g++": "12"})
         for one in found:
-            write = writing.put_measurement if "machine" in one else writing.put_verdict
-            ids.append(write(connection, kernel_id, task_id, environment, one))
+            kind = "measurement" if "machine" in one else "verdict"
+            ids.append(writing.put_claim(connection, kind, kernel_id, task_id, environment, one))
     return ids
+
+
+def unsound(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    """What SQLite finds wrong with the file and its references."""
+    checks = ("PRAGMA integrity_check", "PRAGMA foreign_key_check")
+    found = [tuple(row) for check in checks for row in connection.execute(check)]
+    return [row for row in found if row[0] != "ok"]
 
 
 def write(path: Path, writer: int, count: int) -> None:

@@ -120,13 +120,13 @@ def selected(
     if documents is None or budget <= 0:
         return ""
     from sketchc.docspec.needs import needs_of
-    from sketchc.docspec.schema import FAILURES, TOPICS
+    from sketchc.docspec.schema import TOPICS
     from sketchc.docspec.selector import select
 
     if assignment.plan is None:
         # A task may need anything: the budget alone decides.
         operations: tuple[str, ...] = tuple(OPS)
-        topics: tuple[str, ...] = tuple(name for name in TOPICS if name not in FAILURES)
+        topics = TOPICS
     else:
         needs = needs_of(assignment.sketch)
         operations, topics = needs.operations, needs.topics

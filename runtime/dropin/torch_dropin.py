@@ -25,7 +25,7 @@ from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
-from sketchc.runtime.tasks.outline import imported_modules
+from sketchc.runtime.tasks.outline import modules_beside
 from sketchc.runtime.toolchains.base import toolchain
 
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
@@ -55,7 +55,10 @@ def write_dropin(
     rebuild = f"; build it with: {command}" if command else ""
     task_file = f"{kernel.name}_task.py"
     shutil.copyfile(task_path, folder / task_file)
-    neighbours = _copy_neighbours(task_path, folder)
+    neighbours = modules_beside(task_path)
+    for file in neighbours:
+        if file.resolve() != (folder / file.name).resolve():
+            shutil.copyfile(file, folder / file.name)
     path = folder / f"{kernel.name}_dropin.py"
     writer = _Writer(kernel, binding, task_path.name, task_file, rebuild, note)
     path.write_text(writer.text(freedom, bool(neighbours)), "utf-8")
@@ -79,25 +82,6 @@ def _require_model(binding: Binding) -> None:
             "(`sketchc lower --module` makes a module for any sketch)"
         )
         raise UsageError(msg)
-
-
-def _copy_neighbours(task_path: Path, folder: Path) -> list[str]:
-    """Copy the files beside the task that it imports, and those that these import."""
-    found: list[str] = []
-    waiting = [task_path]
-    while waiting:
-        try:
-            names = imported_modules(waiting.pop().read_text("utf-8"))
-        except UnicodeDecodeError:
-            continue
-        for name in names:
-            path = task_path.parent / f"{name}.py"
-            if path.is_file() and path.name not in found and path.name != task_path.name:
-                found.append(path.name)
-                waiting.append(path)
-                if path.resolve() != (folder / path.name).resolve():
-                    shutil.copyfile(path, folder / path.name)
-    return found
 
 
 @attrs.frozen

@@ -55,65 +55,58 @@ _MATHS = (
     r"j0|j1|jn|y0|y1|yn|feclearexcept|feraiseexcept|fetestexcept|fegetround|fesetround|fegetenv|"
     r"fesetenv|feholdexcept|feupdateenv|c?abs|cexp|clog|csqrt|cpow|c?real|c?imag|carg|conj)"
 )
-_ALLOWED = (
-    re.compile(rf"{_MATHS}[fl]?"),
-    re.compile(rf"__{_MATHS}[fl]?_finite|__(isnan|isinf|fpclassify|signbit|finite)[fl]?"),
-    re.compile(r"_ZGV[a-zA-Z]\w*"),  # libmvec
-    re.compile(r"(omp|GOMP|kmpc|__kmpc|GOACC)_\w+"),
-    re.compile(r"__cxa_\w+|__gxx_personality_v0|__dynamic_cast|__cxx_\w+|_Unwind_\w+"),
-    re.compile(r"_Z\w*(St|S[aosibd]|__gnu_cxx|__cxxabiv1)\w*"),  # the standard library
-    re.compile(r"_Z(nwm|nam|dlPv|daPv)\w*"),  # new and delete
-    re.compile(
-        r"__(gmon_start__|tls_get_addr|stack_chk_fail|stack_chk_guard|assert_fail|errno_loc\w*)"
-    ),
-    re.compile(
-        r"_ITM_\w+|__libc_single_threaded|__(mem|str)\w+_chk|__(v|s|f)?n?printf_chk|__\w*printf_chk"
-    ),
-    re.compile(
-        r"__(add|sub|mul|div|neg|fix|float|extend|trunc|mod|umod|udiv|cmp|un|eq|ne|lt|le|gt|ge)\w*[tsdxh]f\w*"
-    ),
-    re.compile(r"__(u?div|u?mod|mul|neg|ash[lr]|lshr|popcount|clz|ctz|bswap)\w*[sdt]i\d?"),
-    re.compile(r"__(cpu_model|cpu_indicator_init|isoc\d\d_\w+|ctype_\w+_loc|sched_\w+)"),
-    re.compile(r"__atomic_\w+|__sync_\w+"),
+_ALLOWED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"{_MATHS}[fl]?",
+        rf"__{_MATHS}[fl]?_finite|__(isnan|isinf|fpclassify|signbit|finite)[fl]?",
+        r"_ZGV[a-zA-Z]\w*",  # libmvec
+        r"(omp|GOMP|kmpc|__kmpc|GOACC)_\w+",
+        r"__cxa_\w+|__gxx_personality_v0|__dynamic_cast|__cxx_\w+|_Unwind_\w+",
+        r"_Z\w*(St|S[aosibd]|__gnu_cxx|__cxxabiv1)\w*",  # the standard library
+        r"_Z(nwm|nam|dlPv|daPv)\w*",  # new and delete
+        r"__(gmon_start__|tls_get_addr|stack_chk_fail|stack_chk_guard|assert_fail|errno_loc\w*)",
+        r"_ITM_\w+|__libc_single_threaded|__(mem|str)\w+_chk|__(v|s|f)?n?printf_chk|"
+        r"__\w*printf_chk",
+        r"__(add|sub|mul|div|neg|fix|float|extend|trunc|mod|umod|udiv|cmp|un|eq|ne|lt|le|gt|ge)"
+        r"\w*[tsdxh]f\w*",
+        r"__(u?div|u?mod|mul|neg|ash[lr]|lshr|popcount|clz|ctz|bswap)\w*[sdt]i\d?",
+        r"__(cpu_model|cpu_indicator_init|isoc\d\d_\w+|ctype_\w+_loc|sched_\w+)",
+        r"__atomic_\w+|__sync_\w+",
+    )
 )
 #: Never in a kernel, however it is built: why.
-_REFUSED: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile(
-            r"(cblas_\w+|[sdczh]b?gemm\w*_?|[sdcz](gemv|symm|trsm|axpy|dot[uc]?|scal|ger)_)"
+_REFUSED = {
+    re.compile(pattern): why
+    for pattern, why in (
+        (
+            r"(cblas_\w+|[sdczh]b?gemm\w*_?|[sdcz](gemv|symm|trsm|axpy|dot[uc]?|scal|ger)_)",
+            "a routine of BLAS",
         ),
-        "a routine of BLAS",
-    ),
-    (
-        re.compile(r"(mkl_|MKL_|vml\w+_|vs[A-Z]|vd[A-Z]|dnnl_|mkldnn_|fftwf?_|LAPACKE_)\w*"),
-        "a library",
-    ),
-    (
-        re.compile(r"_Z\w*(2at6native|2at3cpu|2at4cuda|4dnnl|3jit|8inductor)\w*"),
-        "torch's own kernels",
-    ),
-    (re.compile(r"(__)?(system|popen|v?fork|clone3?|exec[lv]p?e?|posix_spawnp?)"), "a process"),
-    (re.compile(r"(__libc_)?dl(open|sym|vsym|mopen|addr|info)|_dl_\w+"), "code from elsewhere"),
-    (re.compile(r"syscall|ptrace|prctl|mprotect|pkey_mprotect|personality"), "the system itself"),
-    (
-        re.compile(
+        (r"(mkl_|MKL_|vml\w+_|vs[A-Z]|vd[A-Z]|dnnl_|mkldnn_|fftwf?_|LAPACKE_)\w*", "a library"),
+        (r"_Z\w*(2at6native|2at3cpu|2at4cuda|4dnnl|3jit|8inductor)\w*", "torch's own kernels"),
+        (r"(__)?(system|popen|v?fork|clone3?|exec[lv]p?e?|posix_spawnp?)", "a process"),
+        (r"(__libc_)?dl(open|sym|vsym|mopen|addr|info)|_dl_\w+", "code from elsewhere"),
+        (r"syscall|ptrace|prctl|mprotect|pkey_mprotect|personality", "the system itself"),
+        (
             r"(f|fd|fre)?open(64|at|at64)?|creat(64)?|unlink(at)?|rename|f?read|pread(64)?|"
-            r"mmap(64)?|shm_open|memfd_create|process_vm_\w+|getdelim|fgets|fscanf|__isoc\d\d_fscanf"
+            r"mmap(64)?|shm_open|memfd_create|process_vm_\w+|getdelim|fgets|fscanf|"
+            r"__isoc\d\d_fscanf",
+            "files or foreign memory",
         ),
-        "files or foreign memory",
-    ),
-    (re.compile(r"_ZNSt\w*basic_[io]?f(stream|ilebuf)\w*|_ZNSt10filesystem\w*"), "files"),
-    (
-        re.compile(r"socket(pair)?|connect|bind|listen|accept4?|getaddrinfo|send(to|msg)?|recv\w*"),
-        "the network",
-    ),
-    (re.compile(r"(secure_)?getenv|setenv|putenv|environ|clearenv"), "the environment"),
-    (
-        re.compile(r"sigaction|signal|raise|kill|alarm|setitimer|_?_?(sig)?(set|long)jmp"),
-        "signals or jumps",
-    ),
-    (re.compile(r"atexit|on_exit|at_quick_exit|pthread_atfork"), "code that runs by itself"),
-)
+        (r"_ZNSt\w*basic_[io]?f(stream|ilebuf)\w*|_ZNSt10filesystem\w*", "files"),
+        (
+            r"socket(pair)?|connect|bind|listen|accept4?|getaddrinfo|send(to|msg)?|recv\w*",
+            "the network",
+        ),
+        (r"(secure_)?getenv|setenv|putenv|environ|clearenv", "the environment"),
+        (
+            r"sigaction|signal|raise|kill|alarm|setitimer|_?_?(sig)?(set|long)jmp",
+            "signals or jumps",
+        ),
+        (r"atexit|on_exit|at_quick_exit|pthread_atfork", "code that runs by itself"),
+    )
+}
 #: Libraries that a kernel may be linked with.
 _NEEDED = re.compile(
     r"lib(c|m|mvec|stdc\+\+|gcc_s|gomp|omp|iomp5|pthread|rt|dl|torch\w*|c10\w*|python[\d.]*)\.so[\d.]*|"
@@ -153,7 +146,12 @@ def inspect_elf(path: Path) -> Library:
 
 
 def _read(data: bytes) -> Library:
-    start, size, count = _header(data)
+    # Where the table of sections is, the bytes of an entry, and how many there are.
+    (start,) = struct.unpack_from("<Q", data, 0x28)
+    size, count = struct.unpack_from("<HH", data, 0x3A)
+    if not start or not count:
+        msg = "it has no table of sections"
+        raise ValueError(msg)
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
     undefined: list[str] = []
     needed: list[str] = []
@@ -179,16 +177,6 @@ def _read(data: bytes) -> Library:
     return Library(tuple(sorted(set(undefined))), tuple(needed), max(0, constructors - own))
 
 
-def _header(data: bytes) -> tuple[int, int, int]:
-    """Where the table of sections is, the bytes of an entry, and how many there are."""
-    (start,) = struct.unpack_from("<Q", data, 0x28)
-    size, count = struct.unpack_from("<HH", data, 0x3A)
-    if not start or not count:
-        msg = "it has no table of sections"
-        raise ValueError(msg)
-    return start, size, count
-
-
 def _text(data: bytes, start: int) -> str:
     return data[start : data.index(b"\0", start)].decode("utf-8", "replace")
 
@@ -203,11 +191,9 @@ def refusal(
     a mistyped name is for the loader to report.
     """
     for name in library.undefined:
-        for pattern, what in _REFUSED:
-            if pattern.fullmatch(name):
-                return f"it calls `{name}`: {what}"
-        known = name in _LIBC or any(pattern.fullmatch(name) for pattern in _ALLOWED)
-        if not extension and not known and exists(name):
+        if what := _refused(name):
+            return f"it calls `{name}`: {what}"
+        if not extension and not _known(name) and exists(name):
             return f"it calls `{name}`, which no kernel needs"
     for name in library.needed:
         if not _NEEDED.fullmatch(name):
@@ -224,7 +210,15 @@ def in_libc(name: str) -> bool:
     return hasattr(ctypes.CDLL("libc.so.6"), name)
 
 
+def _refused(name: str) -> str:
+    """What a kernel must never call; "" for other symbols."""
+    return next((why for pattern, why in _REFUSED.items() if pattern.fullmatch(name)), "")
+
+
+def _known(name: str) -> bool:
+    return name in _LIBC or any(pattern.fullmatch(name) for pattern in _ALLOWED)
+
+
 def allowed_symbol(name: str) -> bool:
     """Whether a kernel may call this function of the system's libraries."""
-    refused = any(pattern.fullmatch(name) for pattern, _ in _REFUSED)
-    return not refused and (name in _LIBC or any(p.fullmatch(name) for p in _ALLOWED))
+    return not _refused(name) and _known(name)

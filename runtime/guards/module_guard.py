@@ -127,6 +127,7 @@ class Guard(wrapper_guard.Watch):
         raise PolicyError(sentence)
 
     def tampered(self) -> None:
+        """It changes what the guard remembers."""
         self.say("it changes what the guard remembers")
 
     def refuse(self, name: str) -> None:
@@ -137,6 +138,7 @@ class Guard(wrapper_guard.Watch):
         self.say(f"forward calls {name}: the kernels must do this themselves")
 
     def verdict(self, elements: int) -> str:
+        """What speaks against a run whose outputs have so many elements; "" for nothing."""
         if self.sentences:
             return "; ".join(self.sentences[:5])
         if elements and not self.launches:
@@ -144,6 +146,7 @@ class Guard(wrapper_guard.Watch):
         return ""
 
     def handed_out(self, array: Any) -> Any:
+        """An array that does not compute."""
         return guarded(array, self)
 
     @property
@@ -152,6 +155,7 @@ class Guard(wrapper_guard.Watch):
         return self.phase == "forward" and not self.inside
 
     def done(self, name: str, arguments: Sequence[Any], result: object) -> None:
+        """Note which memory forward has allocated, filled or copied."""
         if not isinstance(result, torch.Tensor) or self.testing:
             return
         with self._unwatched():
@@ -163,6 +167,7 @@ class Guard(wrapper_guard.Watch):
 
     @contextmanager
     def launch(self) -> Iterator[None]:
+        """Around a launch, which may write."""
         with self._looking(), super().launch():
             yield
 
@@ -291,7 +296,8 @@ class Guard(wrapper_guard.Watch):
             self._looked("__code__")
 
     def _started(self, executable: Any, command: Any) -> None:
-        words = [os.fsdecode(word) for word in _sequence(command)] or [os.fsdecode(executable)]
+        given = [command] if isinstance(command, str | bytes | os.PathLike) else command or ()
+        words = [os.fsdecode(word) for word in given] or [os.fsdecode(executable)]
         name = Path(os.fsdecode(executable or words[0])).name
         if name in _SHELLS and len(words) >= 3 and words[1] == "-c":
             line = words[2]
@@ -374,12 +380,6 @@ _CLASSES: dict[str, type] = {
     "the guard": Guard,
     "the watch": wrapper_guard.Watch,
 }
-
-
-def _sequence(command: Any) -> Sequence[Any]:
-    if command is None:
-        return []
-    return [command] if isinstance(command, str | bytes | os.PathLike) else list(command)
 
 
 def _plain(name: str) -> str:

@@ -15,14 +15,7 @@ _FORBIDDEN_BYTES = 4 << 20
 _FORBIDDEN = 0  # PROT_NONE
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
-_LIBC.mmap.argtypes = [
-    ctypes.c_void_p,
-    ctypes.c_size_t,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_int,
-    ctypes.c_long,
-]
+_LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
@@ -56,7 +49,9 @@ class GuardedBuffer:
         return slack == bytes([_PATTERN]) * self.slack_size
 
     def copy_back(self) -> None:
+        """Give the source what the kernel has written."""
         ctypes.memmove(self.source, self.start, self.size)
 
     def close(self) -> None:
+        """Give the memory back."""
         _LIBC.munmap(self.mapping, self.total)

@@ -4,6 +4,7 @@ the bytes of a tensor."""
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,14 @@ _GUARD_BYTES = 4096
 _PATTERN = 0xA5
 
 
+@dataclass(eq=False)
 class Placement:
     """One array as `tensor` on a device, with guards around it."""
 
-    def __init__(self, array: Any, tensor: torch.Tensor) -> None:
-        self.array = array
-        self.tensor = tensor
-        self.buffer: GuardedBuffer | None = None
-        self.whole: torch.Tensor | None = None
+    array: Any
+    tensor: torch.Tensor
+    buffer: GuardedBuffer | None = None
+    whole: torch.Tensor | None = None
 
     def stray(self, name: str, *, unchanged: bool) -> str:
         """What was written where it must not be, as a sentence; "" for nothing."""
@@ -48,16 +49,12 @@ def placement(array: Any, device: str) -> Placement:
         buffer = GuardedBuffer(array.ctypes.data, array.nbytes)
         memory = (ctypes.c_uint8 * array.nbytes).from_address(buffer.start)
         raw = torch.from_numpy(np.frombuffer(memory, np.uint8))
-        placed = Placement(array, raw.view(dtype).reshape(array.shape))
-        placed.buffer = buffer
-        return placed
+        return Placement(array, raw.view(dtype).reshape(array.shape), buffer)
     size = array.nbytes + 2 * _GUARD_BYTES
     whole = torch.full((size,), _PATTERN, dtype=torch.uint8, device=device)
     inner = whole[_GUARD_BYTES:-_GUARD_BYTES]
     inner.copy_(torch.from_numpy(array.reshape(-1).view(np.uint8)))
-    placed = Placement(array, inner.view(dtype).reshape(array.shape))
-    placed.whole = whole
-    return placed
+    return Placement(array, inner.view(dtype).reshape(array.shape), whole=whole)
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:

@@ -14,6 +14,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -83,7 +84,11 @@ class TorchState:
     def changes(self, without: Iterable[str] = ()) -> list[str]:
         """What was changed since, in words; nothing is put back. `without` names settings that do
         not matter."""
-        found = [f"it replaced {name}" for name in self._replaced()]
+        found = [
+            f"it replaced {name}.{key}"
+            for name, owner in self._owners.items()
+            for key in replaced(owner, self._seen[name])
+        ]
         ignored = frozenset(without)
         for name, value in torch_settings().items():
             if value != self.settings[name] and name not in ignored:
@@ -102,21 +107,11 @@ class TorchState:
         self._told = [f"it registered another kernel for {name}" for name in changed]
         return self._told
 
-    def _replaced(self) -> list[str]:
-        found = []
-        for name, owner in self._owners.items():
-            found += [f"{name}.{key}" for key in replaced(owner, self._seen[name])]
-        return found
 
-
-_OF_THIS_PROCESS: list[TorchState] = []
-
-
+@cache
 def first_state() -> TorchState:
     """torch as it was when this was first asked for in this process."""
-    if not _OF_THIS_PROCESS:
-        _OF_THIS_PROCESS.append(TorchState())
-    return _OF_THIS_PROCESS[0]
+    return TorchState()
 
 
 def seen(owner: Any) -> dict[str, _Seen]:

@@ -161,16 +161,31 @@ _FOR_OTHERS = frozenset({"__setattr__", "launch", "native", "outside"})
 
 def _asking() -> str:
     """The file of the code that sets an attribute, or enters a context that does."""
-    frame: types.FrameType | None = sys._getframe(2)
-    while frame is not None:
-        code = frame.f_code
-        passes = _of_library(code.co_filename) or (
-            code.co_name in _FOR_OTHERS and os.path.dirname(code.co_filename) == _HERE
+    return _first_file(
+        lambda code: (
+            _of_library(code.co_filename)
+            or (code.co_name in _FOR_OTHERS and os.path.dirname(code.co_filename) == _HERE)
         )
-        if not passes:
-            return code.co_filename
+    )
+
+
+def _calling() -> str:
+    """The file of the code that calls torch. A launch may call back into the wrapper's own file: a
+    hook, an argument with methods, Python in a kernel that is interpreted."""
+    return _first_file(
+        lambda code: (
+            code.co_filename.startswith((_OF_TORCH, __file__)) or _of_library(code.co_filename)
+        )
+    )
+
+
+def _first_file(passes: Callable[[types.CodeType], bool]) -> str:
+    """The file of the first code, from the caller of a method of this module on, that is none of
+    those that only pass calls on."""
+    frame: types.FrameType | None = sys._getframe(3)
+    while frame is not None and passes(frame.f_code):
         frame = frame.f_back
-    return ""
+    return "" if frame is None else frame.f_code.co_filename
 
 
 def trusted(path: str) -> bool:
@@ -192,18 +207,6 @@ _TRUSTED = tuple(
 )
 _OF_TORCH = os.path.dirname(torch.__file__) + os.sep
 _LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
-
-
-def _calling() -> str:
-    """The file of the code that calls torch. A launch may call back into the wrapper's own file: a
-    hook, an argument with methods, Python in a kernel that is interpreted."""
-    frame: types.FrameType | None = sys._getframe(2)
-    while frame is not None:
-        path = frame.f_code.co_filename
-        if not path.startswith((_OF_TORCH, __file__)) and not _of_library(path):
-            return path
-        frame = frame.f_back
-    return ""
 
 
 def _of_library(path: str) -> bool:
@@ -327,6 +330,7 @@ class Memory:
         self.written = False
 
     def alive(self) -> bool:
+        """Whether it is still this allocation."""
         storage = self.storage()
         return storage is not None and storage.data_ptr() == self.address
 

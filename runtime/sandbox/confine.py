@@ -90,9 +90,9 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
     that it is `given` are channel, output, lifeline and status.
 
     `settings`: "folder" and "environment" of the candidate, "mode", "hidden", "readable",
-    "writable" (paths), "scratch_bytes", "network",
-    "nobody" (whether root's candidates run as that user), "limits" (by rlimit's name),
-    "memory_bytes" and "processes" (of all together, or None), "gated" (see `seccomp.Gate`).
+    "writable" (paths), "scratch_bytes", "nobody" (whether root's candidates run as that user),
+    "limits" (by rlimit's name), "memory_bytes" and "processes" (of all together, or None), "gated"
+    (see `seccomp.Gate`).
     """
     channel, output, lifeline, status = given
     descriptors = Descriptors(lifeline, status, (channel, output))
@@ -104,7 +104,7 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
         else:
             _enter(settings)
         namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)  # nobody looks into this process
-        with _bounded(settings) as groups:
+        with _groups(settings) as groups:
             watcher = os.fork()
             if watcher == 0:
                 os.close(descriptors.lifeline)
@@ -118,15 +118,6 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
         _tell(status, {"failed": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(code)
-
-
-def _bounded(settings: Settings) -> contextlib.AbstractContextManager[Groups]:
-    """Control groups, which only root can make: for what is held in memory, and where no rlimit
-    bounds the number of processes (without namespaces, or with files that only root may read)."""
-    if os.geteuid() != 0:
-        return _groups(None, None)
-    processes = None if settings["nobody"] else settings["processes"]
-    return _groups(processes, settings["memory_bytes"])
 
 
 def _enter(settings: Settings) -> None:
@@ -143,8 +134,7 @@ def _enter(settings: Settings) -> None:
     ns.rearrange(
         settings["hidden"], settings["readable"], settings["writable"], settings["scratch_bytes"]
     )
-    apart = ns.NEWPID | ns.NEWIPC | ns.NEWUTS | (0 if settings["network"] else ns.NEWNET)
-    ns.unshare(apart)
+    ns.unshare(ns.NEWPID | ns.NEWIPC | ns.NEWUTS | ns.NEWNET)
 
 
 def _give_away(path: str) -> None:
@@ -176,32 +166,19 @@ def _wait(watcher: int, lifeline: int) -> None:
 # ---------------------------------------------------------------- control groups
 
 
-class Groups:
-    """The groups of one candidate, by controller; none where none could be made."""
-
-    def __init__(self, folders: list[Path]) -> None:
-        self.folders = folders
-
-    def join(self) -> None:
-        """Put this process, and with it what it will start, into the groups."""
-        for folder in self.folders:
-            with contextlib.suppress(OSError):
-                (folder / "cgroup.procs").write_text("0")
-
-    def kills(self) -> int:
-        """How many processes were ended because a group held all the memory that it may."""
-        return sum(_kills(folder) for folder in self.folders)
-
-
 @contextlib.contextmanager
-def _groups(processes: int | None, memory_bytes: int | None) -> Iterator[Groups]:
-    """Groups of at most so many processes and bytes, removed at the end."""
+def _groups(settings: Settings) -> Iterator[list[Path]]:
+    """Groups for one candidate, by their folders, removed at the end. Only root can make them: for
+    what is held in memory, and where no rlimit bounds the number of processes (without namespaces,
+    or with files that only root may read)."""
+    processes = None if settings["nobody"] else settings["processes"]
+    bounds = {"pids": processes, "memory": settings["memory_bytes"]}
     made: list[Path] = []
-    for controller, most in (("pids", processes), ("memory", memory_bytes)):
+    for controller, most in bounds.items() if os.geteuid() == 0 else ():
         if most is not None and (folder := _make(controller, most)) is not None:
             made.append(folder)
     try:
-        yield Groups(list(dict.fromkeys(made)))
+        yield list(dict.fromkeys(made))
     finally:
         for folder in made:
             _remove(folder)
@@ -222,6 +199,7 @@ def _make(controller: str, most: int) -> Path | None:
 
 
 def _kills(folder: Path) -> int:
+    """How many processes were ended because a group held all the memory that it may."""
     for name in _COUNTS:
         with contextlib.suppress(OSError, ValueError, IndexError):
             for line in (folder / name).read_text().splitlines():
@@ -246,7 +224,7 @@ def _remove(group: Path) -> None:
 # ---------------------------------------------------------------- the watcher
 
 
-def _watch_over(settings: Settings, descriptors: Descriptors, groups: Groups) -> None:
+def _watch_over(settings: Settings, descriptors: Descriptors, groups: list[Path]) -> None:
     """The watcher: starts the candidate, bounds what it and its children use together, says how it
     ended. Does not return; its end is the end of the PID namespace."""
     mode, status = settings["mode"], descriptors.status
@@ -269,7 +247,9 @@ def _watch_over(settings: Settings, descriptors: Descriptors, groups: Groups) ->
         os._exit(0)
 
 
-def _start(settings: Settings, descriptors: Descriptors, groups: Groups) -> tuple[int, int | None]:
+def _start(
+    settings: Settings, descriptors: Descriptors, groups: list[Path]
+) -> tuple[int, int | None]:
     """Fork the candidate; it runs when its user is mapped. Also what listens at its gate."""
     asks, answered = os.pipe()
     waits, answers = os.pipe()
@@ -280,7 +260,9 @@ def _start(settings: Settings, descriptors: Descriptors, groups: Groups) -> tupl
         try:
             for descriptor in (asks, answers, descriptors.status, ours.detach()):
                 os.close(descriptor)
-            groups.join()
+            for group in groups:  # with what it will start
+                with contextlib.suppress(OSError):
+                    (group / "cgroup.procs").write_text("0")
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
@@ -340,10 +322,10 @@ def _give_up(settings: Settings, asks: int, answered: int) -> None:
         namespaces.drop_capabilities()
     # The change of user has closed /proc/self to the process itself, and tools look there.
     namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)
-    seccomp.install(network=settings["network"])
+    seccomp.install()
 
 
-def _supervise(settings: Settings, mode: str, child: int, groups: Groups) -> dict[str, Any]:
+def _supervise(settings: Settings, mode: str, child: int, groups: list[Path]) -> dict[str, Any]:
     """How the candidate ended: "status" as `waitstatus_to_exitcode` has it; "why" it was ended, for
     "memory" or "processes"; and, of memory, what it held at most ("held"), what the machine had
     left at the start ("free") and at least ("least"), whether the kernel ended processes for want
@@ -374,7 +356,7 @@ def _supervise(settings: Settings, mode: str, child: int, groups: Groups) -> dic
             if why:
                 os.kill(child, signal.SIGKILL)
     found = {"held": most, "free": free, "least": least}
-    found |= {"kills": memory.kills() - kills, "own": groups.kills()}
+    found |= {"kills": memory.kills() - kills, "own": sum(map(_kills, groups))}
     return {"status": ended, "why": why, **found}
 
 
@@ -441,15 +423,14 @@ def _tell(status: int, message: Mapping[str, Any]) -> None:
 def load_handler(text: str) -> Handler:
     """The function that a handler's text names."""
     place, _, name = text.rpartition(":")
-    if not place.endswith(".py"):
-        handler: Handler = getattr(importlib.import_module(place), name)
-        return handler
-    known = sys.modules.get(Path(place).stem)
-    if known is not None and getattr(known, "__file__", None) == place:
-        again: Handler = getattr(known, name)
-        return again
-    by_path: Handler = getattr(import_file(place, Path(place).stem), name)
-    return by_path
+    if place.endswith(".py"):
+        module = sys.modules.get(Path(place).stem)
+        if module is None or getattr(module, "__file__", None) != place:
+            module = import_file(place, Path(place).stem)
+    else:
+        module = importlib.import_module(place)
+    handler: Handler = getattr(module, name)
+    return handler
 
 
 def import_file(path: str | Path, name: str) -> ModuleType:

@@ -113,21 +113,18 @@ _PATIENCE = 5.0
 _CLEAN_LOOKS = 2
 
 
-def program(machine: str, network: bool) -> bytes | None:
-    """The filter's instructions; None for a machine that has no table. `network`: sockets other
-    than local ones are allowed as far as the filter is concerned."""
+def program(machine: str) -> bytes | None:
+    """The filter's instructions; None for a machine that has no table."""
     if machine not in _ARCHITECTURES:
         return None
     place = list(_ARCHITECTURES).index(machine)
     numbers = {name: known[place] for name, known in _NUMBERS.items()}
     clone, socket_ = numbers.pop("clone"), numbers.pop("socket")
-    lines = _refusing(machine, [*numbers.values(), *_COMMON.values()])
     # Its flags lie in memory, which no filter can read: glibc falls back to clone.
-    lines += [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
+    lines = [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
     lines += _looking(clone, (_SET, 0, 1, _CLONE_NEW))
-    if not network:
-        lines += _looking(socket_, (_EQUAL, 1, 0, _AF_UNIX))
-    return _packed(lines)
+    lines += _looking(socket_, (_EQUAL, 1, 0, _AF_UNIX))
+    return _filter(machine, [*numbers.values(), *_COMMON.values()], more=lines)
 
 
 def _looking(number: int, test: Line) -> list[Line]:
@@ -141,9 +138,11 @@ def _looking(number: int, test: Line) -> list[Line]:
     ]
 
 
-def _refusing(machine: str, numbers: Iterable[int], action: int = _REFUSE) -> list[Line]:
-    """The start of a filter: these system calls are refused, or whatever `action` says, and all of
-    another architecture are refused."""
+def _filter(
+    machine: str, numbers: Iterable[int], action: int = _REFUSE, more: Iterable[Line] = ()
+) -> bytes:
+    """The instructions of a filter: these system calls are refused, or whatever `action` says, and
+    all of another architecture are refused; what comes through `more` is allowed."""
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
@@ -154,25 +153,21 @@ def _refusing(machine: str, numbers: Iterable[int], action: int = _REFUSE) -> li
         lines += [(_AT_LEAST, 0, 1, _X32), (_RETURN, 0, 0, _REFUSE)]
     for number in sorted(numbers):
         lines += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, action)]
-    return lines
+    lines += [*more, (_RETURN, 0, 0, _ALLOW)]
+    return b"".join(struct.pack("<HBBI", *line) for line in lines)
 
 
-def _packed(lines: list[Line]) -> bytes:
-    """The instructions of a filter that allows what it does not refuse."""
-    return b"".join(struct.pack("<HBBI", *line) for line in [*lines, (_RETURN, 0, 0, _ALLOW)])
-
-
-def install(network: bool) -> bool:
+def install() -> bool:
     """Install the filter in this process, which must have given up new privileges; False where
     there is none for this machine, or the kernel takes none."""
-    return _install(program(platform.machine(), network))
+    return _install(program(platform.machine()))
 
 
 def closed_program(machine: str) -> bytes | None:
     """The filter that refuses programs and files; None for a machine that has no table."""
     if machine not in _ARCHITECTURES:
         return None
-    return _packed(_refusing(machine, [*_WAYS_OUT[machine].values(), _OPENAT2]))
+    return _filter(machine, [*_WAYS_OUT[machine].values(), _OPENAT2])
 
 
 def close_ways_out() -> bool:
@@ -188,7 +183,7 @@ def asking_program(machine: str) -> bytes | None:
     if machine not in _ARCHITECTURES:
         return None
     ways = _WAYS_OUT[machine]
-    return _packed(_refusing(machine, [ways["execve"], ways["execveat"]], _ASK))
+    return _filter(machine, [ways["execve"], ways["execveat"]], _ASK)
 
 
 def listen() -> int:

@@ -66,6 +66,8 @@ _SMALL_BYTES = 64 << 20
 #: Folders of which a candidate sees nothing, besides the home and the temporary folder.
 _PRIVATE = ("/root", "/home", "/tmp", "/var/tmp", "/run", "/dev/shm", "/mnt", "/media", "/srv")
 _PACKAGES = ("agents", "docspec", "grammar", "lowering", "runtime")
+#: What every worker has in its environment.
+_QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
 #: How often a call is tried: with namespaces, with them again, and without.
 _ATTEMPTS = 3
 
@@ -92,6 +94,7 @@ class WorkerResult:
 
     @property
     def ok(self) -> bool:
+        """Whether the handler returned."""
         return self.reply is not None
 
     def describe(self) -> str:
@@ -203,36 +206,31 @@ def _assumed() -> Isolation:
     return _found or Isolation()
 
 
+def _texts(paths: Iterable[str | Path]) -> list[str]:
+    return [str(path) for path in paths]
+
+
+@attrs.define(kw_only=True, eq=False, slots=False)
 class Worker:
     """One shut-in process that serves calls one after the other; use as a context manager.
 
     `readable` and `writable` are paths that it may see although they lie in private places.
-    `preload` names modules that a kept process has imported already; `python` defaults to this
-    interpreter; `environment` adds to the cleared one; `gated` workers may be told to start no
-    programs (`let_start`). Raises `OSError` when no process can be started.
+    `preload` names modules that a kept process has imported already; `environment` adds to the
+    cleared one; `gated` workers may be told to start no programs (`let_start`). `folder` is where a
+    scratch folder is made where the kernel allows no namespaces (default: the system's temporary
+    folder). Raises `OSError` when no process can be started.
     """
 
-    def __init__(
-        self,
-        *,
-        limits: Limits | None = None,
-        python: str | Path | None = None,
-        preload: tuple[str, ...] = (),
-        environment: Mapping[str, str] | None = None,
-        readable: Iterable[str | Path] = (),
-        writable: Iterable[str | Path] = (),
-        network: bool = False,
-        gated: bool = False,
-        folder: Path | None = None,
-    ) -> None:
-        self._limits = limits or Limits()
-        self._environment = {"PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
-        self._template = template(str(python or sys.executable), preload)
-        self._readable = [str(path) for path in readable]
-        self._writable = [str(path) for path in writable]
-        self._network = network
-        self._gated = gated
-        self._folder = folder
+    _limits: Limits = Limits()
+    _preload: tuple[str, ...] = ()
+    _environment: Mapping[str, str] = attrs.field(factory=dict)
+    _readable: list[str] = attrs.field(default=(), converter=_texts)
+    _writable: list[str] = attrs.field(default=(), converter=_texts)
+    _gated: bool = False
+    _folder: Path | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self._template = template(sys.executable, self._preload)
         self._output = os.memfd_create("output", os.MFD_CLOEXEC)
         self._open = False
         self._refused = 0
@@ -271,13 +269,12 @@ class Worker:
             "hidden": _private(),
             "readable": readable,
             "writable": self._writable,
-            "network": self._network,
             "gated": self._gated,
             # Without mounts of its own it could not even enter the folder of its library.
             "nobody": _assumed().mode == confine.NAMESPACES
             and _others_may_read((*self._template.needs, *_own_packages())),
             "folder": place,
-            "environment": clean_environment({**self._environment, "TMPDIR": place}),
+            "environment": clean_environment({**_QUIET, **self._environment, "TMPDIR": place}),
         }
 
     def __enter__(self) -> Worker:
@@ -465,38 +462,24 @@ def run_worker(
     request: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray[Any, Any]] | None = None,
     *,
-    folder: Path | None = None,
     timeout: float = 300.0,
-    python: str | Path | None = None,
     memory_bytes: int | None = None,
     cpu_seconds: int | None = None,
     file_bytes: int | None = None,
-    environment: Mapping[str, str] | None = None,
-    preload: tuple[str, ...] = (),
     readable: Iterable[str | Path] = (),
-    writable: Iterable[str | Path] = (),
-    network: bool = False,
+    **others: Any,
 ) -> WorkerResult:
-    """Call `handler` once in a new worker; see `Worker` and `Worker.call`.
+    """Call `handler` once in a new worker; see `Worker`, which takes the `others`, and
+    `Worker.call`.
 
-    `folder` is where a scratch folder is made where the kernel allows no namespaces (default: the
-    system's temporary folder); it is removed afterwards. `cpu_seconds` of one process: by default
-    what all processors give in twice the time, so that the answer to a wall clock that stands still
-    is not an endless loop.
+    `cpu_seconds` of one process: by default what all processors give in twice the time, so that the
+    answer to a wall clock that stands still is not an endless loop.
     """
     if cpu_seconds is None:
         cpu_seconds = math.ceil(2 * timeout * (os.cpu_count() or 1)) + 1
     own = [handler.rpartition(":")[0]] if handler.rpartition(":")[0].endswith(".py") else []
-    with Worker(
-        limits=Limits(memory_bytes, cpu_seconds, file_bytes),
-        python=python,
-        preload=preload,
-        environment=environment,
-        readable=[*own, *readable],
-        writable=writable,
-        network=network,
-        folder=folder,
-    ) as worker:
+    limits = Limits(memory_bytes, cpu_seconds, file_bytes)
+    with Worker(limits=limits, readable=[*own, *readable], **others) as worker:
         return worker.call(handler, request, arrays, timeout)
 
 
@@ -509,7 +492,7 @@ def run_inside(
     environment: Mapping[str, str] | None = None,
 ) -> WorkerResult:
     """For handlers: call another handler in another interpreter, inside of the same sandbox."""
-    variables = clean_environment({"PYTHONDONTWRITEBYTECODE": "1", **(environment or {})})
+    variables = clean_environment({**_QUIET, **(environment or {})})
     free, kills = memory.available(), memory.kills()
     started = time.monotonic()
     deadline = started + timeout

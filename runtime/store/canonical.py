@@ -21,6 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import attrs
+
 from sketchc.base import records
 from sketchc.base.types import DType
 from sketchc.checker.elaboration.elaborate import bindable
@@ -50,16 +52,16 @@ def canonical_form(sketch: syntax.Sketch) -> list[Any]:
     ]
 
 
+@attrs.define
 class _Writer:
     """Writes nodes in source order; `scope` maps the visible names of the body to their numbers.
 
     `kept` are names that `--set` binds: a constant bound in the body is one of them.
     """
 
-    def __init__(self, kept: frozenset[str]) -> None:
-        self.kept = kept
-        self.scope: dict[str, int] = {}
-        self.made = 0
+    kept: frozenset[str]
+    scope: dict[str, int] = attrs.field(factory=dict)
+    made: int = 0
 
     @contextmanager
     def inner(self) -> Iterator[None]:

@@ -94,14 +94,6 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-def check_integrity(connection: sqlite3.Connection) -> list[str]:
-    """What SQLite finds wrong with the file and its references; empty for a sound store."""
-    found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
-        found.append(f"row {row} of {table} refers to a row that {parent} does not have")
-    return found
-
-
 # ---------------------------------------------------------------- connections
 
 
@@ -305,19 +297,18 @@ def collect(
     limit = (datetime.datetime.now(datetime.UTC) - age).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     before = _size(connection)
     rows: dict[str, int] = {}
-    try:
-        with transaction(connection):
-            for table, failures in _FAILURES.items():
-                rows[table] = connection.execute(
-                    f"""DELETE FROM {table} WHERE id IN (
-                        SELECT id FROM ({failures}) WHERE place > ? AND recorded < ?)""",
-                    (keep, limit),
-                ).rowcount
-            for table, unused in _UNUSED.items():
-                rows[table] = connection.execute(f"DELETE FROM {table} WHERE {unused}").rowcount
-            if dry_run:
-                raise _DryRun
-    except _DryRun:
+    with suppress(_DryRun), transaction(connection):
+        for table, failures in _FAILURES.items():
+            rows[table] = connection.execute(
+                f"""DELETE FROM {table} WHERE id IN (
+                    SELECT id FROM ({failures}) WHERE place > ? AND recorded < ?)""",
+                (keep, limit),
+            ).rowcount
+        for table, unused in _UNUSED.items():
+            rows[table] = connection.execute(f"DELETE FROM {table} WHERE {unused}").rowcount
+        if dry_run:
+            raise _DryRun
+    if dry_run:
         return Collected(rows, 0)
     connection.execute("VACUUM")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

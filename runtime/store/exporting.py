@@ -15,27 +15,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.store.schema import VERSION
-from sketchc.runtime.store.writing import digest_of, dump
+from sketchc.runtime.store.schema import TABLES, VERSION
+from sketchc.runtime.store.writing import digest_of, dump, insert
 
 FORMAT = "sketchc-store"
 
-#: Every table after those that it refers to, with the columns whose text is JSON.
-TABLES: dict[str, tuple[str, ...]] = {
-    "texts": (),
-    "tasks": (),
-    "task_modules": (),
-    "sketches": (),
-    "sketch_texts": (),
-    "kernels": ("constants",),
-    "kernel_files": (),
-    "environments": ("versions",),
-    "runs": ("header", "trace"),
-    "calls": ("line",),
-    "call_texts": (),
-    "verdicts": ("evidence",),
-    "measurements": ("symbols", "evidence"),
-}
 #: (table, row) pairs, every row after those that it refers to.
 Rows = list[tuple[str, Mapping[str, Any]]]
 #: Its keys keep their order, as in a ledger.
@@ -93,7 +77,7 @@ def _head() -> dict[str, Any]:
 
 def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
     for row in connection.execute(f"SELECT * FROM {table} ORDER BY rowid"):
-        data = dict(zip(row.keys(), row, strict=True))
+        data = dict(row)
         for name in TABLES[table]:
             data[name] = json.loads(data[name])
         yield data
@@ -130,26 +114,21 @@ def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> 
     if table == "environments" and digest_of(values["versions"]) != values["id"]:
         msg = f"the environment {values['id']} is not the one that was exported"
         raise ValueError(msg)
-    unknown = values.keys() - _columns(connection, table)
-    if unknown:
+    columns = connection.execute(f"PRAGMA table_info({table})")
+    if unknown := values.keys() - {row["name"] for row in columns}:
         msg = f"no column {', '.join(sorted(unknown))}"
         raise ValueError(msg)
-    names, places = ", ".join(values), ", ".join("?" * len(values))
-    # Only a row with the same key is passed over: OR IGNORE would drop broken ones in silence.
-    query = f"INSERT INTO {table} ({names}) VALUES ({places}) ON CONFLICT DO NOTHING"
-    added = connection.execute(query, [*values.values()]).rowcount == 1
+    for value in values.values():
+        str(value).encode()  # raises for what SQLite cannot hold
+    added = insert(connection, table, **values)
     if table == "runs" and not added and values["outcome"]:
         # The export may know how a run ended that was going on when it was recorded here.
         connection.execute(
-            """UPDATE runs SET outcome = ?, reason = ?, attempts = ?, trace = ?
-            WHERE id = ? AND outcome = ''""",
-            [values[name] for name in ("outcome", "reason", "attempts", "trace", "id")],
+            """UPDATE runs SET outcome = :outcome, reason = :reason, attempts = :attempts,
+            trace = :trace WHERE id = :id AND outcome = ''""",
+            values,
         )
     return added
-
-
-def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
-    return {row["name"] for row in connection.execute(f"PRAGMA table_info({table})")}
 
 
 def parse_export(text: str, name: str) -> Rows:
@@ -169,7 +148,10 @@ def parse_export(text: str, name: str) -> Rows:
         )
         raise UsageError(msg)
     try:
-        tables = {str(table): [dict(row) for row in rows] for table, rows in _tables(head)}
+        tables = {
+            str(table): [dict(row) for row in rows]
+            for table, rows in head.get("tables", {}).items()
+        }
         for line in lines:
             row = dict(line)
             tables.setdefault(str(row.pop("table")), []).append(row)
@@ -180,12 +162,6 @@ def parse_export(text: str, name: str) -> Rows:
         msg = f"{name} is damaged: there is no table {', '.join(sorted(unknown))}"
         raise UsageError(msg)
     return [(table, row) for table in TABLES for row in tables.get(table, ())]
-
-
-def _tables(head: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    """The tables of a document in JSON; none of the head of JSON Lines."""
-    found: Mapping[str, Any] = head.get("tables", {})
-    return found.items()
 
 
 def _documents(text: str, name: str) -> tuple[Any, list[Any]]:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.store.schema import TABLES
+from sketchc.runtime.store.writing import ledger_lines, text_of
 
 #: What a list shows of each kind; `{where}` takes the filters, over columns `task` and `target`.
 #: Newest first.
@@ -109,15 +111,6 @@ _BEST = """
     FROM ranked r WHERE place = 1
     ORDER BY task, target, hardware, device, symbols, precision"""
 
-#: Table -> the columns whose text is JSON.
-_JSON = {
-    "kernels": ("constants",),
-    "environments": ("versions",),
-    "verdicts": ("evidence",),
-    "measurements": ("symbols", "evidence"),
-    "runs": ("header", "trace"),
-}
-
 
 def list_rows(
     connection: sqlite3.Connection,
@@ -127,8 +120,7 @@ def list_rows(
     limit: int | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of a kind (`KINDS`), newest first. Raises `UsageError` for an unknown task."""
-    for_task, for_target = _FILTERS[kind]
-    where, values = _where(connection, for_task, for_target, task, target)
+    where, values = _where(connection, *_FILTERS[kind], task, target)
     return _select(connection, kind, where, values, limit)
 
 
@@ -149,13 +141,11 @@ def best_rows(
 ) -> list[dict[str, Any]]:
     """The fastest verified kernels, one for each task, target, chip, device, sizes and precision
     class. Raises `UsageError` for an unknown task."""
-    where, values = _where(connection, "m.task IN ({tasks})", "k.target = ?", task, target)
-    found = []
-    for row in connection.execute(_BEST.format(where=where), values):
-        data = plain("measurements", row)
-        data.pop("place")
-        data.pop("last")
-        found.append(data)
+    where, values = _where(connection, *_FILTERS["measurements"], task, target)
+    rows = connection.execute(_BEST.format(where=where), values)
+    found = [plain("measurements", row) for row in rows]
+    for data in found:
+        del data["place"], data["last"]
     return found
 
 
@@ -230,96 +220,55 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
     raise UsageError(msg)
 
 
-def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
-    """Everything about one thing: its row, what it refers to (with texts), what refers to it."""
-    kind, identity = resolve(connection, prefix)
-    row = connection.execute(f"SELECT * FROM {kind} WHERE id = ?", (identity,)).fetchone()
-    data = {"kind": kind.removesuffix("es") if kind == "sketches" else kind[:-1]}
-    return data | _SHOW[kind](connection, plain(kind, row))
-
-
-def _with_texts(connection: sqlite3.Connection, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-    """The row of a task or a kernel with its texts and the files beside it."""
-    data["text"] = _text(connection, data["text"])
-    if kind == "kernels":
-        data["sketch_text"] = _text(connection, data["sketch_text"])
-        data["files"] = _files(connection, "kernel_files", "kernel", data["id"])
-    else:
-        data["modules"] = _files(connection, "task_modules", "task", data["id"])
-    return data
-
-
-def _task(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
-    _with_texts(connection, "tasks", data)
-    data["verdicts"] = list_rows(connection, "verdicts", data["id"])
-    data["measurements"] = list_rows(connection, "measurements", data["id"])
-    return data
-
-
-def _sketch(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
-    rows = connection.execute(
-        """SELECT x.name, t.content AS text FROM sketch_texts x JOIN texts t ON t.digest = x.text
-        WHERE x.sketch = ? ORDER BY x.rowid""",
-        (data["id"],),
-    )
-    data["spellings"] = [dict(row) for row in rows]
-    data["kernels"] = _select(connection, "kernels", "k.sketch = ?", [data["id"]])
-    return data
-
-
-def _kernel(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
-    _with_texts(connection, "kernels", data)
-    for kind in ("verdicts", "measurements"):
-        data[kind] = _select(connection, kind, "k.id = ?", [data["id"]])
-    return data
-
-
-def _claim(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
-    """A verdict or a measurement, with all that it rests on."""
-    data["environment"] = _environment(connection, data["environment"])
-    if "signature" in data:
-        data["signature"] = _text(connection, data["signature"])
-    for kind in ("kernels", "tasks"):
-        name = kind[:-1]
-        row = connection.execute(f"SELECT * FROM {kind} WHERE id = ?", (data[name],)).fetchone()
-        data[name] = _with_texts(connection, kind, plain(kind, row))
-    return data
-
-
-def _run(connection: sqlite3.Connection, data: dict[str, Any]) -> dict[str, Any]:
-    """A run with its ledger: every question, every reply."""
-    from sketchc.runtime.store.writing import ledger_lines
-
-    row = connection.execute("SELECT name FROM tasks WHERE id = ?", (data["task"],)).fetchone()
-    data["task_name"] = row["name"]
-    data["environment"] = _environment(connection, data["environment"])
-    data["verdicts"] = _select(connection, "verdicts", "v.run = ?", [data["id"]])
-    data["measurements"] = _select(connection, "measurements", "m.run = ?", [data["id"]])
-    data["ledger"] = ledger_lines(connection, data["id"])
-    return data
-
-
-_SHOW = {
-    "tasks": _task,
-    "sketches": _sketch,
-    "kernels": _kernel,
-    "verdicts": _claim,
-    "measurements": _claim,
-    "runs": _run,
+#: Kind -> what is shown of other kinds with it, by the condition.
+_SHOWN_WITH: dict[str, dict[str, str]] = {
+    "tasks": {"verdicts": "v.task = ?", "measurements": "m.task = ?"},
+    "sketches": {"kernels": "k.sketch = ?"},
+    "kernels": {"verdicts": "k.id = ?", "measurements": "k.id = ?"},
+    "runs": {"verdicts": "v.run = ?", "measurements": "m.run = ?"},
 }
 
 
-def _environment(connection: sqlite3.Connection, identity: str) -> dict[str, str]:
-    query = "SELECT versions FROM environments WHERE id = ?"
-    versions: dict[str, str] = json.loads(connection.execute(query, (identity,)).fetchone()[0])
-    return versions
+def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
+    """Everything about one thing: its row, what it refers to (with texts), what refers to it; of a
+    run with its ledger: every question, every reply."""
+    kind, identity = resolve(connection, prefix)
+    data: dict[str, Any] = {"kind": kind.removesuffix("es") if kind == "sketches" else kind[:-1]}
+    data |= _whole(connection, kind, identity)
+    for other, condition in _SHOWN_WITH.get(kind, {}).items():
+        data[other] = _select(connection, other, condition, [identity])
+    if kind == "runs":
+        data["ledger"] = ledger_lines(connection, identity)
+    return data
 
 
-def _text(connection: sqlite3.Connection, digest: str | None) -> str | None:
-    if digest is None:
-        return None
-    row = connection.execute("SELECT content FROM texts WHERE digest = ?", (digest,)).fetchone()
-    return str(row["content"])
+def _whole(connection: sqlite3.Connection, kind: str, identity: str) -> dict[str, Any]:
+    """One row, with what it refers to in place of digests and ids, and the files beside it."""
+    query = f"SELECT * FROM {kind} WHERE id = ?"
+    data = plain(kind, connection.execute(query, (identity,)).fetchone())
+    for name in ("text", "sketch_text", "signature"):
+        if data.get(name) is not None:
+            data[name] = text_of(connection, data[name])
+    if "environment" in data:
+        data["environment"] = _whole(connection, "environments", data["environment"])["versions"]
+    match kind:
+        case "tasks":
+            data["modules"] = _files(connection, "task_modules", "task", identity)
+        case "kernels":
+            data["files"] = _files(connection, "kernel_files", "kernel", identity)
+        case "sketches":
+            rows = connection.execute(
+                """SELECT x.name, t.content AS text FROM sketch_texts x
+                JOIN texts t ON t.digest = x.text WHERE x.sketch = ? ORDER BY x.rowid""",
+                (identity,),
+            )
+            data["spellings"] = [dict(row) for row in rows]
+        case "verdicts" | "measurements":
+            for name in ("kernel", "task"):
+                data[name] = _whole(connection, f"{name}s", data[name])
+        case "runs":
+            data["task_name"] = _whole(connection, "tasks", data["task"])["name"]
+    return data
 
 
 def _files(connection: sqlite3.Connection, table: str, owner: str, identity: str) -> dict[str, str]:
@@ -331,10 +280,10 @@ def _files(connection: sqlite3.Connection, table: str, owner: str, identity: str
     return {row["name"]: row["content"] for row in rows}
 
 
-def plain(kind: str, row: sqlite3.Row | Mapping[str, Any]) -> dict[str, Any]:
+def plain(kind: str, row: sqlite3.Row) -> dict[str, Any]:
     """A row as data: JSON columns parsed, booleans as such."""
-    data = {name: row[name] for name in row.keys()}  # noqa: SIM118 - a Row iterates over values
-    for name in _JSON.get(kind, ()):
+    data = dict(row)
+    for name in TABLES[kind]:
         if data.get(name) is not None:
             data[name] = json.loads(data[name])
     # Counts of passed verdicts have the same name in other lists.

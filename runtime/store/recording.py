@@ -8,13 +8,20 @@ What goes wrong (a full disk, read-only media, a file that is no store) is said 
 
 from __future__ import annotations
 
+import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sketchc import __version__
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
-from sketchc.runtime.tasks.outline import imported_modules
+from sketchc.runtime.tasks.outline import modules_beside
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,13 +31,6 @@ if TYPE_CHECKING:
     from sketchc.runtime.tasks.task import Task
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
-import platform
-import re
-from functools import lru_cache, partial
-from importlib import metadata
-
-from sketchc import __version__
-from sketchc.runtime.bench.machine import processor_name
 
 _PACKAGES = ("torch", "triton", "triton-ascend", "numpy")
 #: What a driver says of itself: file, and the pattern of its version there.
@@ -74,7 +74,6 @@ _PATIENCE = 10.0
 _LARGEST_MODULE = 1 << 20
 
 Made = TypeVar("Made")
-Write = Callable[["sqlite3.Connection", str], str]
 
 
 class Recorder:
@@ -88,67 +87,39 @@ class Recorder:
         self.warn = warn
         self.task = None if path is None else self._guarded(lambda: read_task(task))
 
-    def verdict(
-        self, candidate: Candidate, verdict: Verdict, sketch: SketchText | None = None
-    ) -> str | None:
+    def verdict(self, candidate: Candidate, verdict: Verdict) -> str | None:
         """Keep a verdict and all it rests on. Returns its id, None where nothing was recorded."""
         from sketchc.runtime.verify.verdict import to_json
 
         called = candidate.signature
-        return self.plain_verdict(
-            lambda: kernel_row(candidate, sketch),
-            lambda: to_json(verdict),
-            signature=None if called is None else called.text,
-        )
+        text = None if called is None else called.text
+        row = partial(kernel_row, candidate)
+        return self.claim("verdict", row, lambda: to_json(verdict), signature=text)
 
-    def plain_verdict(
-        self,
-        kernel: Callable[[], KernelRow],
-        verdict: Callable[[], Mapping[str, Any]],
-        made_in: RunStep | None = None,
-        signature: str | None = None,
-    ) -> str | None:
-        """The same from plain data, made when it is needed: what that raises is a warning, too."""
-
-        return self._claim(
-            kernel, verdict, partial(writing.put_verdict, made_in=made_in, signature=signature)
-        )
-
-    def measurement(
-        self, candidate: Candidate, measured: Measurement, sketch: SketchText | None = None
-    ) -> str | None:
+    def measurement(self, candidate: Candidate, measured: Measurement) -> str | None:
         """Keep a measurement with its raw samples. Returns its id, or None."""
         from sketchc.runtime.bench.text import to_json
 
-        return self.plain_measurement(
-            lambda: kernel_row(candidate, sketch), lambda: to_json(measured)
-        )
+        row = partial(kernel_row, candidate)
+        return self.claim("measurement", row, lambda: to_json(measured))
 
-    def plain_measurement(
+    def claim(
         self,
-        kernel: Callable[[], KernelRow],
-        measured: Callable[[], Mapping[str, Any]],
-        made_in: RunStep | None = None,
-    ) -> str | None:
-        """The same from plain data."""
-
-        return self._claim(kernel, measured, partial(writing.put_measurement, made_in=made_in))
-
-    def _claim(
-        self,
+        kind: str,
         kernel: Callable[[], KernelRow],
         claim: Callable[[], Mapping[str, Any]],
-        put: Callable[[sqlite3.Connection, str, str, str, Mapping[str, Any]], str],
+        made_in: RunStep | None = None,
+        signature: str | None = None,
     ) -> str | None:
-        """Keep a verdict or a measurement, with the versions of what it was made with."""
+        """Keep a "verdict" or a "measurement", with the versions of what it was made with. All is
+        made when it is needed: what that raises is a warning, too."""
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = claim()
             versions = {**found.get("machine", {}).get("versions", {}), **found.get("versions", {})}
-            environment = self._environment(connection, versions)
-            return put(
-                connection, writing.put_kernel(connection, kernel()), task, environment, found
-            )
+            made_with = writing.put_environment(connection, environment(versions))
+            rests_on = (writing.put_kernel(connection, kernel()), task, made_with)
+            return writing.put_claim(connection, kind, *rests_on, found, made_in, signature)
 
         return self._write(write)
 
@@ -157,23 +128,16 @@ class Recorder:
     ) -> str | None:
         """Keep a run as far as it has come, with the lines of its ledger behind the header; what is
         there already is not written again. Returns its id, or None."""
-        from sketchc.runtime.store.writing import put_run
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = run()
-            environment = self._environment(connection, found.trace.get("versions", {}))
-            return put_run(connection, found, task, environment, calls())
+            versions = environment(found.trace.get("versions", {}))
+            made_with = writing.put_environment(connection, versions)
+            return writing.put_run(connection, found, task, made_with, calls())
 
         return self._write(write)
 
-    # ------------------------------------------------------------ how
-
-    def _environment(self, connection: sqlite3.Connection, versions: Mapping[str, str]) -> str:
-        from sketchc.runtime.store.recording import environment
-
-        return writing.put_environment(connection, environment(versions))
-
-    def _write(self, write: Write) -> str | None:
+    def _write(self, write: Callable[[sqlite3.Connection, str], str]) -> str | None:
         """One transaction, with the task in it."""
         task, path = self.task, self.path
         if task is None or path is None:
@@ -190,8 +154,6 @@ class Recorder:
     def _guarded(self, work: Callable[[], Made]) -> Made | None:
         """What `work` gives; None, with a warning the first time, for whatever it raises: a result
         that took minutes is not lost because it cannot be kept."""
-        from sketchc.base.diagnostics import UsageError
-
         try:
             return work()
         except UsageError as error:
@@ -211,16 +173,8 @@ def read_task(task: Task) -> TaskText:
     Raises `OSError` and `UnicodeDecodeError`."""
     path = task.path
     text = path.read_text("utf-8")
-    modules: dict[str, str] = {}
-    waiting = [text]
-    while waiting:
-        for name in imported_modules(waiting.pop()):
-            module = path.parent / f"{name}.py"
-            if module.name in modules or module.name == path.name or not module.is_file():
-                continue
-            if module.stat().st_size <= _LARGEST_MODULE:
-                modules[module.name] = module.read_text("utf-8")
-                waiting.append(modules[module.name])
+    files = modules_beside(path, _LARGEST_MODULE)
+    modules = {file.name: file.read_text("utf-8") for file in files}
     outline = getattr(task, "outline", None)
     return TaskText(path.name, text, modules, "Model" if outline is None else outline.subject)
 

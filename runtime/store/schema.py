@@ -175,3 +175,20 @@ VERSION = len(MIGRATIONS)
 
 #: `PRAGMA application_id`: an SQLite file with another one is not a store ("sktc" in ASCII).
 APPLICATION_ID = 0x736B7463
+
+#: Every table after those that it refers to, with the columns whose text is JSON.
+TABLES: dict[str, tuple[str, ...]] = {
+    "texts": (),
+    "tasks": (),
+    "task_modules": (),
+    "sketches": (),
+    "sketch_texts": (),
+    "kernels": ("constants",),
+    "kernel_files": (),
+    "environments": ("versions",),
+    "runs": ("header", "trace"),
+    "calls": ("line",),
+    "call_texts": (),
+    "verdicts": ("evidence",),
+    "measurements": ("symbols", "evidence"),
+}

@@ -13,7 +13,7 @@ import hashlib
 import json
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -78,11 +78,6 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def fresh_id() -> str:
-    """128 random bits in hexadecimal: rows of different stores never have the same one."""
-    return secrets.token_hex(16)
-
-
 def digest_of(*parts: str) -> str:
     """SHA-256 over texts, in hexadecimal; one text gives the digest of its UTF-8 bytes."""
     hashed = hashlib.sha256()
@@ -104,153 +99,114 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def insert(connection: sqlite3.Connection, table: str, **values: Any) -> bool:
+    """Insert one row by column names, unless one with its key is there; whether it is new."""
+    columns = ", ".join(values)
+    places = ", ".join("?" * len(values))
+    # Only a row with the same key is passed over: OR IGNORE would drop broken ones in silence.
+    query = f"INSERT INTO {table} ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING"
+    plain = [storable(value) if isinstance(value, str) else value for value in values.values()]
+    return connection.execute(query, plain).rowcount == 1
+
+
 def put_text(connection: sqlite3.Connection, content: str) -> str:
     """Keep a text; returns its digest. Characters without a UTF-8 form (a model may send half of a
     surrogate pair) become question marks, as they do in the files that compilers get."""
     content = storable(content)
     digest = digest_of(content)
-    connection.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", (digest, content))
+    insert(connection, "texts", digest=digest, content=content)
     return digest
 
 
 def put_task(connection: sqlite3.Connection, task: TaskText) -> str:
+    """Keep a task; its id is a digest of its texts, and of what in them is the task."""
     text = put_text(connection, task.text)
     modules = {name: put_text(connection, content) for name, content in task.modules.items()}
     identity = digest_of(text, dump(modules), task.subject)
-    connection.execute(
-        "INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, ?)",
-        (identity, storable(task.name), task.subject, text, now()),
-    )
-    connection.executemany(
-        "INSERT OR IGNORE INTO task_modules VALUES (?, ?, ?)",
-        [(identity, name, digest) for name, digest in modules.items()],
-    )
+    own = {"name": task.name, "subject": task.subject, "text": text}
+    insert(connection, "tasks", id=identity, **own, recorded=now())
+    for name, digest in modules.items():
+        insert(connection, "task_modules", task=identity, name=name, text=digest)
     return identity
 
 
 def put_sketch(connection: sqlite3.Connection, sketch: SketchText) -> str:
     """Keep a sketch and this spelling of it; returns the digest of the text."""
     text = put_text(connection, sketch.text)
-    connection.execute(
-        "INSERT OR IGNORE INTO sketches VALUES (?, ?, ?, ?)",
-        (sketch.canonical, sketch.form, sketch.name, now()),
-    )
-    connection.execute(
-        "INSERT OR IGNORE INTO sketch_texts VALUES (?, ?, ?)",
-        (sketch.canonical, text, sketch.name),
-    )
+    identity, name = sketch.canonical, sketch.name
+    insert(connection, "sketches", id=identity, form=sketch.form, name=name, recorded=now())
+    insert(connection, "sketch_texts", sketch=identity, text=text, name=name)
     return text
 
 
 def put_kernel(connection: sqlite3.Connection, kernel: KernelRow) -> str:
     """Keep a kernel; its id is a digest of all that it consists of and was made from. Another
     spelling of the same sketch that gives the same code gives the same kernel."""
-    sketch = kernel.sketch
-    sketch_text = None if sketch is None else put_sketch(connection, sketch)
-    text = put_text(connection, kernel.source)
+    named = ("target", "hardware", "name", "entry", "language", "origin")
+    own = {name: getattr(kernel, name) for name in named}
+    own |= {"constants": dump(dict(kernel.constants)), "text": put_text(connection, kernel.source)}
     extras = {name: put_text(connection, content) for name, content in kernel.extras}
-    constants = dump(dict(kernel.constants))
-    named = (kernel.target, kernel.hardware, kernel.name, kernel.entry, kernel.language)
-    origin = (kernel.origin, constants)
-    canonical = None if sketch is None else sketch.canonical
-    identity = digest_of(*named, *origin, text, dump(extras), canonical or "")
-    connection.execute(
-        "INSERT OR IGNORE INTO kernels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (identity, canonical, sketch_text, *named, *origin, text, now()),
-    )
-    connection.executemany(
-        "INSERT OR IGNORE INTO kernel_files VALUES (?, ?, ?)",
-        [(identity, name, digest) for name, digest in extras.items()],
-    )
+    made_from: dict[str, str | None] = {"sketch": None, "sketch_text": None}
+    if kernel.sketch is not None:
+        text = put_sketch(connection, kernel.sketch)
+        made_from = {"sketch": kernel.sketch.canonical, "sketch_text": text}
+    identity = digest_of(*own.values(), dump(extras), made_from["sketch"] or "")
+    insert(connection, "kernels", id=identity, **made_from, **own, recorded=now())
+    for name, digest in extras.items():
+        insert(connection, "kernel_files", kernel=identity, name=name, text=digest)
     return identity
 
 
 def put_environment(connection: sqlite3.Connection, versions: Mapping[str, str]) -> str:
+    """Keep the versions of an environment; its id is a digest of them."""
     text = dump(dict(versions))
     identity = digest_of(text)
-    connection.execute("INSERT OR IGNORE INTO environments VALUES (?, ?)", (identity, text))
+    insert(connection, "environments", id=identity, versions=text)
     return identity
 
 
-def put_verdict(
+def put_claim(
     connection: sqlite3.Connection,
+    kind: str,
     kernel: str,
     task: str,
     environment: str,
-    verdict: Mapping[str, Any],
+    found: Mapping[str, Any],
     made_in: RunStep | None = None,
     signature: str | None = None,
 ) -> str:
-    """Keep a verdict (`runtime.verify.verdict.to_json`), with the text of the sketch by which the
-    kernel was called where one was named for that; returns its id."""
-    values = {
-        **_identity(made_in, "verdict"),
-        "signature": None if signature is None else put_text(connection, signature),
-        "kernel": kernel,
-        "task": task,
-        "environment": environment,
-        "passed": int(bool(verdict["passed"])),
-        "failure": str(verdict["failure"]),
-        "cases": len(verdict["cases"]),
-        "how_it_runs": str(verdict["how_it_runs"]),
-        "seed": str(verdict["seed"]),
-        "format": FORMAT,
-        "evidence": dump(verdict),
-        "recorded": now(),
-    }
-    return insert(connection, "verdicts", values)
+    """Keep a "verdict" (`runtime.verify.verdict.to_json`), with the text of the sketch by which the
+    kernel was called where one was named for that, or a "measurement" (`runtime.bench.text`);
+    returns its id."""
+    identity, run = secrets.token_hex(16), None  # no row of another store has the same one
+    if made_in is not None:
+        run = made_in.run
+        identity = digest_of(run, str(made_in.step), kind)[:32]
+    if kind == "measurement":
+        own = _of_measurement(found)
+    else:
+        called = None if signature is None else put_text(connection, signature)
+        own = {"signature": called, "failure": str(found["failure"]), "cases": len(found["cases"])}
+        own["how_it_runs"] = str(found["how_it_runs"])
+    own |= {"kernel": kernel, "task": task, "environment": environment, "run": run}
+    own |= {"passed": int(bool(found["passed"])), "seed": str(found["seed"])}
+    own |= {"format": FORMAT, "evidence": dump(found), "recorded": now()}
+    insert(connection, f"{kind}s", id=identity, **own)
+    return identity
 
 
-def put_measurement(
-    connection: sqlite3.Connection,
-    kernel: str,
-    task: str,
-    environment: str,
-    measured: Mapping[str, Any],
-    made_in: RunStep | None = None,
-) -> str:
-    """Keep a measurement (`runtime.bench.report.to_json`); returns its id.
-
-    No speedup stands in one whose baseline is of another class of precision. A measurement that
-    does not say its class is of none that others are.
-    """
+def _of_measurement(measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What only measurements have. No speedup stands in one whose baseline is of another class of
+    precision. A measurement that does not say its class is of none that others are."""
     speedup = measured.get("speedup")
-    precision = measured.get("precision", {"name": "unknown"})
-    values = {
-        **_identity(made_in, "measurement"),
-        "kernel": kernel,
-        "task": task,
-        "environment": environment,
+    return {
         "device": str(measured["machine"]["name"]),
         "symbols": dump(measured["symbols"]),
-        "precision": str(precision["name"]),
-        "passed": int(bool(measured["passed"])),
+        "precision": str(measured.get("precision", {"name": "unknown"})["name"]),
         "failure": str(measured.get("failure", "")),
         "median": float(measured["kernel"]["median"]),
         "speedup": None if speedup is None else float(speedup["of_medians"]),
-        "seed": str(measured["seed"]),
-        "format": FORMAT,
-        "evidence": dump(measured),
-        "recorded": now(),
     }
-    return insert(connection, "measurements", values)
-
-
-def _identity(made_in: RunStep | None, kind: str) -> dict[str, str | None]:
-    if made_in is None:
-        return {"id": fresh_id(), "run": None}
-    return {"id": digest_of(made_in.run, str(made_in.step), kind)[:32], "run": made_in.run}
-
-
-def insert(connection: sqlite3.Connection, table: str, values: Mapping[str, Any]) -> str:
-    """Insert one row by column names, unless its id is there; returns the id."""
-    columns = ", ".join(values)
-    places = ", ".join("?" * len(values))
-    connection.execute(
-        f"INSERT INTO {table} ({columns}) VALUES ({places}) ON CONFLICT (id) DO NOTHING",
-        [storable(value) if isinstance(value, str) else value for value in values.values()],
-    )
-    return str(values["id"])
 
 
 Data = dict[str, Any]
@@ -287,15 +243,11 @@ def put_run(
     values |= {"task": task, "environment": environment, "seed": str(run.seed)}
     values |= {"header": dump(run.header), "trace": dump(run.trace), "recorded": now()}
     values["reason"] = storable(run.reason)
-    known = connection.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone()
-    if known is None:
-        insert(connection, "runs", values)
-    else:
-        changing = ("environment", "outcome", "reason", "attempts", "trace")
-        assignments = ", ".join(f"{name} = ?" for name in changing)
+    if not insert(connection, "runs", **values):
         connection.execute(
-            f"UPDATE runs SET {assignments} WHERE id = ?",
-            [*(values[name] for name in changing), run.id],
+            """UPDATE runs SET environment = :environment, outcome = :outcome, reason = :reason,
+            attempts = :attempts, trace = :trace WHERE id = :id""",
+            values,
         )
     query = "SELECT number FROM calls WHERE run = ?"
     there = {row["number"] for row in connection.execute(query, (run.id,))}
@@ -312,31 +264,28 @@ def _put_call(connection: sqlite3.Connection, run: str, call: Mapping[str, Any])
     digests = []
     for holder, name in _texts(line):
         content = holder[name]
-        if not _is_utf8(content):
+        if storable(content) != content:
             continue  # half of a surrogate pair: only JSON's escapes hold it
         digests.append(put_text(connection, content))
         holder[name] = {"text": digests[-1]}
-    connection.execute(
-        "INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            run,
-            call["number"],
-            call["started"],
-            call["provider"],
-            call["request"]["purpose"],
-            reply.get("model", ""),
-            usage.get("input_tokens", 0),
-            usage.get("output_tokens", 0),
-            reply.get("cost"),
-            float(reply.get("seconds", 0.0)),
-            call["error"],
-            json.dumps(line, separators=(",", ":")),  # in the ledger's own order
-        ),
+    insert(
+        connection,
+        "calls",
+        run=run,
+        number=call["number"],
+        started=call["started"],
+        provider=call["provider"],
+        purpose=call["request"]["purpose"],
+        model=reply.get("model", ""),
+        input_tokens=usage.get("input_tokens", 0),
+        output_tokens=usage.get("output_tokens", 0),
+        cost=reply.get("cost"),
+        seconds=float(reply.get("seconds", 0.0)),
+        error=call["error"],
+        line=json.dumps(line, separators=(",", ":")),  # in the ledger's own order
     )
-    connection.executemany(
-        "INSERT OR IGNORE INTO call_texts VALUES (?, ?, ?)",
-        [(run, call["number"], digest) for digest in digests],
-    )
+    for digest in digests:
+        insert(connection, "call_texts", run=run, number=call["number"], text=digest)
 
 
 def _texts(line: Data) -> Iterator[tuple[Any, Any]]:
@@ -354,32 +303,20 @@ def _texts(line: Data) -> Iterator[tuple[Any, Any]]:
         yield line["reply"], "text"
 
 
-def _is_utf8(content: str) -> bool:
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def ledger_lines(connection: sqlite3.Connection, run: str) -> list[Data]:
     """The lines of a run's ledger, the header first, equal to what was recorded."""
     header = connection.execute("SELECT header FROM runs WHERE id = ?", (run,)).fetchone()
     lines: list[Data] = [json.loads(header["header"])]
-    rows = connection.execute("SELECT line FROM calls WHERE run = ? ORDER BY number", (run,))
-    lines += [whole_line(row["line"], lambda digest: _content(connection, digest)) for row in rows]
+    query = "SELECT line FROM calls WHERE run = ? ORDER BY number"
+    for row in connection.execute(query, (run,)).fetchall():
+        lines.append(json.loads(row["line"]))
+        for holder, name in _texts(lines[-1]):
+            if isinstance(holder[name], dict):
+                holder[name] = text_of(connection, holder[name]["text"])
     return lines
 
 
-def whole_line(line: str, content: Callable[[str], str]) -> Data:
-    """A call's line with its texts, given what a digest stands for."""
-    data: Data = json.loads(line)
-    for holder, name in _texts(data):
-        if isinstance(holder[name], dict):
-            holder[name] = content(holder[name]["text"])
-    return data
-
-
-def _content(connection: sqlite3.Connection, digest: str) -> str:
+def text_of(connection: sqlite3.Connection, digest: str) -> str:
+    """The text of this digest."""
     row = connection.execute("SELECT content FROM texts WHERE digest = ?", (digest,)).fetchone()
     return str(row["content"])

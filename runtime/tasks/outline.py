@@ -601,19 +601,30 @@ def _constant(node: ast.expr | None) -> Scalar | None:
     return value if isinstance(value, bool | int | float) else None
 
 
-def imported_modules(code: str) -> list[str]:
-    """The first parts of the modules that the code imports by absolute names."""
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError):
-        return []
-    found: list[str] = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                found += [alias.name.partition(".")[0] for alias in node.names]
-            case ast.ImportFrom(module=str(module), level=0):
-                found.append(module.partition(".")[0])
-            case _:
-                pass
-    return found
+def modules_beside(path: Path, largest: float = math.inf) -> list[Path]:
+    """The files beside a task's that it imports by absolute names, of at most so many bytes, and
+    those that these import. Raises `OSError`."""
+    found = [path]
+    for file in found:  # which grows
+        try:
+            tree = ast.parse(file.read_text("utf-8"))
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            names: list[str] = []
+            match node:
+                case ast.Import():
+                    names = [alias.name for alias in node.names]
+                case ast.ImportFrom(module=str(module), level=0):
+                    names = [module]
+                case _:
+                    pass
+            for name in names:
+                module_file = path.parent / f"{name.partition('.')[0]}.py"
+                if (
+                    module_file.name not in {one.name for one in found}
+                    and module_file.is_file()
+                    and module_file.stat().st_size <= largest
+                ):
+                    found.append(module_file)
+    return found[1:]

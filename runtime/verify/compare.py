@@ -28,11 +28,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import attrs
+import ml_dtypes
 import numpy as np
 
-from sketchc.base.types import DType
+from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.arrays import Array, dtype_of
 
 #: The paper's thresholds. It gives none for f64 and integers; these follow its pattern.
@@ -70,6 +72,7 @@ class PaperRule:
 
     @property
     def passed(self) -> bool:
+        """Whether the paper would take it."""
         return self.fraction <= self.tau
 
 
@@ -112,6 +115,7 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
+        """Whether the output is right."""
         return not self.failure
 
     @property
@@ -147,34 +151,37 @@ def compare(
     where it is not judged; see `references`. `scale` is that of the operands, and stands for the
     RMS of a reference that is exactly 0 everywhere.
     """
+    misfit = ""
     if actual.shape != reference.shape:
-        reason = f"its shape is {list(actual.shape)} and should be {list(reference.shape)}"
-        return Comparison(name, "wrong_shape", reason, reference.size)
-    if dtype_of(actual) is not dtype:
-        reason = f"its elements are {actual.dtype.name} and should be {dtype.numpy_name}"
-        return Comparison(name, "wrong_shape", reason, reference.size)
+        misfit = f"its shape is {list(actual.shape)} and should be {list(reference.shape)}"
+    elif dtype_of(actual) is not dtype:
+        misfit = f"its elements are {actual.dtype.name} and should be {dtype.numpy_name}"
+    if misfit:
+        return Comparison(name, "wrong_shape", misfit, reference.size)
     if dtype.is_float:
-        tolerance = _tolerance(reference, dtype, reduction_length, scale)
-        return _compare_floats(name, actual, reference, dtype, tolerance, allowance)
-    return _compare_exact(name, actual, reference)
-
-
-def _compare_exact(name: str, actual: Array, reference: Array) -> Comparison:
-    """Integers and booleans: equality."""
-    wrong = np.flatnonzero(actual.reshape(-1) != reference.reshape(-1))
-    if wrong.size == 0:
+        tally = _tallied(actual, reference, dtype, reduction_length, scale, allowance)
+        return tally.comparison(name, actual, reference)
+    wrong = np.asarray(actual != reference)
+    if not wrong.any():
         return Comparison(name, "", "equal", reference.size)
-    index = tuple(int(i) for i in np.unravel_index(int(wrong[0]), reference.shape))
-    first = WrongElement(index, int(reference[index]), int(actual[index]))
-    reason = f"{wrong.size} of {reference.size} elements differ"
-    return Comparison(
-        name, "numerical", reason, reference.size, int(wrong.size), first, worst=math.inf
-    )
+    count = int(wrong.sum())
+    first = _first(wrong, actual, reference)
+    reason = f"{count} of {reference.size} elements differ"
+    return Comparison(name, "numerical", reason, reference.size, count, first, worst=math.inf)
+
+
+def _first(wrong: Array, actual: Array, reference: Array) -> WrongElement | None:
+    """The first element that is wrong; None where none is."""
+    if not wrong.any():
+        return None
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), reference.shape))
+    plain = int if reference.dtype.kind in "iub" else float
+    return WrongElement(index, plain(reference[index]), plain(actual[index]))
 
 
 def root_mean_square(reference: Array, dtype: DType) -> float:
     """The RMS of the elements that `dtype` can hold (finite ones); 0 when there are none."""
-    largest = _largest_finite(dtype)
+    largest = float(_range(dtype).max)
     total, count = 0.0, 0
     flat = reference.reshape(-1)
     for start in range(0, flat.size, _BLOCK):
@@ -185,30 +192,9 @@ def root_mean_square(reference: Array, dtype: DType) -> float:
     return math.sqrt(total / count) if count else 0.0
 
 
-def _largest_finite(dtype: DType) -> float:
-    if dtype is DType.BF16:
-        return 3.3895313892515355e38
-    return float(np.finfo(dtype.numpy_name).max)
-
-
-def _smallest_normal(dtype: DType) -> float:
-    if dtype is DType.BF16:
-        return 2.0**-126
-    return float(np.finfo(dtype.numpy_name).tiny)
-
-
-@attrs.define
-class _Tally:
-    """What is known of the elements compared so far."""
-
-    wrong: int = 0
-    waived: int = 0
-    misplaced: int = 0
-    first: int | None = None
-    max_error: float = 0.0
-    max_relative: float = 0.0
-    worst: float = 0.0
-    over_tau: int = 0
+def _range(dtype: DType) -> Any:
+    """`max`: the largest finite number of a type; `tiny`: the smallest normal one."""
+    return ml_dtypes.finfo(numpy_dtype(dtype))  # type: ignore[no-untyped-call]
 
 
 def wrong_elements(
@@ -219,15 +205,13 @@ def wrong_elements(
     scale: float = 0.0,
 ) -> Array:
     """Where a floating-point `actual` breaks the rule: bool, the reference's shape."""
-    found = np.zeros(reference.size, np.bool_)
-    tolerance = _tolerance(reference, dtype, reduction_length, scale)
-    _tally(actual, reference, dtype, tolerance, None, found)
-    return found.reshape(reference.shape)
+    tally = _tallied(actual, reference, dtype, reduction_length, scale)
+    return tally.wrong.reshape(reference.shape)
 
 
-def limits(reference: Array, dtype: DType, reduction_length: int, scale: float = 0.0) -> Array:
+def limits(reference: Array, dtype: DType, reduction_length: int) -> Array:
     """How far off each element may be by the rule; NaN where the reference is."""
-    rtol, atol = _tolerance(reference, dtype, reduction_length, scale)
+    rtol, atol = _tolerance(reference, dtype, reduction_length)
     found: Array = atol + rtol * np.abs(reference.astype(np.float64))
     return found
 
@@ -238,126 +222,106 @@ def _tolerance(
     """rtol and atol of one output."""
     rtol = relative_tolerance(dtype, reduction_length)
     # The floor lets a target flush denormals.
-    atol = rtol * (root_mean_square(reference, dtype) or scale) + _smallest_normal(dtype)
+    atol = rtol * (root_mean_square(reference, dtype) or scale) + float(_range(dtype).tiny)
     return rtol, atol
 
 
-def _tally(
+def _tallied(
     actual: Array,
     reference: Array,
     dtype: DType,
-    tolerance: tuple[float, float],
-    allowance: Array | None,
-    found: Array | None = None,
+    reduction_length: int,
+    scale: float,
+    allowance: Array | None = None,
 ) -> _Tally:
-    """Count what breaks the rule; `found` takes the mask of it."""
+    """The floating-point elements of one output, held against the rule block by block."""
+    rtol, atol = _tolerance(reference, dtype, reduction_length, scale)
+    tally = _Tally(dtype, rtol, atol, np.zeros(reference.size, np.bool_))
     flat_actual, flat_reference = actual.reshape(-1), reference.reshape(-1)
-    tally = _Tally()
     for start in range(0, reference.size, _BLOCK):
         part = slice(start, start + _BLOCK)
         y = flat_actual[part].astype(np.float64)
         expected = flat_reference[part].astype(np.float64)
         more = None if allowance is None else allowance.reshape(-1)[part]
-        wrong = _count_block(tally, start, y, expected, dtype, tolerance, more)
-        if found is not None:
-            found[part] = wrong
+        tally.wrong[part] = tally.count(y, expected, more)
     return tally
 
 
-def _compare_floats(
-    name: str,
-    actual: Array,
-    reference: Array,
-    dtype: DType,
-    tolerance: tuple[float, float],
-    allowance: Array | None,
-) -> Comparison:
-    rtol, atol = tolerance
-    tally = _tally(actual, reference, dtype, tolerance, allowance)
-    first = None
-    if tally.first is not None:
-        index = tuple(int(i) for i in np.unravel_index(tally.first, reference.shape))
-        first = WrongElement(index, float(reference[index]), float(actual[index]))
-    reason = "within tolerance"
-    if tally.wrong:
-        reason = f"{tally.wrong} of {reference.size} elements are wrong"
-        if tally.misplaced:
-            reason += f", {tally.misplaced} of them by NaN or infinity in the wrong place"
-    if tally.waived:
-        reason += f"; {tally.waived} pass because the task's own arithmetic is no better there"
-    fraction = tally.over_tau / reference.size if reference.size else 0.0
-    return Comparison(
-        name,
-        "numerical" if tally.wrong else "",
-        reason,
-        reference.size,
-        tally.wrong,
-        first,
-        rtol,
-        atol,
-        tally.max_error,
-        tally.max_relative,
-        tally.worst,
-        PaperRule(PAPER_TAU[dtype], fraction),
-    )
+@attrs.define
+class _Tally:
+    """The rule for one output, where it is broken, and what is known of the elements so far."""
 
+    dtype: DType
+    rtol: float
+    atol: float
+    wrong: Array
+    waived: int = 0
+    misplaced: int = 0
+    max_error: float = 0.0
+    max_relative: float = 0.0
+    worst: float = 0.0
+    over_tau: int = 0
 
-def _count_block(
-    tally: _Tally,
-    start: int,
-    y: Array,
-    reference: Array,
-    dtype: DType,
-    tolerance: tuple[float, float],
-    allowance: Array | None,
-) -> Array:
-    """Add one block of elements, both float64, to the tally; returns where they break the rule."""
-    rtol, atol = tolerance
-    largest = _largest_finite(dtype)
-    with np.errstate(all="ignore"):
-        magnitude = np.abs(reference)
-        # Right at the type's largest value, rounding may go either way.
-        expected = np.where(
-            magnitude > largest * (1 + rtol), np.sign(reference) * np.inf, reference
+    def count(self, y: Array, reference: Array, allowance: Array | None) -> Array:
+        """Count one block of elements, both float64; returns where they break the rule."""
+        largest = float(_range(self.dtype).max)
+        with np.errstate(all="ignore"):
+            magnitude = np.abs(reference)
+            # Right at the type's largest value, rounding may go either way.
+            beyond = magnitude > largest * (1 + self.rtol)
+            expected = np.where(beyond, np.sign(reference) * np.inf, reference)
+            border = np.isfinite(reference) & (magnitude > largest * (1 - self.rtol))
+            border &= np.isinf(y) & (np.sign(y) == np.sign(reference))
+            plain = np.isfinite(expected) & np.isfinite(y)
+            same = (np.isnan(expected) & np.isnan(y)) | ((expected == y) & np.isinf(y)) | border
+            error = np.abs(y - expected)
+            limit = self.atol + self.rtol * np.abs(expected)
+            bad: Array = ~same & (~plain | (error > limit))
+            if allowance is not None:
+                near = bad & (np.isposinf(allowance) | (plain & (error <= allowance)))
+                self.waived += int(near.sum())
+                bad &= ~near
+                limit = np.maximum(limit, allowance)
+            # The paper's Eq. 2, taken literally; 0/0 counts as 0.
+            difference = np.abs(y - reference)
+            divisor = np.where(magnitude > PAPER_EPSILON, magnitude, np.abs(y))
+            none = (difference == 0) & (divisor == 0)
+            share = np.where(none, 0.0, difference / divisor)
+            self.over_tau += int((share > PAPER_TAU[self.dtype]).sum())
+            if plain.any():
+                self.max_error = max(self.max_error, float(error[plain].max()))
+                self.worst = max(self.worst, float((error[plain] / limit[plain]).max()))
+                relative = error[plain] / np.abs(expected[plain])
+                relative = relative[np.isfinite(relative)]
+                self.max_relative = max(self.max_relative, float(relative.max(initial=0.0)))
+        if misplaced := int((bad & ~plain).sum()):
+            self.misplaced += misplaced
+            self.worst = math.inf
+        return bad
+
+    def comparison(self, name: str, actual: Array, reference: Array) -> Comparison:
+        """What all elements show."""
+        count, reason = int(self.wrong.sum()), "within tolerance"
+        if count:
+            reason = f"{count} of {reference.size} elements are wrong"
+            if self.misplaced:
+                reason += f", {self.misplaced} of them by NaN or infinity in the wrong place"
+        if self.waived:
+            reason += f"; {self.waived} pass because the task's own arithmetic is no better there"
+        return Comparison(
+            name,
+            "numerical" if count else "",
+            reason,
+            reference.size,
+            count,
+            _first(self.wrong, actual, reference),
+            self.rtol,
+            self.atol,
+            self.max_error,
+            self.max_relative,
+            self.worst,
+            PaperRule(PAPER_TAU[self.dtype], self.over_tau / max(reference.size, 1)),
         )
-        border = np.isfinite(reference) & (magnitude > largest * (1 - rtol))
-        border &= np.isinf(y) & (np.sign(y) == np.sign(reference))
-        plain = np.isfinite(expected) & np.isfinite(y)
-        same = (np.isnan(expected) & np.isnan(y)) | ((expected == y) & np.isinf(y)) | border
-        error = np.abs(y - expected)
-        limit = atol + rtol * np.abs(expected)
-        bad: Array = ~same & (~plain | (error > limit))
-        if allowance is not None:
-            near = bad & (np.isposinf(allowance) | (plain & (error <= allowance)))
-            tally.waived += int(near.sum())
-            bad &= ~near
-            limit = np.maximum(limit, allowance)
-        tally.over_tau += _over_tau(y, reference, PAPER_TAU[dtype])
-        if plain.any():
-            tally.max_error = max(tally.max_error, float(error[plain].max()))
-            tally.worst = max(tally.worst, float((error[plain] / limit[plain]).max()))
-            relative = error[plain] / np.abs(expected[plain])
-            relative = relative[np.isfinite(relative)]
-            tally.max_relative = max(tally.max_relative, float(relative.max(initial=0.0)))
-    where = np.flatnonzero(bad)
-    if where.size:
-        tally.wrong += int(where.size)
-        misplaced = int((bad & ~plain).sum())
-        tally.misplaced += misplaced
-        if misplaced:
-            tally.worst = math.inf
-        if tally.first is None:
-            tally.first = start + int(where[0])
-    return bad
-
-
-def _over_tau(y: Array, reference: Array, tau: float) -> int:
-    """How many elements have an error above tau by Eq. 2, taken literally; 0/0 counts as 0."""
-    difference = np.abs(y - reference)
-    magnitude = np.abs(reference)
-    divisor = np.where(magnitude > PAPER_EPSILON, magnitude, np.abs(y))
-    error = np.where((difference == 0) & (divisor == 0), 0.0, difference / divisor)
-    return int((error > tau).sum())
 
 
 def differs_on_ties_only(
@@ -368,11 +332,8 @@ def differs_on_ties_only(
     element and of the root mean square)."""
     if reference.size == 0 or reference.dtype == np.bool_:
         return False
-    for source in inputs:
-        for values, wanted, found in _readings(source, reference, actual):
-            if _selects_equal(values, wanted, found, rtol):
-                return True
-    return False
+    readings = (one for source in inputs for one in _readings(source, reference, actual))
+    return any(_selects_equal(*reading, rtol) for reading in readings)
 
 
 def _readings(
@@ -426,6 +387,4 @@ def _near(wanted: Array, found: Array, values: Array, rtol: float) -> bool:
 
 
 def _equal(first: Array, second: Array) -> bool:
-    if first.dtype.kind == "f":
-        return bool(np.array_equal(first, second, equal_nan=True))
-    return bool(np.array_equal(first, second))
+    return bool(np.array_equal(first, second, equal_nan=first.dtype.kind == "f"))

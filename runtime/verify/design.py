@@ -23,9 +23,8 @@ from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import Scalar, TaskDescription, TaskFailure, TensorSpec
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains import interpreter
-from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, ToolchainError
+from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
-from sketchc.runtime.verify.running import Progress
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
 
@@ -49,44 +48,32 @@ class SketchTask(Task):
         plan: Plan,
         settings: Mapping[str, Scalar] | None = None,
         path: Path | None = None,
-        timeout: float = 300.0,
     ) -> None:
         """`settings` are values of params; `path` is the sketch's file, for people.
 
         Raises `UsageError` when no sizes can be found at which the sketch may be launched.
         """
-        self.plan = plan
         self.sketch = plan.sketch
         self.path = path or Path(f"{plan.sketch.name}.sketch")
-        self.timeout = timeout
+        self.timeout = 300.0
         self.params: dict[str, Scalar] = example_params(plan.sketch, settings)
-        self.symbols = own_sizes(plan, self.params)
-
-    def _tensors(self, *roles: ir.Role) -> list[ir.Tensor]:
-        return [tensor for tensor in self.sketch.tensors if tensor.role in roles]
+        self.symbols = _own_sizes(plan, self.params)
+        tensors = plan.sketch.tensors
+        self.read = [t for t in tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
+        self.written = [t for t in tensors if t.role in (ir.Role.OUT, ir.Role.INOUT)]
 
     def describe(self, seed: int = 0) -> TaskDescription:
         """The parameters of the sketch at its own sizes."""
         del seed
         shapes = tensor_shapes(self.sketch, self.symbols, self.params)
-
-        def specified(*roles: ir.Role) -> tuple[TensorSpec, ...]:
-            return tuple(TensorSpec(t.name, t.dtype, shapes[t.name]) for t in self._tensors(*roles))
-
-        numbers = tuple(self.params[param.name] for param in self.sketch.params)
-        return TaskDescription(
-            self.path,
-            (*specified(ir.Role.IN, ir.Role.INOUT), *numbers),
-            (),
-            (),
-            {},
-            specified(ir.Role.OUT, ir.Role.INOUT),
-            defaults=frozenset(
-                place
-                for place, tensor in enumerate(self._tensors(ir.Role.IN, ir.Role.INOUT))
-                if tensor.optional
-            ),
+        inputs, outputs = (
+            [TensorSpec(tensor.name, tensor.dtype, shapes[tensor.name]) for tensor in tensors]
+            for tensors in (self.read, self.written)
         )
+        numbers = [self.params[param.name] for param in self.sketch.params]
+        optional = frozenset(place for place, tensor in enumerate(self.read) if tensor.optional)
+        given = (*inputs, *numbers)
+        return TaskDescription(self.path, given, (), (), {}, tuple(outputs), defaults=optional)
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
         """Signed inputs of one scale, indices in range; there are no variants."""
@@ -95,14 +82,12 @@ class SketchTask(Task):
 
         random = np.random.default_rng(seed)
         ranges = index_ranges(self.sketch, self.symbols, self.params)
+        shapes = tensor_shapes(self.sketch, self.symbols, self.params)
         found: list[Array | Scalar | None] = []
-        for value in self.describe().inputs:
-            if isinstance(value, TensorSpec):
-                array = generate("normal", value.dtype, value.shape, random)
-                found.append(into_range(array, *ranges.get(value.name, UNBOUNDED)))
-            elif isinstance(value, bool | int | float):
-                found.append(value)
-        return found
+        for tensor in self.read:
+            array = generate("normal", tensor.dtype, shapes[tensor.name], random)
+            found.append(into_range(array, *ranges.get(tensor.name, UNBOUNDED)))
+        return [*found, *(self.params[param.name] for param in self.sketch.params)]
 
     def reference(
         self,
@@ -112,12 +97,13 @@ class SketchTask(Task):
         double: bool = True,
     ) -> list[Array]:
         """The interpretation. Raises `TaskFailure` with the rule of the language that is broken."""
+        from sketchc.runtime.cases.binding import bind_symbols
+
         del state, substitutes
-        read = self._tensors(ir.Role.IN, ir.Role.INOUT)
-        given = {t.name: value for t, value in zip(read, inputs, strict=False)}
-        arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
-        symbols = self._symbols(arrays)
-        numbers = zip(self.sketch.params, inputs[len(read) :], strict=False)
+        given = zip([tensor.name for tensor in self.read], inputs, strict=False)
+        arrays = {name: value for name, value in given if isinstance(value, np.ndarray)}
+        symbols = bind_symbols(self.sketch, {name: array.shape for name, array in arrays.items()})
+        numbers = zip(self.sketch.params, inputs[len(self.read) :], strict=False)
         params = dict(self.params)
         params |= {p.name: v for p, v in numbers if isinstance(v, bool | int | float)}
         try:
@@ -125,21 +111,12 @@ class SketchTask(Task):
         except ToolchainError as error:
             msg = f"{self.path.name}: {error}"
             raise TaskFailure(msg) from error
-        outputs = [found[t.name] for t in self._tensors(ir.Role.OUT, ir.Role.INOUT)]
-        return [
-            output.astype(np.float64) if double and tensor.dtype.is_float else output
-            for tensor, output in zip(
-                self._tensors(ir.Role.OUT, ir.Role.INOUT), outputs, strict=True
-            )
-        ]
-
-    def _symbols(self, arrays: Mapping[str, Array]) -> dict[str, int]:
-        from sketchc.runtime.cases.binding import bind_symbols
-
-        return bind_symbols(self.sketch, {name: array.shape for name, array in arrays.items()})
+        wide = {t.name for t in self.written if double and t.dtype.is_float}
+        outputs = [(t.name, found[t.name]) for t in self.written]
+        return [array.astype(np.float64) if name in wide else array for name, array in outputs]
 
 
-def own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
+def _own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
     """Sizes at which every bound and require holds and the interpreter is quick.
 
     Raises `UsageError` when none of the sizes tried fits.
@@ -180,7 +157,6 @@ def check_design(
     folder: Path,
     seed: int,
     settings: Mapping[str, Scalar] | None = None,
-    progress: Progress | None = None,
     timeout: float = 60.0,
 ) -> Verdict:
     """Whether the plan's sketch, interpreted, computes the task at small sizes.
@@ -195,34 +171,20 @@ def check_design(
     sketch = plan.sketch
     kernel = Kernel("interpreter", plan.hardware.name, sketch.name, sketch.name, "", "", sketch)
     candidate = Candidate(plan, kernel, interpreter.TOOLCHAIN)
-    return verify(
-        candidate, task, folder, seed, settings, progress, small=True, timeout=timeout, budget=None
-    )
+    return verify(candidate, task, folder, seed, settings, small=True, timeout=timeout, budget=None)
 
 
 def verify_against_sketch(
     candidate: Candidate,
     folder: Path,
     seed: int,
-    progress: Progress | None = None,
     timeout: float = 300.0,
     settings: Mapping[str, Scalar] | None = None,
-    path: Path | None = None,
-    compile_timeout: float = COMPILE_TIMEOUT,
 ) -> Verdict:
     """Whether the candidate's code computes what its plan's sketch says, at small sizes.
 
-    `settings` are values of the sketch's params, `path` its file (for people). Raises `UsageError`
-    when no sizes can be found at which the sketch may be launched.
+    `settings` are values of the sketch's params. Raises `UsageError` when no sizes can be found at
+    which the sketch may be launched.
     """
-    task = SketchTask(candidate.plan, settings, path)
-    return verify(
-        candidate,
-        task,
-        folder,
-        seed,
-        progress=progress,
-        small=True,
-        timeout=timeout,
-        compile_timeout=compile_timeout,
-    )
+    task = SketchTask(candidate.plan, settings)
+    return verify(candidate, task, folder, seed, small=True, timeout=timeout)

@@ -24,26 +24,20 @@ from sketchc.runtime.cases.drawing import base_kind
 from sketchc.runtime.sandbox.worker import SHORT
 from sketchc.runtime.tasks.inputs import KINDS, LIKE, NON_CONTIGUOUS
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.verify.compare import Comparison, WrongElement
-from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
+from sketchc.runtime.verify.compare import Comparison
+from sketchc.runtime.verify.verdict import FAILURES, Verdict
 
 #: These stages are classes already: the toolchain has seen the behaviour itself.
 _SETTLED = frozenset({"timeout", "illegal_access", "wrong_shape", "policy", "infrastructure"})
-#: Where the words of the tools stand: the message and the first lines of what was printed.
-_LOG_CHARACTERS = 20_000
+#: How much of what a tool printed is kept, and looked at beside its message.
+LOG_CHARACTERS = 20_000
 _HEADLINE_CHARACTERS = 600
-
 
 _UNPARSABLE = frozenset({"SyntaxError", "IndentationError", "TabError"})
 _MISUSED = frozenset(
     {
-        *("AttributeError", "NameError", "UnboundLocalError", "TypeError"),
-        *(
-            "ImportError",
-            "ModuleNotFoundError",
-            "MissingEntryError",
-            "UnsupportedLanguageConstruct",
-        ),
+        *("AttributeError", "NameError", "UnboundLocalError", "TypeError", "ImportError"),
+        *("ModuleNotFoundError", "MissingEntryError", "UnsupportedLanguageConstruct"),
     }
 )
 _EXHAUSTED = frozenset({"OutOfResources", "MemoryError", "OutOfMemoryError"})
@@ -85,10 +79,8 @@ def classify(error: ToolchainError, language: str) -> str:
     where no row of the table fits."""
     if error.stage in _SETTLED:
         return error.stage
-    for rule in _rules(language):
-        if _fits(rule, error):
-            return rule.failure
-    return error.stage
+    fitting = (rule.failure for rule in _rules(language) if _fits(rule, error))
+    return next(fitting, error.stage)
 
 
 @cache
@@ -108,7 +100,7 @@ def _fits(rule: FailureRule, error: ToolchainError) -> bool:
         return True
     text = after_the_source(str(error))
     if rule.where == "log":
-        text += "\n" + error.log[-_LOG_CHARACTERS:]
+        text += "\n" + error.log[-LOG_CHARACTERS:]
     return re.search(rule.says, text, re.IGNORECASE | re.MULTILINE) is not None
 
 
@@ -178,11 +170,14 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
         "meaning": FAILURES.get(case.failure, ""),
         "reason": headline(_neutral(case.reason)),
     }
-    if _was_run(case, verdict):
+    # No sizes are to blame for a failure to build.
+    builds = case.failure in ("syntax", "compile", "api_misuse")
+    if len(verdict.cases) > 1 or case.comparisons or not builds:
+        kind = case.drawn_as or case.kind
         found["case"] = {
             "sizes": dict(case.shape.symbols),
-            "inputs": case.drawn_as or case.kind,
-            "inputs_are": _INPUTS.get(base_kind(case.drawn_as or case.kind), "the task's own"),
+            "inputs": kind,
+            "inputs_are": _INPUTS.get(base_kind(kind), "the task's own"),
         }
     wrong = next((c for c in case.comparisons if not c.passed), None)
     if wrong is not None:
@@ -194,7 +189,10 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     if case.undecided:
         found["undecided"] = "whether the sketch or the code is wrong: " + _neutral(case.undecided)
     if len(verdict.cases) > 1:
-        found["cases"] = [_line(one) for one in verdict.cases[:_CASES]]
+        found["cases"] = [
+            f"{one.shape.text} ({one.kind}): {one.failure or 'passed'}"
+            for one in verdict.cases[:_CASES]
+        ]
     # What was printed before the time was up depends on the machine.
     log = [] if case.failure == "timeout" else clean_log(case.log, verdict.sketch)
     if log:
@@ -202,40 +200,23 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     return found
 
 
-def _was_run(case: CaseResult, verdict: Verdict) -> bool:
-    """False for a failure to build, which no sizes are to blame for."""
-    builds = ("syntax", "compile", "api_misuse")
-    return len(verdict.cases) > 1 or bool(case.comparisons) or case.failure not in builds
-
-
 def _wrong(comparison: Comparison) -> dict[str, Any]:
     found: dict[str, Any] = {"output": comparison.name, "elements": comparison.elements}
     if comparison.wrong:
         found["wrong"] = comparison.wrong
-    first = comparison.first
-    if first is not None:
-        found["first_wrong"] = {
-            "index": list(first.index),
-            "expected": rounded(first.expected),
-            "actual": rounded(first.actual),
-            **_error(comparison, first),
-            **({} if first.before is None else {"before_rounding": rounded(first.before)}),
-        }
+    if (first := comparison.first) is not None:
+        expected, actual = float(first.expected), float(first.actual)
+        shown = {"expected": first.expected, "actual": first.actual}
+        # How far off it is, and how far it may be: with four digits, the values may look the same.
+        error = abs(actual - expected)
+        if comparison.rtol and math.isfinite(error):
+            allowed = comparison.atol + comparison.rtol * abs(expected)
+            shown |= {"error": error, "allowed": allowed}
+        if first.before is not None:
+            shown["before_rounding"] = first.before
+        values = {name: rounded(value) for name, value in shown.items()}
+        found["first_wrong"] = {"index": list(first.index), **values}
     return found
-
-
-def _error(comparison: Comparison, first: WrongElement) -> dict[str, Any]:
-    """How far off the element is, and how far it may be: the values above, with their four digits,
-    may look the same."""
-    error = abs(float(first.actual) - float(first.expected))
-    if not comparison.rtol or not math.isfinite(error):
-        return {}
-    allowed = comparison.atol + comparison.rtol * abs(float(first.expected))
-    return {"error": rounded(error), "allowed": rounded(allowed)}
-
-
-def _line(case: CaseResult) -> str:
-    return f"{case.shape.text} ({case.kind}): {case.failure or 'passed'}"
 
 
 def rounded(value: float | int) -> float | int | str:
@@ -248,7 +229,8 @@ def rounded(value: float | int) -> float | int | str:
 def clean_log(text: str, name: str) -> list[str]:
     """The lines that matter of what a tool printed about the kernel `name`, at most `LOG_LINES`."""
     lines = [_neutral(line.rstrip()) for line in text.splitlines()]
-    lines = list(_without_noise(_without_frames(_without_warnings(lines), name)))
+    kept = _without_frames(_without_warnings(lines), name)
+    lines = [line for line in kept if line.strip() and not _NOISE.match(line)]
     lines = _without_repeats(_shortened_quotes(lines))
     if len(lines) > LOG_LINES:
         tail = LOG_LINES - _HEAD_LINES - 1
@@ -296,10 +278,6 @@ def _without_frames(lines: Iterable[str], name: str) -> Iterator[str]:
             continue
         inside = False
         yield line
-
-
-def _without_noise(lines: Iterable[str]) -> Iterator[str]:
-    return (line for line in lines if line.strip() and not _NOISE.match(line))
 
 
 def _shortened_quotes(lines: list[str]) -> list[str]:

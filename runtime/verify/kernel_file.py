@@ -1,6 +1,7 @@
-"""An existing kernel file as a `Kernel`: what `verifier-only` and `coder-only` start from.
+"""What the file of a kernel that somebody else wrote says: which function is called, and what
+stands out in it.
 
-A look at the text that somebody else wrote asks whether it does the work itself. What evidence
+A look at the text asks whether it does the work itself. What evidence
 cannot see (modules that lead out of the process, files, processes, frames, inline assembly) is
 refused before anything runs. What is merely suspicious (torch computing in the wrapper, `try`
 around a launch) explains: the decision about it comes from the worker, which counts launches and
@@ -17,7 +18,6 @@ from pathlib import Path
 import attrs
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import parsed
 from sketchc.lowering.registry import load_language, load_target, targets_in
@@ -25,26 +25,6 @@ from sketchc.lowering.target import Target
 
 #: The class of a file in KernelBench's format, in place of a function.
 MODULE_CLASS = "ModelNew"
-
-
-def load_kernel(
-    path: Path,
-    target: str,
-    sketch: ir.Sketch,
-    entry: str | None = None,
-    hardware: str | None = None,
-) -> Kernel:
-    """The kernel in a file; `sketch` is its sketch or its signature.
-
-    The entry point is `entry`, else the function named as the sketch, else the file's only public
-    function (C++: the only `extern "C"` function). Raises `UsageError` for a file that cannot be
-    read, and where no entry point can be told, with what was found.
-    """
-    found = load_target(target)
-    source, language = _source(path), found.language.name
-    chosen = entry_point(source, language, sketch.name, str(path), entry)
-    chip = hardware or found.capabilities.default_hardware
-    return Kernel(target, chip, sketch.name, chosen, language, source, sketch, foreign=True)
 
 
 def entry_point(
@@ -99,8 +79,9 @@ def _python_functions(source: str) -> list[str] | None:
 def _c_functions(source: str) -> list[str]:
     """Functions that are defined with C linkage, one by one or in a block."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    single = re.findall(r'extern\s*"C"\s+(?:[\w:]+[\s*&]+)+(\w+)\s*\([^;{}]*\)\s*\{', text)
-    found = list(single)
+    found: list[str] = re.findall(
+        r'extern\s*"C"\s+(?:[\w:]+[\s*&]+)+(\w+)\s*\([^;{}]*\)\s*\{', text
+    )
     for block in re.finditer(r'extern\s*"C"\s*\{', text):
         inner = text[block.end() : _closing(text, block.end())]
         depth_one = re.sub(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", "{}", inner)
@@ -128,22 +109,6 @@ def is_module_file(path: Path) -> bool:
     return any(isinstance(node, ast.ClassDef) and node.name == MODULE_CLASS for node in body)
 
 
-def load_module(path: Path, target: str, sketch: ir.Sketch, hardware: str) -> Kernel:
-    """The file of a `ModelNew` as a kernel whose entry is that class. Raises `UsageError`."""
-    source = _source(path)
-    name = sketch.name
-    return Kernel(target, hardware, name, MODULE_CLASS, "python", source, sketch, foreign=True)
-
-
-def _source(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        msg = f"cannot read the kernel {path}: {why}"
-        raise UsageError(msg) from error
-
-
 Targets = tuple[Target, ...]
 
 
@@ -169,7 +134,6 @@ _MODULE_MODULES = (
     "logging warnings platform struct time string re copy abc types numbers sysconfig "
     "importlib json random atexit typing_extensions threading"
 )
-MODULE_MODULES = tuple(_MODULE_MODULES.split())
 _MODULE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__", "globals", "breakpoint"})
 #: Parts of torch that run code behind the guard's back, or take it off.
 _MODULE_TORCH_EXITS = _words(
@@ -261,9 +225,7 @@ def _exits(package: str, targets: Targets) -> frozenset[str]:
 
 
 def _python(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
-    modules = _modules(targets)
-    for statement, path in _imports(tree):
-        yield from _imported(statement, path, modules, _TORCH_EXITS, targets)
+    yield from _imports(tree, _modules(targets), _TORCH_EXITS, targets)
     for node in ast.walk(tree):
         match node:
             case ast.Name(name) if name in _BUILTINS:
@@ -280,38 +242,26 @@ def _python(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
             yield from _wrapper(function, kernels)
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
-    """Everything that is imported, by its dotted path."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names):
-                for alias in names:
-                    yield node, alias.name
-            case ast.ImportFrom(module, names, level):
-                path = "." * level + (module or "")
-                for alias in names:
-                    yield node, f"{path}.{alias.name}" if path else alias.name
-            case _:
-                pass
-
-
-def _imported(
-    node: ast.stmt,
-    path: str,
-    modules: tuple[str, ...],
-    torch_exits: frozenset[str],
-    targets: Targets,
+def _imports(
+    tree: ast.Module, modules: tuple[str, ...], torch_exits: frozenset[str], targets: Targets
 ) -> Iterator[Finding]:
-    parts = path.split(".")
-    fits = any(path == known or path.startswith(f"{known}.") for known in modules)
-    inner = parts[1:]
-    private = any(part.startswith("_") and part != "__future__" for part in parts)
-    hidden = set(inner) & (torch_exits if parts[0] == "torch" else _exits(parts[0], targets))
-    if path == "collections":
-        fits = True
-    if not fits or private or hidden:
-        known = ", ".join(modules)
-        yield Finding(node.lineno, f"it imports {path}; a kernel may import {known}", refused=True)
+    """What is imported that is none of the `modules`, or leads out of one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            start = ""
+            if isinstance(node, ast.ImportFrom):
+                start = "." * node.level + (node.module or "")
+            for alias in node.names:
+                path = f"{start}.{alias.name}" if start else alias.name
+                parts = path.split(".")
+                fits = any(path == known or path.startswith(f"{known}.") for known in modules)
+                fits = fits or path == "collections"
+                private = any(part.startswith("_") and part != "__future__" for part in parts)
+                exits = torch_exits if parts[0] == "torch" else _exits(parts[0], targets)
+                if not fits or private or not exits.isdisjoint(parts[1:]):
+                    known = ", ".join(modules)
+                    what = f"it imports {path}; a kernel may import {known}"
+                    yield Finding(node.lineno, what, refused=True)
 
 
 # ---------------------------------------------------------------- ModelNew
@@ -319,9 +269,8 @@ def _imported(
 
 def _module(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
     """A file that may build and load libraries, so that most is for the guard to see."""
-    modules = (*_modules(targets), *MODULE_MODULES)
-    for statement, path in _imports(tree):
-        yield from _imported(statement, path, modules, _MODULE_TORCH_EXITS, targets)
+    modules = (*_modules(targets), *_MODULE_MODULES.split())
+    yield from _imports(tree, modules, _MODULE_TORCH_EXITS, targets)
     for node in ast.walk(tree):
         match node:
             case ast.Name(name) if name in _MODULE_BUILTINS:
@@ -395,17 +344,11 @@ def _wrapper(function: ast.FunctionDef, kernels: set[str]) -> Iterator[Finding]:
             name = ast.unparse(node.func)
             if _root(node.func) == "torch" and name.rpartition(".")[2] not in _TORCH_CALLS:
                 yield Finding(node.lineno, f"the wrapper calls {name}", refused=False)
-        if isinstance(node, ast.Try) and any(_launches(inner, kernels) for inner in node.body):
-            yield Finding(node.lineno, "a launch stands inside of try", refused=False)
-
-
-def _launches(statement: ast.stmt, kernels: set[str]) -> bool:
-    return any(
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and node.value.id in kernels
-        for node in ast.walk(statement)
-    )
+        if isinstance(node, ast.Try):
+            inside = [inner for statement in node.body for inner in ast.walk(statement)]
+            subscripted = [inner.value for inner in inside if isinstance(inner, ast.Subscript)]
+            if any(isinstance(one, ast.Name) and one.id in kernels for one in subscripted):
+                yield Finding(node.lineno, "a launch stands inside of try", refused=False)
 
 
 # ---------------------------------------------------------------- C and C++

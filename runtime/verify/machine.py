@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import attrs
 
-from sketchc.runtime.cases.shapes import Limits, ShapeCase
+from sketchc.runtime.cases.shapes import Limits
 from sketchc.runtime.process import memory, pool
 from sketchc.runtime.sandbox.worker import KILLED, SHORT
 from sketchc.runtime.tasks.client import wait_for_memory
@@ -38,12 +38,6 @@ def alone() -> Iterator[None]:
     with pool.alone():
         wait_for_memory()
         yield
-
-
-def told_twice(case: ShapeCase, kind: str, reason: str, passed: bool) -> str:
-    """A note on a case that was run again."""
-    then = "passed" if passed else "failed"
-    return f"{case.text} ({kind}): {reason}; it was run once more, alone, and {then}"
 
 
 def within_memory(limits: Limits, left: Callable[[], int] = memory.available) -> Limits:

@@ -62,16 +62,22 @@ class ModuleSession(Session):
 
     @property
     def modules(self) -> TorchModules:
+        """The toolchain of such models."""
         toolchain = self.candidate.toolchain
         assert isinstance(toolchain, TorchModules)
         return toolchain
 
-    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
-        """The look at the text, then the import and a first model."""
+    def build(self, folder: Path, timeout: float) -> Finding | None:
+        """The look at the text, then the import and a first model. Raises `UsageError` for an input
+        that cannot be passed on."""
         if (refused := super().build(folder, timeout)) is not None:
             return refused
         kernel, init = self.candidate.kernel, self._init({})
-        self._check_constants()
+        for position, value in enumerate(self.binding.description.inputs):
+            if isinstance(value, OtherSpec) and not is_text(value.text):
+                where = self.binding.description.name_of(position)
+                msg = f"{where} of the task is a {value.type}, which cannot be passed on"
+                raise UsageError(msg)
         try:
             if self.modules.compiles_launches(kernel):
                 self.modules.build_launches(
@@ -81,10 +87,9 @@ class ModuleSession(Session):
             if not self.modules.shuts:
                 self.notes.append("nothing on this machine keeps forward from starting programs")
         except ToolchainError as error:
-            found = self._failed(error)
-            return found.failure, found.reason, found.log
+            return self._failed(error)
         except OSError as error:
-            return "infrastructure", f"the worker cannot be started: {error}", ""
+            return Finding("infrastructure", f"the worker cannot be started: {error}")
         self._compare_states()
         self.notes += [
             f"{name} is tuned: its {count} configurations are not timed, each case takes the next"
@@ -103,14 +108,6 @@ class ModuleSession(Session):
             for value in self.binding.description.inputs
         ]
 
-    def _check_constants(self) -> None:
-        """Raises `UsageError` for an input that cannot be passed on."""
-        for position, value in enumerate(self.binding.description.inputs):
-            if isinstance(value, OtherSpec) and not is_text(value.text):
-                where = self.binding.description.name_of(position)
-                msg = f"{where} of the task is a {value.type}, which cannot be passed on"
-                raise UsageError(msg)
-
     def _arguments(self, inputs: Inputs) -> list[Any]:
         """Forward's inputs by position: the task's own, where the sketch has nothing for them."""
         found: list[Any] = list(inputs.arguments)
@@ -120,33 +117,29 @@ class ModuleSession(Session):
         return found
 
     def _compare_states(self) -> None:
-        wanted = {spec.name: spec.shape for spec in self.binding.description.state}
-        self.seeded = bool(wanted) and any(
-            self.modules.state.get(name) != shape for name, shape in wanted.items()
-        )
-        if self.seeded:
-            missing = ", ".join(n for n, s in wanted.items() if self.modules.state.get(n) != s)
+        """Whether the model takes the parameters that are drawn for the task's."""
+        given, state = self.modules.state, self.binding.description.state
+        missing = [spec.name for spec in state if given.get(spec.name) != spec.shape]
+        self.seeded = bool(missing)
+        if missing:
             self.notes.append(
-                f"ModelNew has no {missing} as the task's model has: both are built after the same "
-                "seed, and keep the parameters that this gives them"
+                f"ModelNew has no {', '.join(missing)} as the task's model has: both are built "
+                "after the same seed, and keep the parameters that this gives them"
             )
 
     def _init(self, substitutes: Mapping[int, Scalar]) -> list[str]:
         """The init inputs as Python text. Raises `UsageError` for one that has none."""
         texts = []
         for position, value in enumerate(self.binding.description.init_inputs):
-            if position in substitutes:
-                texts.append(repr(substitutes[position]))
+            if position in substitutes or not isinstance(value, OtherSpec | TensorSpec):
+                texts.append(repr(substitutes.get(position, value)))
             elif isinstance(value, OtherSpec) and len(value.text) <= _LONGEST_LITERAL:
                 texts.append(value.text)
-            elif isinstance(value, OtherSpec | TensorSpec):
-                what = value.type if isinstance(value, OtherSpec) else "tensor"
-                msg = (
-                    f"init input {position + 1} of the task is a {what}, which cannot be passed on"
-                )
-                raise UsageError(msg)
             else:
-                texts.append(repr(value))
+                what = value.type if isinstance(value, OtherSpec) else "tensor"
+                where = f"init input {position + 1} of the task"
+                msg = f"{where} is a {what}, which cannot be passed on"
+                raise UsageError(msg)
         return texts
 
     def more_cases(self, cases: Cases) -> Cases:
@@ -155,6 +148,7 @@ class ModuleSession(Session):
         return [(case, NON_CONTIGUOUS) for case in known[-1:]]
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
+        """As for other kernels; a model may refuse inputs that are not contiguous."""
         self.strided = kind == NON_CONTIGUOUS
         self.turn += 1
         self.seed = seed
@@ -243,5 +237,6 @@ class ModuleSession(Session):
         return "c++" if COMPILER_ERROR.search(str(error)) else "python"
 
     def close(self) -> None:
+        """End the model's process, too."""
         super().close()
         self.modules.close()

@@ -24,7 +24,8 @@ in, the fault is the task's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import attrs
 import numpy as np
@@ -84,7 +85,7 @@ class References:
     #: told by how many such inputs there were before.
     near: Callable[[int], tuple[list[Array], list[Array]]] | None = None
     _own_arrays: list[Array] | None = None
-    _readings: Readings | None = None
+    _readings: Readings = Readings()
 
     def compare(
         self, position: int, name: str, actual: Array, dtype: DType, length: int
@@ -98,10 +99,13 @@ class References:
             return found
         if not dtype.is_float and differs_on_ties_only(actual, reference, self.inputs):
             return _tied(found, actual, reference)
-        readings = self._read(max(self._relative(length), relative_tolerance(dtype, length)))
+        # Of the output, and of values that follow from the inputs.
+        types = (dtype, *(of for _, of in self._floats()))
+        rtol = max(relative_tolerance(one, length) for one in types)
+        self._ask(rtol)
         if not dtype.is_float and any(
-            differs_on_ties_only(actual, reference, [place.values], _unless(place.exact, readings))
-            for place in readings[1].places
+            differs_on_ties_only(actual, reference, [place.values], 0.0 if place.exact else rtol)
+            for place in self._readings.places
         ):
             return _tied(found, actual, reference)
         nearest, waivers = self._nearest(position, actual, reference, dtype)
@@ -109,7 +113,9 @@ class References:
         if not again.passed and dtype.is_float:
             again, more = self._relaxed(position, again, actual, nearest, length, dtype)
             waivers += more
-        found = _with_waivers(again, waivers)
+        said = [f"{w.count} differ: {w.why}" for w in waivers if w.why not in (OWN, UNJUDGED)]
+        reason = "; ".join([again.reason, *said])
+        found = attrs.evolve(again, waivers=tuple(waivers), reason=reason)
         if not found.passed:
             self._require_one_answer(position, actual, nearest, dtype, length)
             found = self._with_value_before(found, position, reference, dtype)
@@ -117,47 +123,42 @@ class References:
 
     # ------------------------------------------------------------ what the task says
 
-    def _relative(self, length: int) -> float:
-        """The tolerance of values that follow from the inputs."""
-        floats = {dtype_of(array) for array in self.inputs}
-        known = [d for d in floats if d is not None and d.is_float]
-        return max((relative_tolerance(d, length) for d in known), default=0.0)
+    def _floats(self) -> Iterator[tuple[Array, DType]]:
+        """The inputs that are floating-point numbers."""
+        for array in self.inputs:
+            dtype = dtype_of(array)
+            if dtype is not None and dtype.is_float:
+                yield array, dtype
 
     def _scale(self, reference: Array, dtype: DType) -> float:
         """The magnitude of the operands, for a reference that is exactly 0 (the cross entropy of
         one class): what is left of terms that cancel is as large as their rounding."""
         if not dtype.is_float or reference.size == 0 or np.any(reference != 0):
             return 0.0
-        floats = [a for a in self.inputs if (d := dtype_of(a)) is not None and d.is_float]
-        return max((root_mean_square(a.astype(np.float64), DType.F64) for a in floats), default=0.0)
+        wide = (array.astype(np.float64) for array, _ in self._floats())
+        return max((root_mean_square(array, DType.F64) for array in wide), default=0.0)
 
-    def _read(self, rtol: float) -> tuple[float, Readings]:
-        """The tolerance, and what else the task may give."""
-        if self._readings is None:
-            self._readings = Readings()
-            if self.read is not None:
-                try:
-                    self._readings = self.read(rtol)
-                except TaskFailure:  # it may be short of memory
-                    self.read = None
-        return rtol, self._readings
+    def _ask(self, rtol: float) -> None:
+        """Ask the task what else it may give, once."""
+        read, self.read = self.read, None
+        if read is not None:
+            with suppress(TaskFailure):  # it may be short of memory
+                self._readings = read(rtol)
 
     def _own(self, position: int) -> Array | None:
         """The output in the task's own precision."""
-        if self.own is not None and self._own_arrays is None:
-            try:
-                self._own_arrays = self.own()
-            except TaskFailure:  # the framework may have no kernel of that precision here
-                self.own = None
+        own, self.own = self.own, None
+        if own is not None:
+            with suppress(TaskFailure):  # the framework may have no kernel of that precision here
+                self._own_arrays = own()
         found = None if self._own_arrays is None else self._own_arrays[position]
         return found if found is None or found.shape == self.arrays[position].shape else None
 
     def _others(self, position: int, dtype: DType) -> Iterator[tuple[str, Array]]:
         """What is as right as the reference, and why."""
-        readings = self._readings or Readings()
-        for run in readings.runs:
+        for run in self._readings.runs:
             yield RACES, run[position]
-        for run in readings.moved:
+        for run in self._readings.moved:
             yield BORDER, run[position]
         own = None if dtype.is_float else self._own(position)
         if own is not None:
@@ -275,7 +276,7 @@ class References:
     ) -> None:
         """Raises `TaskFailure` where all that is wrong is what the task's own runs differ in."""
         reference = self.arrays[position]
-        for run in (self._readings or Readings()).runs:
+        for run in self._readings.runs:
             if not (where := difference([reference], [run[position]])):
                 continue
             raced = ~np.asarray(alike(reference, run[position]))
@@ -293,9 +294,8 @@ class References:
         self, found: Comparison, position: int, reference: Array, dtype: DType
     ) -> Comparison:
         """The first wrong element, with the reference's value before it was rounded."""
-        readings = self._readings or Readings()
-        moves = any((run[position] != reference).any() for run in readings.moved)
-        fitting = [array for array in readings.rounded if array.size == reference.size]
+        moves = any((run[position] != reference).any() for run in self._readings.moved)
+        fitting = [array for array in self._readings.rounded if array.size == reference.size]
         if found.first is None or not fitting or (dtype.is_float and not moves):
             return found
         place = np.ravel_multi_index(found.first.index, reference.shape) if reference.ndim else 0
@@ -313,11 +313,6 @@ def nudged(value: Array, number: int) -> Array:
     kept = (random.random(value.shape) < 0.5) | (value == 0) | ~np.isfinite(value)
     found: Array = np.where(kept, value, moved).astype(value.dtype)
     return found
-
-
-def _unless(exact: bool, read: tuple[float, Readings]) -> float:
-    """The tolerance of values; none for those that are exact."""
-    return 0.0 if exact else read[0]
 
 
 def _nearer(actual: Array, one: Array, other: Array) -> Array:
@@ -360,9 +355,3 @@ def _tied(found: Comparison, actual: Array, reference: Array) -> Comparison:
     waiver = _waiver(TIED, np.asarray(actual != reference), actual, reference)
     reason = f"equal but for {found.wrong} indices of equal elements"
     return Comparison(found.name, "", reason, found.elements, waivers=(waiver,))
-
-
-def _with_waivers(found: Comparison, waivers: Sequence[Waiver]) -> Comparison:
-    """A comparison that says where the rule was relaxed."""
-    said = [f"{one.count} differ: {one.why}" for one in waivers if one.why not in (OWN, UNJUDGED)]
-    return attrs.evolve(found, waivers=tuple(waivers), reason="; ".join([found.reason, *said]))

@@ -24,7 +24,7 @@ from sketchc.runtime.cases.drawing import RISING, SWAPPED, is_neighbour
 from sketchc.runtime.cases.reaching import Clock, Marks, Reaching, marks_of, smaller
 from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
 from sketchc.runtime.cases.sizes import nearest
-from sketchc.runtime.verify.session import Session
+from sketchc.runtime.verify.session import Finding, Session
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class Runner:
     progress: Progress | None = None
     interpreted: bool = False
     results: list[CaseResult] = attrs.field(factory=list)
-    notes: list[str] = attrs.field(factory=list)
+    #: The loops that ran again, and the tiles that met others, in words.
+    reached: tuple[str, ...] = ()
     refused: set[tuple[int, ...]] = attrs.field(factory=set)
     #: Kinds of inputs of cases that nothing could stand in for.
     dropped: list[str] = attrs.field(factory=list)
@@ -71,7 +72,33 @@ class Runner:
 
     @property
     def failing(self) -> bool:
+        """True when something is known to be wrong."""
         return any(result.failed for result in self.results)
+
+    def all(
+        self,
+        cases: Cases,
+        refused: Finding | None,
+        limits: Limits,
+        budget: float | None,
+        folder: Path,
+    ) -> None:
+        """Run the cases, and for `budget` seconds what follows from them; one that fails stands for
+        all of what is `refused` already."""
+        if refused is not None:
+            # What has another type is what the sketch declares.
+            right = False if refused.failure == "wrong_shape" else None
+            shown = (refused.failure, refused.reason)
+            self.results += [
+                CaseResult(*case, self.seed, *shown, log=refused.log, sketch_right=right)
+                for case in cases[:1]
+            ]
+            return
+        self.planned(cases, None if budget is None else limits)
+        if budget is not None and not self.failing:
+            own = next((case for case, _ in reversed(cases) if case.own), None)
+            self.all_kinds(own, budget)
+            self.reached = self.reach(folder, budget)
 
     def planned(self, cases: Cases, limits: Limits | None) -> None:
         """Run the cases in their order until they settle the verdict. With `limits`, others stand
@@ -105,8 +132,8 @@ class Runner:
             others = itertools.chain([dict(case.symbols)], others)
         else:
             self.refused.add(tuple(case.symbols.values()))
-        for number, symbols in enumerate(others):
-            if number >= _MOST_TRIES or len(self.refused) >= _MOST_REFUSALS:
+        for symbols in itertools.islice(others, _MOST_TRIES):
+            if len(self.refused) >= _MOST_REFUSALS:
                 break
             other = attrs.evolve(plain, name=f"{case.name}, others", symbols=symbols)
             result = self.session.run(other, kind, seed, 1)
@@ -120,18 +147,14 @@ class Runner:
         """Sizes near those of a case that the task may take: towards its own ones."""
         plan, binding = self.session.candidate.plan, self.session.binding
         free, own = self.session.freedom.free, binding.symbols
-        ran = {
-            (tuple(result.shape.symbols.values()), result.kind)
-            for result in self.results
-            if result.passed
-        }
-        seen = set(self.refused)
+        passed = (result.shape for result in self.results if result.passed)
+        seen = self.refused | {tuple(shape.symbols.values()) for shape in passed}
         for wanted in _towards(case.symbols, own, free):
             symbols = nearest(plan.sketch, wanted, binding.params, free, least=1, steps=_MOVES)
             if symbols is None or not binding.allows(symbols):
                 continue
             key = tuple(symbols.values())
-            if key in seen or any(key == sizes for sizes, _ in ran):
+            if key in seen:
                 continue
             seen.add(key)
             try:
@@ -150,7 +173,7 @@ class Runner:
             return
         if self.dropped:
             taken = len({tuple(result.shape.symbols.values()) for result in right})
-            self.notes.append(
+            self.session.notes.append(
                 f"the task takes few sizes: {len(self.refused)} others were refused, and "
                 f"{taken} ran"
             )
@@ -189,7 +212,9 @@ class Runner:
         for result in self.results:
             if result.passed:
                 reaching.ran(result.shape, result.kind)
-                self._time(clock, reaching, result)
+                params = {**binding.params, **result.shape.numbers}
+                lanes = effort(candidate.plan, result.shape.symbols, params)
+                clock.ran(result.seconds, lanes)
         self._further(reaching, clock, session)
         if self.interpreted and reaching.missing and not self.failing and clock.left > 0:
             self._with_smaller_tiles(reaching, clock, folder)
@@ -198,10 +223,6 @@ class Runner:
             why = f", where {candidate.plan.target} runs at its own speed"
         session.gaps += [] if self.failing else reaching.gaps(why)
         return tuple(reaching.told)
-
-    def _time(self, clock: Clock, reaching: Reaching, result: CaseResult) -> None:
-        params = {**self.session.binding.params, **result.shape.numbers}
-        clock.ran(result.seconds, effort(reaching.plan, result.shape.symbols, params))
 
     def _further(
         self,

@@ -12,13 +12,19 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property, partial
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 
+from sketchc.base.types import numpy_dtype
+from sketchc.ir import nodes as ir
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import (
@@ -37,12 +43,13 @@ from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, ref
 from sketchc.runtime.process import pool
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import (
-    Readings,
     Scalar,
     TaskFailure,
     TaskKilledError,
+    TensorSpec,
     Thresholds,
 )
+from sketchc.runtime.tasks.inputs import LIKE, poison
 from sketchc.runtime.tasks.repeat import ONLY_NAN, only_nan
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains import base as toolchains
@@ -50,7 +57,7 @@ from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify import machine
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.evidence import classify, headline
+from sketchc.runtime.verify.evidence import LOG_CHARACTERS, classify, headline
 from sketchc.runtime.verify.kernel_file import (
     explanation,
     inspect_kernel,
@@ -61,24 +68,8 @@ from sketchc.runtime.verify.references import EXTREME_KINDS, References, nudged
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
-    from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.verify.running import Cases
     from sketchc.runtime.verify.verify import Candidate
-from collections.abc import Sequence
-from math import prod
-from typing import TYPE_CHECKING
-
-from sketchc.runtime.tasks.description import TensorSpec
-from sketchc.runtime.tasks.inputs import LIKE
-
-if TYPE_CHECKING:
-    from sketchc.runtime.verify.verdict import CaseResult
-
-import numpy.typing as npt
-
-from sketchc.base.types import numpy_dtype
-from sketchc.ir import nodes as ir
-from sketchc.runtime.tasks.inputs import poison
 
 #: Bytes on either side of every tensor, and what they hold. 128 keeps the tensor aligned.
 _GUARD_BYTES = 4096
@@ -111,18 +102,14 @@ class Buffers:
                 continue  # an optional tensor that is absent
             else:
                 content = poison(tensor.dtype, shapes[tensor.name], second=second)
-            self.tensors[tensor.name] = self._guarded(tensor, content)
+            whole = np.full(content.nbytes + 2 * _GUARD_BYTES, _PATTERN, np.uint8)
+            inner = whole[_GUARD_BYTES : _GUARD_BYTES + content.nbytes]
+            array = inner.view(numpy_dtype(tensor.dtype)).reshape(content.shape)
+            array[...] = content
+            self.tensors[tensor.name], self._whole[tensor.name] = array, whole
             if tensor.name in values:
                 # The kernel never sees `values`: whatever differs from it later was written.
                 self._inputs[tensor.name] = content
-
-    def _guarded(self, tensor: ir.Tensor, content: Array) -> Array:
-        whole = np.full(content.nbytes + 2 * _GUARD_BYTES, _PATTERN, np.uint8)
-        self._whole[tensor.name] = whole
-        inner = whole[_GUARD_BYTES : _GUARD_BYTES + content.nbytes]
-        array = inner.view(numpy_dtype(tensor.dtype)).reshape(content.shape)
-        array[...] = content
-        return array
 
     def stray_writes(self) -> str:
         """What the kernel wrote where it must not, as a sentence; "" for nothing.
@@ -160,14 +147,6 @@ def share_of_numbers(references: Sequence[Array]) -> float:
     return 1.0 - strange / total if total else 1.0
 
 
-def again_kinds(binding: Binding, kind: str) -> tuple[str, ...]:
-    """The kinds of input to draw instead of one that tells nothing: what comes nearest to the
-    task's own inputs."""
-    if kind in ("task", LIKE):
-        return ()
-    return (LIKE,) if has_own(binding) else ("non_negative",)
-
-
 def has_own(binding: Binding) -> bool:
     """Whether the task's own inputs are few enough to be made where only parts are wanted."""
     specs = [v for v in binding.description.inputs if isinstance(v, TensorSpec)]
@@ -187,8 +166,6 @@ def too_few(results: Sequence[CaseResult]) -> str:
     )
 
 
-#: How much of what a tool printed is kept.
-LOG_CHARACTERS = 20_000
 #: Failures for which either side may be to blame.
 _BLAMED = frozenset({"numerical", "wrong_shape", "nondeterministic", "illegal_access"})
 #: The interpreter is asked about cases up to this size (elements over all tensors), and up to this
@@ -243,9 +220,6 @@ class Session:
     explanation: str = ""
     folder: Path = Path()
     notes: list[str] = attrs.field(factory=list)
-    #: Which elements of inputs reach one of an output, once that was asked.
-    reach: Reach | None = None
-    reach_asked: bool = False
     #: What the task compares with, as far as it was asked, and at how many more cases it is.
     thresholds: Thresholds = Thresholds()
     looks: int = 2
@@ -258,14 +232,17 @@ class Session:
     #: What a verdict that is no failure lacks: sentences on what was never tried.
     gaps: list[str] = attrs.field(factory=list)
 
-    def build(self, folder: Path, timeout: float) -> tuple[str, str, str] | None:
-        """Look at a foreign kernel's text, and compile; (failure, reason, log) where that fails."""
+    def build(self, folder: Path, timeout: float) -> Finding | None:
+        """Look at the sketch's types and at a foreign kernel's text, and compile; what is wrong,
+        where that fails."""
+        if others := self.binding.other_types:
+            return Finding("wrong_shape", f"types differ: {'; '.join(others)}")
         kernel = self.candidate.kernel
         if self.candidate.garbled:
-            return "syntax", self.candidate.garbled, ""
+            return Finding("syntax", self.candidate.garbled)
         findings = inspect_kernel(kernel) if kernel.foreign else ()
         if refused := refusal_of(findings):
-            return "policy", refused, ""
+            return Finding("policy", refused)
         self.explanation = explanation(findings)
         self.folder = folder
         found = self._compile(timeout)
@@ -273,9 +250,13 @@ class Session:
             with machine.alone():
                 found = self._compile(timeout)
         if self.artefact is None:
-            return found.failure, found.reason, found.log
-        refused = self._look_at_library(self.artefact) if kernel.foreign else ""
-        return ("policy", refused, self.explanation) if refused else None
+            return found
+        if kernel.foreign and self.artefact.library is not None:
+            # Of another system's format, the look at the text is all there is.
+            with suppress(NotElfError):
+                if refused := refusal(inspect_elf(self.artefact.library), exists=in_libc):
+                    return Finding("policy", refused, log=self.explanation)
+        return None
 
     def _compile(self, timeout: float) -> Finding:
         """Set `artefact`, or say what is wrong."""
@@ -291,15 +272,6 @@ class Session:
         except OSError as error:
             return Finding("infrastructure", f"the build failed: {error}", killed=True)
         return Finding()
-
-    def _look_at_library(self, artefact: Artefact) -> str:
-        """Why what the compiler made of a foreign kernel is refused; "" for no reason."""
-        if artefact.library is None:
-            return ""
-        try:
-            return refusal(inspect_elf(artefact.library), exists=in_libc)
-        except NotElfError:
-            return ""  # another system's format: the look at the text is all there is
 
     def more_cases(self, cases: Cases) -> Cases:
         """Cases besides those chosen, for candidates of this sort."""
@@ -342,7 +314,8 @@ class Session:
             self.binding = first
 
     def _run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
-        lengths = self._lengths(case)
+        plan = self.candidate.plan
+        lengths = reduction_lengths(plan, self.binding, case.symbols, self.reach)
         started = time.monotonic()
         found, telling, drawn = Finding(), True, kind
         try:
@@ -361,24 +334,22 @@ class Session:
                 reason = found.reason
                 with machine.alone():
                     found = self._tried(trial)
-                self.notes.append(machine.told_twice(case, kind, reason, not found.failure))
+                then = "failed" if found.failure else "passed"
+                again = f"it was run once more, alone, and {then}"
+                self.notes.append(f"{case.text} ({kind}): {reason}; {again}")
             found = self._blame(trial, found)
+        said = attrs.asdict(found, recurse=False)
+        del said["outputs"], said["killed"]
         return CaseResult(
             case,
             kind,
             seed,
-            found.failure,
-            found.reason,
-            found.comparisons,
-            runs,
-            max(lengths.values(), default=1),
-            time.monotonic() - started,
-            found.log,
-            found.sketch_right,
-            found.code_as_sketch,
-            found.undecided,
-            telling,
-            "" if drawn == kind else drawn,
+            runs=runs,
+            reduction_length=max(lengths.values(), default=1),
+            seconds=time.monotonic() - started,
+            telling=telling,
+            drawn_as="" if drawn == kind else drawn,
+            **said,
         )
 
     def _tried(self, trial: Trial) -> Finding:
@@ -397,7 +368,9 @@ class Session:
         plants = self._plants(case, drawn, seed)
         found: tuple[str, Inputs, References] | None = None
         best = -1.0
-        for tried in (drawn, *again_kinds(self.binding, drawn)):
+        # What comes nearest to the task's own inputs.
+        again = [LIKE if has_own(self.binding) else "non_negative"]
+        for tried in (drawn, *(again if drawn not in ("task", LIKE) else ())):
             substitutes = self._substitutes(case)
             try:
                 rising = change == RISING
@@ -422,29 +395,25 @@ class Session:
         """What is planted among the inputs of a case; the task is asked at the first sizes that it
         takes."""
         if self.looks:
-            self.looks -= 1
             substitutes = self._substitutes(case)
-            try:
+            with suppress(TaskFailure):
                 inputs = draw(self.binding, self.task, case, kind, seed, substitutes)
                 seen = self.task.thresholds(inputs.arguments, inputs.state, substitutes)
-            except TaskFailure:
-                self.looks += 1
-                seen = Thresholds()
-            else:
                 self.thresholds = self.thresholds.joined(seen)
+                self.looks -= 1
         found = plants_of(self.candidate.plan.sketch, self.binding.params, self.thresholds)
         self.planted |= dict.fromkeys(found.numbers if kind in PLANTED else ())
         return found
 
-    def _lengths(self, case: ShapeCase) -> Mapping[str, int]:
-        """How many terms may be added up behind one element of each output."""
-        plan = self.candidate.plan
-        if not plan.phases and not self.reach_asked:
-            self.reach_asked = True
-            self.reach = find_reach(self.binding, self.task, self.freedom)
-            if self.reach is None:
-                self.notes.append(UNKNOWN_REACH)
-        return reduction_lengths(plan, self.binding, case.symbols, self.reach)
+    @cached_property
+    def reach(self) -> Reach | None:
+        """Of a kernel without a sketch: which elements of inputs reach one of an output."""
+        if self.candidate.plan.phases:
+            return None
+        found = find_reach(self.binding, self.task, self.freedom)
+        if found is None:
+            self.notes.append(UNKNOWN_REACH)
+        return found
 
     # ------------------------------------------------------------ inputs and references
 
@@ -462,11 +431,8 @@ class Session:
             msg = f"{self.task.path}: {ONLY_NAN}"
             raise TaskFailure(msg)
 
-        def own() -> list[Array]:
-            return self.task.reference(arguments, state, substitutes, double=False)
-
-        def read(rtol: float) -> Readings:
-            return self.task.readings(arguments, state, substitutes, rtol)
+        own = partial(self.task.reference, arguments, state, substitutes, double=False)
+        read = partial(self.task.readings, arguments, state, substitutes)
 
         def near(number: int) -> tuple[list[Array], list[Array]]:
             values = [nudged(v, number) if isinstance(v, np.ndarray) else v for v in arguments]
@@ -511,33 +477,34 @@ class Session:
         """The name of an output that changes from run to run, where it must not: the order of
         atomic additions is open, so that these are only compared with the reference."""
         kernel = self.candidate.kernel
-        open_order = adds_in_any_order(self.candidate.plan) or (
-            kernel.foreign and re.search(_ANY_ORDER, _code(kernel)) is not None
-        )
-        return "" if open_order else _difference(first, second)
+        if adds_in_any_order(self.candidate.plan):
+            return ""
+        if kernel.foreign:
+            # Comments of C and C++ excuse nothing.
+            in_c = load_language(kernel.language).syntax == "c"
+            text = without_comments(kernel.source) if in_c else kernel.source
+            if re.search(_ANY_ORDER, text):
+                return ""
+        changed = (n for n, array in first.items() if array.tobytes() != second[n].tobytes())
+        return next(changed, "")
 
     def _misfit(self, case: ShapeCase, references: list[Array]) -> str:
         """Where the sketch and the task disagree on an output's shape or type; "" for nowhere."""
-        shapes = self.binding.shapes(case.symbols)
+        shapes, outputs = self.binding.shapes(case.symbols), self.binding.outputs
+        # Inputs may be rounded to the sketch's types, so that outputs may be others.
+        converted = any(s.specification.dtype is not s.tensor.dtype for s in self.binding.tensors)
         declared = self.binding.description.outputs
-        for tensor, reference, task_output in zip(
-            self.binding.outputs, references, declared, strict=True
-        ):
-            if reference.shape != shapes[tensor.name]:
-                return (
-                    f"{tensor.name} has shape {list(shapes[tensor.name])} in the sketch and "
-                    f"{list(reference.shape)} in the task"
+        for tensor, reference, of_task in zip(outputs, references, declared, strict=True):
+            name, here, there = tensor.name, shapes[tensor.name], reference.shape
+            if there != here:
+                said = f"has shape {list(here)} in the sketch and {list(there)} in the task"
+                return f"{name} {said}"
+            if tensor.dtype is not of_task.dtype and not converted:
+                said = (
+                    f"is {tensor.dtype.value} in the sketch and {of_task.dtype.value} in the task"
                 )
-            if tensor.dtype is not task_output.dtype and not self._converted():
-                return (
-                    f"{tensor.name} is {tensor.dtype.value} in the sketch and "
-                    f"{task_output.dtype.value} in the task"
-                )
+                return f"{name} {said}"
         return ""
-
-    def _converted(self) -> bool:
-        """True when inputs are rounded to the sketch's types, so that outputs may be others."""
-        return any(s.specification.dtype is not s.tensor.dtype for s in self.binding.tensors)
 
     def _launch(
         self, case: ShapeCase, inputs: Inputs, number: int
@@ -593,7 +560,11 @@ class Session:
             reason = f"the sketch cannot be interpreted here: {error}"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
         if found.outputs is not None:
-            alike = self._compare(found.outputs, References(self._exact(meant)), lengths)
+            exact = [
+                meant[t.name].astype(np.float64) if t.dtype.is_float else meant[t.name]
+                for t in self.binding.outputs
+            ]
+            alike = self._compare(found.outputs, References(exact), lengths)
             found = attrs.evolve(found, code_as_sketch=all(c.passed for c in alike))
         for comparison in self._compare(meant, trial.references, lengths):
             if not comparison.passed:
@@ -608,31 +579,8 @@ class Session:
         reason = f"{found.reason}; the sketch's own interpretation is right"
         return attrs.evolve(found, reason=reason, sketch_right=True)
 
-    def _exact(self, outputs: Mapping[str, Array]) -> list[Array]:
-        """Outputs of the interpreter as references: floats in float64."""
-        return [
-            outputs[tensor.name].astype(np.float64)
-            if tensor.dtype.is_float
-            else outputs[tensor.name]
-            for tensor in self.binding.outputs
-        ]
-
 
 def _undecided(found: Finding, why: str) -> Finding:
     """Nobody could ask the sketch: that must not read as if it were right."""
     reason = f"{found.reason}; undecided whether the sketch or the code is wrong: {why}"
     return attrs.evolve(found, reason=reason, undecided=why)
-
-
-def _code(kernel: Kernel) -> str:
-    """A kernel's text; C and C++ without comments, which excuse nothing."""
-    in_c = load_language(kernel.language).syntax == "c"
-    return without_comments(kernel.source) if in_c else kernel.source
-
-
-def _difference(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
-    """The name of an output whose bits differ; "" when there is none."""
-    for name, array in first.items():
-        if array.tobytes() != second[name].tobytes():
-            return name
-    return ""

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sketchc.runtime.verify.compare import Comparison, Waiver, WrongElement
+from sketchc.runtime.verify.compare import Waiver
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
 
 #: Relaxations that are printed one by one.
@@ -99,7 +99,7 @@ def relaxed(verdict: Verdict) -> list[str]:
     """Where elements passed although they break the rule: how many, why, and the one that is
     furthest off."""
     found = [
-        f"relaxed at {case.shape.text} ({case.kind}): {relaxation(comparison.name, waiver)}"
+        f"relaxed at {case.shape.text} ({case.kind}): {_relaxation(comparison.name, waiver)}"
         for case in verdict.cases
         for comparison in case.comparisons
         for waiver in comparison.waivers
@@ -108,7 +108,7 @@ def relaxed(verdict: Verdict) -> list[str]:
     return found[:_MOST_RELAXED] + ([f"... and {more} more, in --json"] if more > 0 else [])
 
 
-def relaxation(name: str, waiver: Waiver) -> str:
+def _relaxation(name: str, waiver: Waiver) -> str:
     """One waiver of the output `name`, as a sentence."""
     index = ", ".join(str(i) for i in waiver.index)
     allowed = f", allowed {waiver.allowed:.2g}" if math.isfinite(waiver.allowed) else ""
@@ -168,14 +168,10 @@ def _evidence(case: CaseResult) -> Iterator[str]:
     )
     for comparison in case.comparisons:
         if comparison.first is not None:
-            yield "  " + escape(_element(comparison, comparison.first))
+            first, rtol, atol = comparison.first, comparison.rtol, comparison.atol
+            index = ", ".join(map(str, first.index))
+            values = f"is {first.actual!r} and should be {first.expected!r}"
+            allowed = f"(allowed: {rtol:.2g} relative + {atol:.2g})"
+            yield "  " + escape(f"{comparison.name}[{index}] {values} {allowed}")
     for line in case.log.strip().split("\n")[-12:] if case.log.strip() else []:
         yield "  | " + escape(line)
-
-
-def _element(comparison: Comparison, first: WrongElement) -> str:
-    index = ", ".join(str(i) for i in first.index)
-    return (
-        f"{comparison.name}[{index}] is {first.actual!r} and should be {first.expected!r} "
-        f"(allowed: {comparison.rtol:.2g} relative + {comparison.atol:.2g})"
-    )

@@ -66,10 +66,12 @@ class CaseResult:
 
     @property
     def passed(self) -> bool:
+        """Whether the kernel was right."""
         return not self.failure
 
     @property
     def failed(self) -> bool:
+        """Whether it was wrong: not so where the task refused the sizes."""
         return self.state == FAILED
 
     @property
@@ -122,10 +124,12 @@ class Verdict:
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
+        """The cases that failed."""
         return tuple(case for case in self.cases if case.failed)
 
     @property
     def passed(self) -> bool:
+        """Whether everything that was to be shown was."""
         return self.word == PASSED
 
     @property
@@ -139,6 +143,7 @@ class Verdict:
 
     @property
     def incomplete(self) -> bool:
+        """Whether something was not reached."""
         return self.word == INCOMPLETE
 
     @property
@@ -157,9 +162,7 @@ class Verdict:
 def to_json(verdict: Verdict) -> dict[str, Any]:
     """Plain data for `--json`; NaN and infinities as text, since JSON has none."""
     data = attrs.asdict(verdict, recurse=True)
-    data["verdict"] = verdict.word
-    data["passed"] = verdict.passed
-    data["failure"] = verdict.failure
+    data |= {"verdict": verdict.word, "passed": verdict.passed, "failure": verdict.failure}
     for case, plain in zip(verdict.cases, data["cases"], strict=True):
         plain["passed"] = case.passed
         for comparison, inner in zip(case.comparisons, plain["comparisons"], strict=True):
@@ -191,22 +194,23 @@ def taken_again(before: Verdict, same: Verdict, new: Verdict) -> Verdict:
         f"{same.seed} as before and with seed {new.seed}"
     )
     still = any(case.failed and case.failure != _MACHINE for case in cases[: len(same.cases)])
+    # One that failed has looked for nothing beyond its cases.
+    whole = [verdict.unreached for verdict in (same, new) if not verdict.failures]
+    unreached = ["the machinery failed whenever the kernel was run"]
+    if whole:
+        unreached = [gap for gap in whole[0] if all(gap in others for others in whole)]
     return attrs.evolve(
         same,
         seed=same.seed if still else new.seed,
-        cases=tuple(_not_run(case) for case in cases),
+        cases=tuple(
+            attrs.evolve(case, failure=SKIPPED, reason=f"the machinery failed: {case.reason}")
+            if case.failure == _MACHINE
+            else case
+            for case in cases
+        ),
         notes=(note, *dict.fromkeys((*same.notes, *new.notes))),
-        unreached=_unreached(same, new),
+        unreached=tuple(unreached),
     )
-
-
-def _unreached(same: Verdict, new: Verdict) -> tuple[str, ...]:
-    """What neither run reached. One that failed has looked for nothing beyond its cases."""
-    whole = [verdict for verdict in (same, new) if not verdict.failures]
-    if not whole:
-        return ("the machinery failed whenever the kernel was run",)
-    first, *others = whole
-    return tuple(g for g in first.unreached if all(g in other.unreached for other in others))
 
 
 def _unsteady(case: CaseResult, failed: Mapping[tuple[Any, ...], CaseResult]) -> CaseResult:
@@ -217,12 +221,6 @@ def _unsteady(case: CaseResult, failed: Mapping[tuple[Any, ...], CaseResult]) ->
     said = f"{earlier.failure}: {earlier.reason}"
     reason = f"it passes now, and failed before on the same inputs ({said})"
     return attrs.evolve(case, failure="nondeterministic", reason=reason)
-
-
-def _not_run(case: CaseResult) -> CaseResult:
-    if case.failure != _MACHINE:
-        return case
-    return attrs.evolve(case, failure="skipped", reason=f"the machinery failed: {case.reason}")
 
 
 def _key(case: CaseResult) -> tuple[Any, ...]:

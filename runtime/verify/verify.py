@@ -9,7 +9,9 @@ also do its work itself (`policy`). Whatever its text, what comes out is a verdi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
 from sketchc.runtime.verify.session import Session, has_own, too_few
-from sketchc.runtime.verify.verdict import CaseResult, Verdict
+from sketchc.runtime.verify.verdict import Verdict
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
 _OWN_KINDS = ("task", "structured")
@@ -83,11 +85,6 @@ class Candidate:
         default=None, eq=False, repr=False
     )
 
-    @property
-    def described(self) -> dict[str, str | bool]:
-        """Which kernel it is, as a verdict says it."""
-        return {"path": self.path, "entry": self.kernel.entry, "foreign": self.kernel.foreign}
-
 
 def verify(
     candidate: Candidate,
@@ -112,33 +109,24 @@ def verify(
     `UsageError` when the task cannot be bound to the sketch, raises at its own sizes, or is not
     deterministic.
     """
-    plan = candidate.plan
+    plan, kernel, status = candidate.plan, candidate.kernel, candidate.toolchain.status()
     binding = bind_task(plan.sketch, task, seed, settings)
     odd = _oddities(task, seed)
-    freedom, status = find_freedom(binding, task), candidate.toolchain.status()
-    tied = filter(None, [tied_note(binding, freedom)])
-    notes = [*_read_off(candidate), *binding.notes, *odd, *tied]
-    limits = _limits(candidate, binding, freedom, small=small)
-    cases, others = _cases(candidate, binding, freedom, limits, seed)
-    notes += others.notes
-    cases = _without_some(binding, cases)
-    cases = cases if select is None else select(cases)
-    varying = _varying(binding, task, freedom, settings or {}, cases)
-    cases = with_variants(cases, varying, more=select is None)
-    if not any(case.own for case, _ in cases):
-        notes.append(f"the task's own sizes are scaled down; runs: {status.how_it_runs}")
-    session = session_of(candidate, binding, freedom, task, timeout)
-    session.gaps += others.gaps
-    cases = _more(session, cases)
+    freedom = find_freedom(binding, task)
+    session = _session(candidate, binding, freedom, task, timeout)
+    usual = INTERPRETED if small or status.interpreted else NATIVE
+    limits = at_least(usual, plan, binding, freedom.free)
+    cases, varying, notes = _planned(session, limits, seed, settings or {}, select)
     runner = Runner(session, seed, progress, status.interpreted)
-    refused = _other_types(binding)
-    whole = budget if select is None else None
-    reached = _run(runner, cases, refused, limits, whole, folder, compile_timeout)
-    results = runner.results
-    notes += _lacking(session, varying, results, chosen=select is not None)
-    _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in results))
-    notes += [*session.notes, *runner.notes, *_held()]
-    asked = {**_asked(candidate, task, settings or {}, timeout), "budget": budget}
+    with closing(session):
+        refused = session.build(folder, compile_timeout)
+        whole = budget if select is None else None
+        runner.all(cases, refused, limits, whole, folder)
+    passed = [result.shape for result in runner.results if result.passed]
+    untaken, told = not_taken(varying, passed)
+    if select is None:
+        session.gaps += [*untaken, *filter(None, [too_few(runner.results)])]
+    _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in runner.results))
     return Verdict(
         plan.sketch.name,
         plan.target,
@@ -146,36 +134,47 @@ def verify(
         str(task.path),
         status.how_it_runs,
         seed,
-        tuple(results),
-        tuple(notes),
+        tuple(runner.results),
+        (*_read_off(candidate), *binding.notes, *odd, *notes, *told, *session.notes, *_held()),
         dict(status.versions),
         constants_of(plan.sketch),
         dict(binding.params),
-        candidate.described,
-        asked,
-        reached,
+        {"path": candidate.path, "entry": kernel.entry, "foreign": kernel.foreign},
+        _asked(candidate, task, settings or {}, timeout, budget),
+        runner.reached,
         tuple(dict.fromkeys(session.gaps)),
         tuple(session.planted),
-        taken_sides(varying, [result.shape for result in results if result.passed]),
+        taken_sides(varying, passed),
     )
 
 
-def _lacking(
-    session: Session, varying: Varying, results: Sequence[CaseResult], *, chosen: bool
-) -> list[str]:
-    """Notes on branches that nothing took; what makes a verdict incomplete becomes a gap of the
-    session, unless somebody has `chosen` the cases."""
-    untaken, told = not_taken(varying, [result.shape for result in results if result.passed])
-    if not chosen:
-        session.gaps += [*untaken, *filter(None, [too_few(results)])]
-    return told
-
-
-def _more(session: Session, cases: Cases) -> Cases:
-    """The cases with those that follow from them."""
-    if session.candidate.kernel.foreign and not session.binding.description.corrects:
+def _planned(
+    session: Session,
+    limits: Limits,
+    seed: int,
+    settings: Mapping[str, Scalar],
+    select: Callable[[Cases], Cases] | None,
+) -> tuple[Cases, Varying, list[str]]:
+    """The cases in their order, the other numbers among them that the task takes, and notes on
+    what there is no case for."""
+    candidate, binding, freedom = session.candidate, session.binding, session.freedom
+    cases, others = _cases(candidate, binding, freedom, limits, seed)
+    session.gaps += others.gaps
+    cases = _without_some(binding, cases)
+    cases = cases if select is None else select(cases)
+    shapes = list({case.text: case for case, _ in cases}.values())
+    branches = Branches(binding.sketch)
+    varying = Varying(binding, session.task, freedom, branches, settings, shapes)
+    if binding.params and shapes:
+        varying.find()
+    cases = with_variants(cases, varying, more=select is None)
+    notes = [*filter(None, [tied_note(binding, freedom)]), *others.notes]
+    if not any(case.own for case, _ in cases):
+        how = candidate.toolchain.status().how_it_runs
+        notes.append(f"the task's own sizes are scaled down; runs: {how}")
+    if candidate.kernel.foreign and not binding.description.corrects:
         cases = with_neighbours(cases)
-    return [*cases, *session.more_cases(cases)]
+    return [*cases, *session.more_cases(cases)], varying, notes
 
 
 def _held() -> list[str]:
@@ -184,41 +183,12 @@ def _held() -> list[str]:
     return [] if held.complete else [f"workers are held by {held.text}"]
 
 
-def _limits(candidate: Candidate, binding: Binding, freedom: Freedom, *, small: bool) -> Limits:
-    """What one run may cost."""
-    interpreted = small or candidate.toolchain.status().interpreted
-    limits = INTERPRETED if interpreted else NATIVE
-    return at_least(limits, candidate.plan, binding, freedom.free)
-
-
-def _run(
-    runner: Runner,
-    cases: Cases,
-    refused: tuple[str, str, str] | None,
-    limits: Limits,
-    budget: float | None,
-    folder: Path,
-    compile_timeout: float,
-) -> tuple[str, ...]:
-    """Build, unless the candidate is refused already, and run: what was reached."""
-    session, reached = runner.session, ()
-    try:
-        refused = refused or session.build(folder, compile_timeout)
-        runner.results += _refused(refused, cases, runner.seed)
-        if runner.results:
-            return reached
-        runner.planned(cases, None if budget is None else limits)
-        if budget is not None and not runner.failing:
-            own = next((case for case, _ in reversed(cases) if case.own), None)
-            runner.all_kinds(own, budget)
-            return runner.reach(folder, budget)
-        return reached
-    finally:
-        session.close()
-
-
 def _asked(
-    candidate: Candidate, task: Task, settings: Mapping[str, Scalar], timeout: float
+    candidate: Candidate,
+    task: Task,
+    settings: Mapping[str, Scalar],
+    timeout: float,
+    budget: float | None,
 ) -> dict[str, Any]:
     """What a verdict says of the request beside its other fields: with these a run is repeated."""
     signature = candidate.signature
@@ -229,6 +199,7 @@ def _asked(
         "set": dict(settings),
         "sketch": candidate.picked,
         "signature": "" if signature is None else signature.name,
+        "budget": budget,
     }
 
 
@@ -237,23 +208,6 @@ def _read_off(candidate: Candidate) -> list[str]:
     if candidate.plan.phases or candidate.signature is not None:
         return []
     return [f"what the kernel is called with is read off the task: {shown(candidate.plan.sketch)}"]
-
-
-def _other_types(binding: Binding) -> tuple[str, str, str] | None:
-    """What is wrong with a sketch whose tensors are of other types than the task's, if it is."""
-    if not binding.other_types:
-        return None
-    return "wrong_shape", f"types differ: {'; '.join(binding.other_types)}", ""
-
-
-def _refused(refused: tuple[str, str, str] | None, cases: Cases, seed: int) -> list[CaseResult]:
-    """The result of a candidate that cannot be run; none for others."""
-    if refused is None or not cases:
-        return []
-    failure, reason, log = refused
-    # What has another type is what the sketch declares.
-    right = False if failure == "wrong_shape" else None
-    return [CaseResult(*cases[0], seed, failure, reason, log=log, sketch_right=right)]
 
 
 def _oddities(task: Task, seed: int) -> tuple[str, ...]:
@@ -274,7 +228,7 @@ def _settle(task: Task, seed: int, *, wrong: bool) -> None:
         task.require_numbers(seed % (1 << 31))
 
 
-def session_of(
+def _session(
     candidate: Candidate, binding: Binding, freedom: Freedom, task: Task, timeout: float
 ) -> Session:
     """What runs the cases of a candidate: a class in place of a function has a model to build."""
@@ -300,7 +254,7 @@ def _cases(
     interpreted = limits.longest == INTERPRETED.longest
     times = 1 if interpreted else 2
     found: Cases = []
-    kinds = _rotation()
+    kinds = itertools.cycle(KINDS)
     around = draws if foreign and not plan.phases else None
     for case in ragged_cases(plan, binding, freedom.free, limits, around):
         found += [(case, next(kinds)) for _ in range(times)]
@@ -320,36 +274,14 @@ def _cases(
     return found, attrs.evolve(others, notes=(*others.notes, *filter(None, [short])))
 
 
-def _varying(
-    binding: Binding,
-    task: Task,
-    freedom: Freedom,
-    settings: Mapping[str, Scalar],
-    cases: Cases,
-) -> Varying:
-    """Other numbers that the task takes, where there are any."""
-    planned = list({case.text: case for case, _ in cases}.values())
-    branches = Branches(binding.sketch)
-    found = Varying(binding, task, freedom, branches, settings, planned)
-    if binding.params and planned:
-        found.find()
-    return found
-
-
 def _without_some(binding: Binding, cases: Cases) -> Cases:
     """Every second case, from the last on, goes without the optional tensors; of several, some
     cases go without one of them each."""
     names = binding.omissible
     if not names:
         return cases
-    some = [*((name,) for name in names)] if len(names) > 1 else []
-    turns = [(), names, *some]
+    turns = [(), names, *((name,) for name in names if len(names) > 1)]
     return [
         (attrs.evolve(case, absent=turns[(len(cases) - place) % len(turns)]), kind)
         for place, (case, kind) in enumerate(cases)
     ]
-
-
-def _rotation() -> Iterator[str]:
-    while True:
-        yield from KINDS

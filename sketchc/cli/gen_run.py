@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -148,11 +149,10 @@ class RunRecorder:
         if any(step.agent in _MAKERS for step in state.history if step.number > steps[-1]):
             return
         place = RunStep(self._identity(), steps[-1])
-        self.recorder.plain_verdict(lambda: _kernel(state, session), lambda: verdict, place)
+        kernel = partial(_kernel, state, session)
+        self.recorder.claim("verdict", kernel, lambda: verdict, made_in=place)
         if measured is not None and "not_measured" not in measured:
-            self.recorder.plain_measurement(
-                lambda: _kernel(state, session), lambda: measured, place
-            )
+            self.recorder.claim("measurement", kernel, lambda: measured, made_in=place)
 
     def _run(self, state: RunState, stopped: str) -> None:
         self.recorder.run(lambda: self._row(state, stopped), lambda: self._ledger()[1:])

@@ -309,15 +309,18 @@ def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
 
 def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | None) -> Candidate:
     """A `ModelNew`. Raises `UsageError` and `SketchError`."""
+    from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
-    from sketchc.runtime.verify.kernel_file import MODULE_CLASS, is_module_file, load_module
+    from sketchc.runtime.verify.kernel_file import MODULE_CLASS, is_module_file
     from sketchc.runtime.verify.verify import Candidate
 
     if request.entry not in (None, MODULE_CLASS) and is_module_file(Path(request.file)):
         msg = f"{request.file} has a class {MODULE_CLASS}: --entry is for functions"
         raise UsageError(msg)
     plan, called = signature_plan(request, task)
-    kernel = load_module(Path(request.file), target, plan.sketch, chip or plan.hardware.name)
+    source, chip = Path(request.file).read_text("utf-8"), chip or plan.hardware.name
+    named = (target, chip, plan.sketch.name, MODULE_CLASS, "python")
+    kernel = Kernel(*named, source, plan.sketch, foreign=True)
     modules = TorchModules(target, (str(task.path.resolve()),))
     picked = request.sketch or ""
     return Candidate(plan, kernel, modules, request.file, signature=called, picked=picked)

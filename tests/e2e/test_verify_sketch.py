@@ -13,6 +13,7 @@ from toolchains import require
 
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.cli import main, options
+from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_target
@@ -24,7 +25,7 @@ from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.toolchains.interpreter import interpret_apart
 from sketchc.runtime.verify.design import SketchTask, check_design, verify_against_sketch
 from sketchc.runtime.verify.evidence import evidence
-from sketchc.runtime.verify.kernel_file import load_kernel
+from sketchc.runtime.verify.kernel_file import entry_point
 from sketchc.runtime.verify.verify import Candidate, verify
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -208,8 +209,11 @@ def test_a_kernel_file_without_a_sketch(target: str, right: bool, tmp_path: Path
     with TorchTask(tmp_path / "task.py") as task:
         sketch = signature_of(task, "anything")
         assert [symbol.name for symbol in sketch.symbols] == ["M"]
-        kernel = load_kernel(path, target, sketch)
         plan = signature_plan(sketch, target)
+        text, language = path.read_text("utf-8"), load_target(target).language.name
+        entry = entry_point(text, language, sketch.name)
+        called = (target, plan.hardware.name, sketch.name, entry, language)
+        kernel = Kernel(*called, text, sketch, foreign=True)
         verdict = verify(
             Candidate(plan, kernel, toolchain(target)), task, tmp_path / "build", seed=4, small=True
         )

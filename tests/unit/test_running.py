@@ -113,7 +113,7 @@ def test_all_kinds_run_at_the_only_sizes_that_a_task_takes() -> None:
     runner.all_kinds(own, 10.0)
     right = [result for result in runner.results if result.passed]
     assert {result.kind for result in right} == {"task", *KINDS}
-    assert any("takes few sizes" in note for note in runner.notes)
+    assert any("takes few sizes" in note for note in ran.notes)
     assert not ran.gaps
 
 

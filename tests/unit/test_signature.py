@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from foreign_kernels import CPP, TRITON, tree
+from foreign_kernels import CPP, TRITON
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.interpreter.launch import show_declaration
 from sketchc.ir import nodes as ir
-from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.tasks.signature import signature_of
 from sketchc.runtime.tasks.task import TorchTask
-from sketchc.runtime.verify.kernel_file import entry_point, load_kernel
+from sketchc.runtime.verify.kernel_file import entry_point
 
 pytest.importorskip("torch")
 
@@ -314,15 +313,3 @@ def test_an_entry_point_that_cannot_be_told(source: str, language: str, found: s
         entry_point(source, language, "twice")
     with pytest.raises(UsageError, match=found):
         entry_point(source, language, "twice", wanted="three")
-
-
-def test_a_kernel_file_is_a_foreign_kernel(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    path.write_text(TRITON)
-    sketch = build_plan(tree(), "triton_cuda").plan.sketch
-    kernel = load_kernel(path, "triton_cuda", sketch)
-    assert (kernel.entry, kernel.language, kernel.foreign) == ("twice", "python", True)
-    assert load_kernel(path, "triton_cuda", sketch, "twice").source == TRITON
-    for wrong, target in ((tmp_path / "no.py", "cpp"), (path, "fortran")):
-        with pytest.raises(UsageError):
-            load_kernel(wrong, target, sketch)

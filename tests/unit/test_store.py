@@ -12,14 +12,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from store_cases import kernel, measurement, put, verdict
+from store_cases import kernel, measurement, put, unsound, verdict
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli.options import default_store
 from sketchc.runtime.store import reading, writing
 from sketchc.runtime.store.database import (
     StoreError,
-    check_integrity,
     collect,
     open_store,
     read_store,
@@ -104,7 +103,7 @@ def test_an_older_store_is_migrated_with_its_content_and_a_copy_is_kept(path: Pa
         assert shown["task"]["text"] == "the task"
         assert [row["kernel"] for row in reading.best_rows(connection)] == ["k1"]
         assert reading.list_rows(connection, "runs") == []
-        assert check_integrity(connection) == []
+        assert unsound(connection) == []
     copy = path.with_name(f"{path.name}.schema-1")
     with closing(sqlite3.connect(copy)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone()[0] == 1
@@ -202,7 +201,7 @@ def test_a_transaction_is_undone_as_a_whole(store: sqlite3.Connection) -> None:
 
 def test_references_are_kept_by_the_database(store: sqlite3.Connection) -> None:
     with pytest.raises(sqlite3.IntegrityError), transaction(store):
-        writing.put_verdict(store, "no kernel", "no task", "no environment", verdict())
+        writing.put_claim(store, "verdict", "no kernel", "no task", "no versions", verdict())
 
 
 # ---------------------------------------------------------------- what is in it
@@ -364,7 +363,7 @@ def test_garbage_is_old_failures_and_what_nothing_needs(store: sqlite3.Connectio
     assert reading.best_rows(store) == best
     assert [row["name"] for row in reading.list_rows(store, "tasks")] == ["t.py"]
     assert store.execute("SELECT count(*) FROM texts").fetchone()[0] == 3
-    assert check_integrity(store) == []
+    assert unsound(store) == []
 
 
 # ---------------------------------------------------------------- read-only media
