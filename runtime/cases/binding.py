@@ -129,6 +129,7 @@ class TensorSource:
 
     @property
     def text(self) -> str:
+        """What people call it."""
         if self.state is not None:
             return f"the model's {self.state}"
         return f"input {(self.position or 0) + 1}"
@@ -170,6 +171,10 @@ class Binding:
         if isinstance(specification, TensorSpec):
             return np.asarray(value, numpy_dtype(specification.dtype))
         return value
+
+    def domain(self, name: str) -> Domain:
+        """The sizes that the task's hints allow for a symbol."""
+        return self.sizes.get(name, Domain())
 
     def allows(self, symbols: Mapping[str, int]) -> bool:
         """Whether the task is meant for these sizes, by its hints."""

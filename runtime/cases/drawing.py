@@ -285,7 +285,7 @@ def _drawn(
     own = _own_inputs(binding, task, case, kind, seed)
     scales: Mapping[str, float] = {}
     if any(source.state is not None for source in binding.tensors):
-        scales = task.state_scales(substitutes)
+        scales = task.built(substitutes).scales
     found: dict[str, Array] = {}
     ranges: dict[str, tuple[int, int]] = {}
     for source in binding.tensors:

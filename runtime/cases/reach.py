@@ -78,7 +78,7 @@ def find_freedom(binding: Binding, task: Task) -> Freedom:
     for follows in islice(_assignments(binding), _MOST_TRIES):
         freedom = Freedom(names, follows)
         try:
-            shapes = task.state_shapes(freedom.substitutes(probe))
+            shapes = task.built(freedom.substitutes(probe)).shapes
         except TaskFailure:
             continue
         if all(shapes.get(name) == shape for name, shape in wanted.items() if name):

@@ -420,7 +420,7 @@ class Varying:
         literals = [v for name in names or followed for v in self.branches.literals(name)]
         for value in other_values(own, literals):
             try:
-                scalars = self.task.scalars_of({place: value})
+                scalars = self.task.built({place: value}).scalars
             except TaskFailure:
                 continue
             numbers = {
@@ -482,7 +482,7 @@ class Varying:
         shapes = there.shapes(case.symbols)
         case = attrs.evolve(case, absent=(), own=False)
         try:
-            states = self.task.state_shapes(substitutes) if there.description.state else {}
+            states = self.task.built(substitutes).shapes if there.description.state else {}
             for source in there.tensors:
                 if source.state and states.get(source.state) != shapes[source.tensor.name]:
                     return False

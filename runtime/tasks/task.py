@@ -22,6 +22,7 @@ from sketchc.runtime.process.peer import (
 )
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
+    Built,
     Readings,
     Scalar,
     TaskDescription,
@@ -64,21 +65,10 @@ class Task(Protocol):
         del substitutes
         return list(inputs)
 
-    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
-        """Shapes of parameters and buffers when init inputs (by position) have other values."""
+    def built(self, substitutes: Mapping[int, Scalar]) -> Built:
+        """The model when init inputs (by position) have other values. Raises `TaskFailure`."""
         del substitutes
-        return {}
-
-    def state_scales(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, float]:
-        """The root mean square of parameters and buffers as initialised; 0 for integers."""
-        del substitutes
-        return {}
-
-    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, Scalar]:
-        """The numbers among the model's attributes when init inputs (by position) have other
-        values. Raises `TaskFailure`."""
-        del substitutes
-        return {}
+        return Built()
 
     def reference(
         self,

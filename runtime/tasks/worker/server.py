@@ -237,17 +237,16 @@ class Task(TaskFile):
                 raise TaskError(msg)
         return {"inputs": self._sent(found)}
 
-    def state_shapes(self, request: Request) -> dict[str, Any]:
-        """The shapes of the parameters of a model built with other sizes."""
+    def built(self, request: Request) -> dict[str, Any]:
+        """The shapes and scales of the parameters, and the numbers among the attributes, of a model
+        built with other sizes."""
         self.seed(0)
         model = self.model(request["substitutes"])
         state = self.state(model)
         return {
             "state": {n: self.specify(v)["shape"] for n, v in state.items()},
-            "scales": {n: _scale(self.array(v)) for n, v in state.items()}
-            if "scales" in request
-            else {},
-            "scalars": self.scalars(model) if "scalars" in request and self.method else {},
+            "scales": {n: _scale(self.array(v)) for n, v in state.items()},
+            "scalars": self.scalars(model) if self.method else {},
         }
 
     def reference(self, request: Request) -> dict[str, Any]:
@@ -485,10 +484,6 @@ def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:
             )
 
 
-#: The method that answers a command, where it has another name.
-_METHODS = {"inputs": "own_inputs", "shapes": "state_shapes"}
-
-
 def answer(
     kind: type[Task], task: Task | None, request: dict[str, Any]
 ) -> tuple[Task | None, dict[str, Any]]:
@@ -509,7 +504,7 @@ def answer(
         if command == "follow":
             task.follow(request["lead"])
             return task, {}
-        return task, getattr(task, _METHODS.get(command, command))(request)
+        return task, getattr(task, command)(request)
     except TaskError as error:
         return task, {"refused": str(error)}
     except Raised as error:
