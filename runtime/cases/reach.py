@@ -31,7 +31,7 @@ import numpy as np
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import numpy_dtype
 from sketchc.runtime.cases.binding import Binding, TensorSource
-from sketchc.runtime.cases.drawing import Inputs, draw, receiving
+from sketchc.runtime.cases.drawing import Inputs, arranged, draw
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sizes import nearest
 from sketchc.runtime.process.arrays import Array
@@ -91,9 +91,9 @@ def _probe_sizes(binding: Binding) -> dict[str, int]:
     """Distinct sizes where that is possible, within the task's hints."""
     found: dict[str, int] = {}
     for name, prime in zip(binding.symbols, _PRIMES, strict=False):
-        domain = binding.sizes.get(name)
-        size = prime if domain is None else domain.near(prime)
-        while domain is not None and size in found.values():
+        domain = binding.domain(name)
+        size = domain.near(prime)
+        while name in binding.sizes and size in found.values():
             following = domain.at_least(size + 1)
             if following is None:
                 break
@@ -114,19 +114,13 @@ def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, in
     """Whether the task, built so, takes inputs of the probe's sizes and returns what the sketch
     returns at these sizes."""
     shapes = binding.shapes(probe)
-    arguments: dict[int, Array | Scalar | None] = dict.fromkeys(binding.nothing)
-    arguments |= {position: binding.number(position) for position in binding.param_inputs}
-    arguments |= receiving(binding, shapes)
-    state: dict[str, Array] = {}
-    for source in binding.tensors:
-        ones = np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
-        if source.position is not None:
-            arguments[source.position] = ones
-        elif source.state is not None:
-            state[source.state] = ones
+    ones = {
+        source.tensor.name: np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
+        for source in binding.tensors
+    }
+    inputs = arranged(binding, ones, shapes)
     try:
-        inputs = [arguments[position] for position in sorted(arguments)]
-        outputs = task.reference(inputs, state, freedom.substitutes(probe))
+        outputs = task.reference(inputs.arguments, inputs.state, freedom.substitutes(probe))
     except TaskFailure:
         return False
     return [o.shape for o in outputs] == [shapes[tensor.name] for tensor in binding.outputs]
@@ -141,10 +135,8 @@ def _state_symbols(binding: Binding) -> frozenset[str]:
         first, second = binding.symbols, {n: v + 1 for n, v in binding.symbols.items()}
         for name in binding.symbols:
             changed = {**first, name: second[name]}
-            if (
-                binding.shapes(changed)[source.tensor.name]
-                != binding.shapes(first)[source.tensor.name]
-            ):
+            shapes = [binding.shapes(one)[source.tensor.name] for one in (changed, first)]
+            if shapes[0] != shapes[1]:
                 found.add(name)
     return frozenset(found)
 
@@ -221,8 +213,7 @@ def _point(binding: Binding, freedom: Freedom, first: int) -> dict[str, int] | N
     """Small sizes for all free symbols; None where the sketch or the hints allow none nearby."""
     symbols = dict(binding.symbols)
     for place, name in enumerate(name for name in symbols if name in freedom.free):
-        domain = binding.sizes.get(name)
-        symbols[name] = first + place if domain is None else domain.near(first + place)
+        symbols[name] = binding.domain(name).near(first + place)
     found = nearest(binding.sketch, symbols, binding.params, freedom.free, least=1)
     return found if found is not None and binding.allows(found) else None
 

@@ -44,7 +44,8 @@ _SHRINK, _SMALLEST_TILE = 8, 16
 #: An integer in C++, as a whole word.
 _INTEGER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-#: What runs along a half or a quarter of an axis has a second tile there.
+#: What runs along a half or a quarter of an axis has a second tile there. It is only tried: the
+#: task's own sizes may go that far along another axis.
 _FAR = "a fifth tile"
 #: How a mark that a kernel's text gives is called.
 _TEXT = "{name} behind the {number} of its text"
@@ -105,11 +106,6 @@ class Marks:
 def is_of_text(mark: Mark) -> bool:
     """Whether all that is known of a mark is a number in a kernel's text."""
     return mark.where.endswith("of its text")
-
-
-def is_far(mark: Mark) -> bool:
-    """Whether it is only tried: the task's own sizes may go that far along another axis."""
-    return mark.what == _FAR
 
 
 def smaller(text: str, least: int = _SMALLEST_TILE) -> tuple[str, dict[int, int]]:
@@ -248,7 +244,7 @@ class Reaching:
         """What has to be reached, and was not: what the task's own sizes reach, and what others
         would for which there was no time. Of sizes that the task refuses nothing is asked, and of a
         kernel's text nothing beyond its own sizes."""
-        required = {mark for mark in self.required if not is_far(mark)}
+        required = {mark for mark in self.required if mark.what != _FAR}
         others = {mark for one in self.untried for mark in one.marks if not is_of_text(mark)}
         return (required | others) - self.reached
 
@@ -454,6 +450,7 @@ class Clock:
 
     @property
     def left(self) -> float:
+        """Seconds that are left."""
         return self.budget - (time.monotonic() - self.started)
 
     def allows(self, lanes: int) -> bool:

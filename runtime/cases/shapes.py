@@ -117,14 +117,6 @@ def is_prime(number: int) -> bool:
     return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
-def next_prime(number: int) -> int:
-    """The smallest prime that is at least `number`."""
-    candidate = max(number, 2)
-    while not is_prime(candidate):
-        candidate += 1
-    return candidate
-
-
 @attrs.frozen
 class Draws:
     """The sizes of one verdict. Symbols have draws of their own, by their place in the sketch."""
@@ -273,7 +265,7 @@ def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, .
         else:
             whole_axis = _WHOLE_AXIS if draws is None else draws.tile(place)
             tile = max(tiles, default=whole_axis)
-            prime = next_prime(tile + tile // 2)
+            prime = next(n for n in itertools.count(tile + tile // 2) if is_prime(n))
             if draws is not None:
                 prime = draws.prime(place, tile, limit)
             tried = [1, tile - 1, tile, tile + 1, prime]

@@ -363,15 +363,11 @@ def _elementwise(
     if Fact.ADDS in facts:
         if Fact.SCALES in facts:
             given = [_scaled(operands[:2]), *(a for a in operands[2:] if a is not None)]
-        return _added(given)
+        terms = sum(amount.terms for amount in given)
+        return Amount(terms, max(amount.depth for amount in given))
     if Fact.SCALES in facts:
         return _scaled(given)
     return Amount(1.0, depth)
-
-
-def _added(given: Sequence[Amount]) -> Amount:
-    terms = sum(amount.terms for amount in given)
-    return Amount(terms, max(amount.depth for amount in given))
 
 
 def _scaled(operands: Sequence[Amount | None]) -> Amount:

@@ -83,14 +83,10 @@ class Branches:
 
     def literals(self, name: str) -> list[Value]:
         """The numbers beside which a param stands in conditions."""
-        found: dict[Value, None] = {}
-        pending = [d.condition for d in self.decisions if name in d.names]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, ir.Literal):
-                found[part.value] = None
-            pending.extend(children(part))
-        return list(found)
+        conditions = [d.condition for d in self.decisions if name in d.names]
+        parts = [part for condition in conditions for part in walk.parts(condition)]
+        found = [part.value for part in parts if isinstance(part, ir.Literal)]
+        return list(dict.fromkeys(reversed(found)))
 
     def sides(
         self,
@@ -277,12 +273,9 @@ class _Walk:
 
     def choices(self, expression: ir.Expr, values: Mapping[str, Value]) -> None:
         """Note the sides of the choices in an expression."""
-        pending = [expression]
-        while pending:
-            part = pending.pop()
+        for part in walk.parts(expression):
             if isinstance(part, ir.Choice) and self.branches.place(part.condition) is not None:
                 self.decide(part.condition, values)
-            pending.extend(children(part))
 
 
 #: Values of one number that are kept although no branch needs them, and that are asked for.
@@ -304,10 +297,12 @@ class Variant:
     init: Mapping[int, Scalar] = attrs.field(factory=dict)
 
     def joined(self, other: Variant) -> Variant:
+        """Both changes at once."""
         return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
 
     @property
     def text(self) -> str:
+        """The numbers, in words."""
         return ", ".join(f"{name} = {value!r}" for name, value in self.numbers.items())
 
 
@@ -334,7 +329,7 @@ class Varying:
         self.movable |= {name for name, found in single.items() if found}
         taken = set().union(*(self.sides(case) for case in self.planned))
         for variant in self._combined(single):
-            if len(self.accepted) >= _MOST or not self._missing(taken):
+            if len(self.accepted) >= _MOST or len(taken) >= 2 * len(self.branches.decisions):
                 break
             if (further := self.reached(variant) - taken) and self._ask(variant):
                 self.accepted.append(variant)
@@ -374,9 +369,6 @@ class Varying:
         """Whether the sketch may be launched there and the task takes it, as far as asking is
         cheap: a window may be larger than a small image."""
         return self.fits(case) and (self.elements(case) > _ELEMENTS or self._takes(case))
-
-    def _missing(self, taken: set[Side]) -> bool:
-        return len(taken) < 2 * len(self.branches.decisions)
 
     def reached(self, variant: Variant) -> set[Side]:
         """The sides that a variant takes at planned sizes."""
@@ -474,6 +466,7 @@ class Varying:
         return [*cases[len(cases) // 2 :][:2], *cases[:1]]
 
     def elements(self, case: ShapeCase) -> int:
+        """Elements over all tensors of a case."""
         return sum(math.prod(shape) for shape in self.binding.shapes(case.symbols).values())
 
     def _takes(self, case: ShapeCase) -> bool:

@@ -85,17 +85,10 @@ def array_of(raw: Raw) -> np.ndarray[Any, Any]:
 
     dtype: Any = raw.dtype
     if dtype == BFLOAT16:
-        dtype = _bfloat16() or np.uint16
+        installed = importlib.util.find_spec("ml_dtypes") is not None
+        dtype = importlib.import_module("ml_dtypes").bfloat16 if installed else np.uint16
     found: np.ndarray[Any, Any] = np.frombuffer(raw.data, np.dtype(dtype)).reshape(raw.shape)
     return found
-
-
-def _bfloat16() -> Any:
-    import numpy as np
-
-    if importlib.util.find_spec("ml_dtypes") is None:
-        return None
-    return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
 
 
 def _hurry(channel: socket.socket, deadline: float | None) -> None:

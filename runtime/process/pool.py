@@ -1,13 +1,13 @@
 """A pool of processes: jobs in, results out, in any order, and events on the way.
 
 A job is a function by name and one argument: both travel to another process, or another machine, so
-the argument and the result are plain data (they are pickled) and the function lives in a module. An
-engine owes nothing else; `LocalEngine` is the one for this machine. Its processes share slots for
-compiling and for its devices. They are forked from a server that has imported the command line's
-modules and nothing else, so that starting one takes a moment. One that dies takes its job along:
-the job is tried once more, by itself, in a fresh pool, and then reported; the others go on. Events
-travel as packets over a socket, which arrive whole or not at all: a queue of `multiprocessing` has
-a lock, and a process that is killed while it holds that lock stops all others, for ever.
+the argument and the result are plain data (they are pickled) and the function lives in a module.
+The processes of a `LocalEngine` share slots for compiling and for its devices. They are forked from
+a server that has imported the command line's modules and nothing else, so that starting one takes a
+moment. One that dies takes its job along: the job is tried once more, by itself, in a fresh pool,
+and then reported; the others go on. Events travel as packets over a socket, which arrive whole or
+not at all: a queue of `multiprocessing` has a lock, and a process that is killed while it holds
+that lock stops all others, for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -76,19 +76,6 @@ class Result:
     job: int
     value: Any = None
     error: str = ""
-
-
-class Engine(Protocol):
-    """Runs jobs at once; a context manager that ends what it started."""
-
-    def run(
-        self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
-    ) -> Iterator[Result]:
-        """The results as they come; `watch` hears of progress in between."""
-
-    def __enter__(self) -> Engine: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class Sender:
@@ -304,8 +291,9 @@ def _perform(number: int, function: str, argument: Any) -> Any:
 class LocalEngine:
     """`workers` processes, of which `compiling` may compile at once, one run for each of `devices`.
 
-    See `Engine`. `devices`: numbers of GPUs as text, or "cpu". By default there is a process
-    more than there are cores, so that the cores stay busy while one candidate runs.
+    A context manager that ends what it started. `devices`: numbers of GPUs as text, or "cpu". By
+    default there is a process more than there are cores, so that the cores stay busy while one
+    candidate runs.
     """
 
     def __init__(
@@ -333,7 +321,7 @@ class LocalEngine:
     def run(
         self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
     ) -> Iterator[Result]:
-        """See `Engine.run`."""
+        """The results as they come; `watch` hears of progress in between."""
         listed = list(jobs)
         with self._channel.watched_by(watch):
             try:

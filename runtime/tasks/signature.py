@@ -73,9 +73,11 @@ class Group:
     step: int = 1
 
     def at(self, number: int) -> int:
+        """The size of a probe."""
         return self.base + number * self.step
 
     def joined(self, other: Group) -> Group:
+        """Both as one group."""
         return Group(
             tuple(sorted((*self.axes, *other.axes))),
             self.size,

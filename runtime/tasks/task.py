@@ -115,6 +115,7 @@ class MindsporeTask(WorkerTask):
     serving: ClassVar[str] = f"{_WORKERS}.mindspore_worker:main"
 
     def python(self) -> str:
+        """The interpreter of MindSpore's own environment. Raises `TaskFailure` without one."""
         python = mindspore_python()
         if python is None:
             msg = f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}"
@@ -133,6 +134,7 @@ class TorchTask(WorkerTask):
     serving: ClassVar[str] = f"{_TORCH_WORKER}:main"
 
     def prepare_beside(self, hash_seed: str) -> None:
+        """Start the template of such processes."""
         _template({"PYTHONHASHSEED": hash_seed})
 
     def _start(self) -> Start:

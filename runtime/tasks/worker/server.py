@@ -139,6 +139,7 @@ class Task(TaskFile):
         return self.extents(again) != self.extents(outputs)
 
     def extents(self, values: Sequence[Any]) -> list[list[int]]:
+        """The shape of each value; none for what is no tensor."""
         return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
 
     def require_same_shapes(self, one: Sequence[Any], other: Sequence[Any]) -> None:
@@ -168,6 +169,7 @@ class Task(TaskFile):
         return sum(int(np.prod(self.specify(v)["shape"])) for v in values if self.is_tensor(v))
 
     def described(self, value: object) -> dict[str, Any]:
+        """One value as plain data."""
         if self.is_tensor(value):
             return self.specify(value)
         if isinstance(value, bool | int | float):
@@ -200,6 +202,7 @@ class Task(TaskFile):
         return found
 
     def own_inputs(self, request: Request) -> dict[str, Any]:
+        """One list of the task's own inputs."""
         return {"inputs": self._sent(self.inputs(request))}
 
     def _sent(self, values: Sequence[Any]) -> list[Any]:
@@ -367,6 +370,7 @@ class Task(TaskFile):
         }
 
     def follow(self, lead: int) -> None:
+        """Let another of the lists stand for the own inputs, of which nothing is known yet."""
         super().follow(lead)
         self._own_values, self._first = None, ()
         self.unsure, self.refusal, self.ran, self.fixed_shapes = 0, "", False, False
