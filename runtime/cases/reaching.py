@@ -19,22 +19,20 @@ import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping
-from math import prod
 
 import attrs
 
 from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
 from sketchc.checker.testing.settings import Settings
-from sketchc.ir.evaluate import Value, evaluate, host_sample
+from sketchc.ir.evaluate import Value, host_sample
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import parsed
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.reach import Freedom
-from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
-from sketchc.runtime.cases.sizes import nearest, refusal, tensor_shapes
-from sketchc.runtime.cases.sums import host_scope
+from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort, launched
+from sketchc.runtime.cases.sizes import nearest
 
 #: Numbers of a kernel's text that may be tile sizes, and how many of them are looked at.
 _SMALLEST, _LARGEST = 4, 1 << 16
@@ -96,9 +94,8 @@ class Marks:
             return set()
         found = set()
         for phase in self.plan.phases:
-            scope, launches = host_scope(self.plan.sketch, phase.index, host)
-            counts = [max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid]
-            if launches and counts and prod(counts) > self.plan.cores(phase):
+            launches, programs = launched(self.plan.sketch, phase, host)
+            if launches and phase.grid and programs > self.plan.cores(phase):
                 found.add(Mark(f"a core's share of the programs of {phase.name}", AGAIN))
         return found
 
@@ -415,14 +412,9 @@ class Reaching:
         return symbols
 
     def _reaches(self, symbols: Sizes, mark: Mark) -> bool:
-        return self._holds(symbols) and mark in self.marks.at(symbols, self.binding.params)
-
-    def _holds(self, symbols: Sizes) -> bool:
-        sketch, params = self.plan.sketch, self.binding.params
-        if not self.binding.allows(symbols) or refusal(sketch, symbols, params):
+        if not self.binding.allows(symbols) or not self.binding.fits(symbols):
             return False
-        shapes = tensor_shapes(sketch, symbols, params).values()
-        return all(extent > 0 for shape in shapes for extent in shape)
+        return mark in self.marks.at(symbols, self.binding.params)
 
     # ------------------------------------------------------------ in words
 

@@ -30,7 +30,7 @@ from sketchc.checker.testing.settings import LANES_PER_STATEMENT
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
-from sketchc.lowering.plan import Plan
+from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.runtime.cases.binding import Binding, OtherSignatureError
 from sketchc.runtime.cases.lists import list_name
 from sketchc.runtime.cases.sizes import elements, nearest, refusal, tensor_shapes
@@ -274,15 +274,19 @@ def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, .
     return found
 
 
+def launched(sketch: ir.Sketch, phase: PhasePlan, host: Mapping[str, Value]) -> tuple[int, int]:
+    """How often a phase is launched, and how many programs each time."""
+    scope, launches = host_scope(sketch, phase.index, host)
+    return launches, prod(max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
+
+
 def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> Limits:
     """Elements and programs of one run; sizes at which there is none (a `let` without a value) may
     be asked about. Raises as `evaluate` does where they say how often something is launched."""
     values = host_sample(plan.sketch, symbols, params)
     programs = 0
     for phase in plan.phases:
-        scope, launches = host_scope(plan.sketch, phase.index, values)
-        counts = (max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
-        programs += launches * prod(counts)
+        programs += prod(launched(plan.sketch, phase, values))
     return Limits(elements(tensor_shapes(plan.sketch, symbols, params)), programs)
 
 

@@ -29,7 +29,6 @@ from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import draw
 from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.shapes import ShapeCase
-from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.tasks.description import Scalar, TaskFailure
 from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
@@ -217,11 +216,9 @@ class _Walk:
             match step:
                 case ir.Launch(phase):
                     self.run(self.branches.sketch.phases[phase].body, dict(values))
-                case ir.For(variable, start, stop, by, body=inner) | ir.HostFor(
-                    variable, start, stop, by, body=inner
-                ):
-                    for trip in self.trips(step, start, stop, by, values):
-                        self.run(inner, {**values, variable: trip})
+                case ir.For() | ir.HostFor():
+                    for trip in self.trips(step, values):
+                        self.run(step.body, {**values, step.variable: trip})
                 case ir.If(condition, inner, orelse) | ir.HostIf(condition, inner, orelse):
                     for holds in self.decide(condition, values):
                         self.run(inner if holds else orelse, dict(values))
@@ -232,21 +229,15 @@ class _Walk:
                 case _:
                     pass
 
-    def trips(
-        self,
-        loop: object,
-        start: ir.Expr,
-        stop: ir.Expr,
-        by: ir.Expr,
-        values: Mapping[str, Value],
-    ) -> Sequence[int]:
+    def trips(self, loop: ir.For | ir.HostFor, values: Mapping[str, Value]) -> Sequence[int]:
         """Some iterations of a loop that holds a decision; none of others."""
         if not self.branches.inside(loop):
             return ()
-        for bound in (start, stop, by):
+        bounds = (loop.start, loop.stop, loop.step)
+        for bound in bounds:
             self.choices(bound, values)
         try:
-            trips = range(*(int(evaluate(bound, values)) for bound in (start, stop, by)))
+            trips = range(*(int(evaluate(bound, values)) for bound in bounds))
         except _NO_VALUE:
             return ()
         if len(trips) <= _ALL_TRIPS:
@@ -299,6 +290,10 @@ class Variant:
     def joined(self, other: Variant) -> Variant:
         """Both changes at once."""
         return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
+
+    def at(self, case: ShapeCase) -> ShapeCase:
+        """A case with these values."""
+        return attrs.evolve(case, numbers=self.numbers, init=self.init)
 
     @property
     def text(self) -> str:
@@ -357,13 +352,7 @@ class Varying:
         there = self.binding.with_numbers(case.numbers)
         if not there.sketch.phases and not there.sketch.params:
             return True
-        try:
-            if refusal(there.sketch, case.symbols, there.params):
-                return False
-            shapes = there.shapes(case.symbols)
-        except (ArithmeticError, ValueError):
-            return False
-        return all(extent > 0 for shape in shapes.values() for extent in shape)
+        return there.fits(case.symbols)
 
     def suits(self, case: ShapeCase) -> bool:
         """Whether the sketch may be launched there and the task takes it, as far as asking is
@@ -451,7 +440,7 @@ class Varying:
         if variant in self.refused or self.left <= 0:
             return False
         for case in self._small():
-            other = attrs.evolve(case, numbers=variant.numbers, init=variant.init)
+            other = variant.at(case)
             if self.fits(other):
                 self.left -= 1
                 if self._takes(other):
@@ -514,14 +503,11 @@ def with_variants(
     kept = len(good) // 3  # the task's own numbers need some, too
     added: list[tuple[ShapeCase, str]] = []
 
-    def changed(variant: Variant, case: ShapeCase) -> ShapeCase:
-        return attrs.evolve(case, numbers=variant.numbers, init=variant.init)
-
     def place(variant: Variant, places: list[int]) -> bool:
-        fitting = (p for p in places if varying.suits(changed(variant, found[p][0])))
+        fitting = (p for p in places if varying.suits(variant.at(found[p][0])))
         chosen = next(fitting, None)
         if chosen is not None:
-            found[chosen] = changed(variant, found[chosen][0]), found[chosen][1]
+            found[chosen] = variant.at(found[chosen][0]), found[chosen][1]
             for known in (good, free):
                 if chosen in known:
                     known.remove(chosen)
@@ -557,9 +543,7 @@ def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -
     """Planned sizes at which a variant fits, the last but the task's own first."""
     order = _telling_places(varying, [(case, "") for case in cases], range(len(cases)))
     for case in (cases[place] for place in order):
-        other = attrs.evolve(
-            case, name="other numbers", numbers=variant.numbers, init=variant.init, variant=0
-        )
+        other = attrs.evolve(variant.at(case), name="other numbers", variant=0)
         if varying.elements(case) <= _ELEMENTS and varying.fits(other):
             return attrs.evolve(other, own=False)
     return None

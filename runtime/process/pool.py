@@ -175,36 +175,15 @@ class Slots:
 _current = Slots()
 
 
-def compiling() -> AbstractContextManager[None]:
-    """Around a compiler, in this process's slots."""
-    return _current.compiling()
+def slots() -> Slots:
+    """What this process waits for."""
+    return _current
 
 
-def running() -> AbstractContextManager[None]:
-    """Around a run, in this process's slots."""
-    return _current.running()
-
-
-def alone() -> AbstractContextManager[None]:
-    """Around a run for which nobody else may compile or run, in this process's slots."""
-    return _current.alone()
-
-
-def use(slots: Slots) -> None:
+def use(chosen: Slots) -> None:
     """From now on this process waits for these."""
     global _current
-    _current = slots
-
-
-@contextmanager
-def using(slots: Slots) -> Iterator[None]:
-    """`use` for a while."""
-    before = _current
-    use(slots)
-    try:
-        yield
-    finally:
-        use(before)
+    _current = chosen
 
 
 class _SharedSlots(Slots):
@@ -370,7 +349,12 @@ class LocalEngine:
 
     def _start(self) -> ProcessPoolExecutor:
         if self._executor is None:
-            _start_servers()
+            # Both are started with `python -c`, which imports from the folder that the user is in
+            # before anything else: a candidate in it may be called subprocess.py. The variable is
+            # for what processes are forked from, and for what counts semaphores, alone.
+            with _variable(_SAFE_PATH, "1"):
+                resource_tracker.ensure_running()
+                forkserver.ensure_running()
             shared = _SharedSlots(self._context, self._compiling, self._devices)
             self._executor = ProcessPoolExecutor(
                 self.workers,
@@ -397,17 +381,6 @@ class LocalEngine:
                 process.join()
         # A thread of the executor may be reading a result of which nobody sends the rest.
         results._writer.close()
-
-
-def _start_servers() -> None:
-    """Start what processes are forked from, and what counts semaphores, unless they run.
-
-    Both are started with `python -c`, which imports from the folder that the user is in before
-    anything else: a candidate in it may be called subprocess.py. The variable is for them alone.
-    """
-    with _variable(_SAFE_PATH, "1"):
-        resource_tracker.ensure_running()
-        forkserver.ensure_running()
 
 
 def devices_of(interpreted: bool, family: str) -> list[str]:

@@ -18,7 +18,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -220,22 +220,20 @@ def _numbers(path: Path) -> dict[str, int]:
     """The whole numbers that a file gives names at its top level."""
     found: dict[str, int] = {}
     for node in ast.parse(path.read_text("utf-8")).body:
-        pairs: list[tuple[ast.expr, ast.expr | None]] = []
+        pairs: Iterable[tuple[ast.expr, ast.expr | None]] = ()
         match node:
             case ast.Assign([ast.Tuple(names)], ast.Tuple(values)) if len(names) == len(values):
-                pairs = list(zip(names, values, strict=True))
+                pairs = zip(names, values, strict=True)
             case ast.Assign(targets, value):
                 pairs = [(target, value) for target in targets]
             case ast.AnnAssign(name, value=value):
                 pairs = [(name, value)]
             case _:
                 pass
-        for pair in pairs:
-            match pair:
-                case ast.Name(text), ast.Constant(int(number)) if not isinstance(number, bool):
-                    found[text] = number
-                case _:
-                    pass
+        for target, value in pairs:
+            number = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(target, ast.Name) and type(number) is int:
+                found[target.id] = number
     return found
 
 

@@ -280,7 +280,7 @@ class Session:
         """Set `artefact`, or say what is wrong."""
         started = time.monotonic()
         try:
-            with pool.compiling():
+            with pool.slots().compiling():
                 self.artefact = self.candidate.toolchain.compile(
                     self.candidate.kernel, self.folder, timeout
                 )
@@ -547,7 +547,7 @@ class Session:
         buffers = Buffers(self.binding, case.symbols, inputs.values, second=number > 0)
         if self.launcher is None:
             self.launcher = self.candidate.toolchain.open(self.artefact)
-        with pool.running():
+        with pool.slots().running():
             outputs = self.launcher.run(
                 buffers.tensors, case.symbols, self.binding.params, self.timeout
             )

@@ -5,9 +5,9 @@ A task is a function of arrays, or a class with `__call__` (or `forward`).
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -108,6 +108,5 @@ def _stale(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-def main(channel: socket.socket) -> None:
-    """Serve requests until nobody asks."""
-    server.serve(Task, channel)
+#: Serves requests until nobody asks.
+main = partial(server.serve, Task)

@@ -138,10 +138,6 @@ class Task(TaskFile):
         again = self.forward(self.twin(model), [self._own(value) for value in own])
         return self.extents(again) != self.extents(outputs)
 
-    def extents(self, values: Sequence[Any]) -> list[list[int]]:
-        """The shape of each value; none for what is no tensor."""
-        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
-
     def require_same_shapes(self, one: Sequence[Any], other: Sequence[Any]) -> None:
         """Raises `TaskError` where two runs gave outputs of different shapes."""
         shapes = self.extents(one), self.extents(other)
@@ -180,7 +176,7 @@ class Task(TaskFile):
         """Which axes of the inputs follow which of the file's own names (`batch = 16`): found by
         giving the name another value. Names that the file does not hold as numbers are left out."""
         found: dict[str, list[list[int]]] = {}
-        before = [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in own]
+        before = self.extents(own)
         for name, others in request.get("sizes", {}).items():
             value = getattr(self.module, name, None)
             if type(value) is not int or not self.makes_inputs:
@@ -317,7 +313,7 @@ class Task(TaskFile):
         around: Callable[[list[Any]], AbstractContextManager[Any]] | None = None,
     ) -> tuple[list[Any], list[Any]]:
         """Inputs and outputs of one run on the inputs of a request; `number` changes the seed. The
-        run is `around` what it is given: inputs, parameters and buffers."""
+        run is `around` the tensors that it is given: inputs, parameters and buffers."""
         assert self.layout is not None  # to find it may make the own inputs, and draw
         self.seed(request["seed"])
         model = self.model(request["substitutes"])
@@ -329,7 +325,7 @@ class Task(TaskFile):
             inputs = [self.double(value) for value in inputs]
         if number:
             self.seed(request["seed"] + number)
-        known = [*inputs, *self.state(model).values()] if around is not None else []
+        known = [v for v in (*inputs, *self.state(model).values()) if self.is_tensor(v)]
         with nullcontext() if around is None else around(known):
             outputs = self.watched(model, inputs, deep=deep)
         if request["double"]:

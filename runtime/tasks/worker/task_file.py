@@ -372,7 +372,11 @@ class TaskFile:
 
     def shapes(self, request: Request) -> list[list[int]]:
         """The shapes of the task's own inputs; none for what is no tensor."""
-        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in self.inputs(request)]
+        return self.extents(self.inputs(request))
+
+    def extents(self, values: Sequence[Any]) -> list[list[int]]:
+        """The shape of each value; none for what is no tensor."""
+        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
 
     def inputs(self, request: Request) -> list[Any]:
         """One of the lists: the own one, or number `request["variant"]`."""

@@ -13,6 +13,7 @@ import random
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -187,16 +188,10 @@ class Task(server.Task):
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
         """See `operations.explored`; nothing for a task that cannot be looked at."""
 
-        def run(around: Any) -> list[torch.Tensor]:
-            def given(known: list[Any]) -> AbstractContextManager[Any]:
-                tensors = [value for value in known if isinstance(value, torch.Tensor)]
-                borders: AbstractContextManager[Any] = around(tensors)
-                return borders
-
-            return self._run_on(request, 0, around=given)[1]
-
         try:
-            return explored(run, request["rtol"])
+            return explored(
+                lambda around: self._run_on(request, 0, around=around)[1], request["rtol"]
+            )
         except (Raised, TaskError):
             return [], [], []  # it does not bear to be looked at
 
@@ -205,7 +200,7 @@ class Task(server.Task):
         made: list[Thresholds] = []
 
         def around(known: list[Any]) -> Thresholds:
-            made.append(Thresholds([value for value in known if isinstance(value, torch.Tensor)]))
+            made.append(Thresholds(known))
             return made[-1]
 
         try:
@@ -356,9 +351,8 @@ def _version(value: object) -> int:
     return value._version if isinstance(value, torch.Tensor) else 0
 
 
-def main(channel: socket.socket) -> None:
-    """Serve requests until nobody asks."""
-    server.serve(Task, channel)
+#: Serves requests until nobody asks.
+main = partial(server.serve, Task)
 
 
 def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
