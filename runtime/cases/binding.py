@@ -369,7 +369,13 @@ def _tensor_sources(
             raise UsageError(msg)
     sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
     for source in sources:
-        _check_rank(source)
+        shape, want = list(source.specification.shape), len(source.tensor.extents)
+        if len(shape) != want:
+            msg = (
+                f"{source.text} of the task has rank {len(shape)} (shape {shape}) and "
+                f"{source.tensor.name} has rank {want}"
+            )
+            raise UsageError(msg)
     constants = {p for p, value in enumerate(task.inputs) if isinstance(value, OtherSpec)}
     return tuple(sources), frozenset(constants), receivers
 
@@ -418,16 +424,6 @@ def _state_sources(
         spec = named.get(tensor.name) or next(others)
         sources.append(TensorSource(tensor, spec, state=spec.name))
     return sources
-
-
-def _check_rank(source: TensorSource) -> None:
-    have, want = len(source.specification.shape), len(source.tensor.extents)
-    if have != want:
-        msg = (
-            f"{source.text} of the task has rank {have} (shape "
-            f"{list(source.specification.shape)}) and {source.tensor.name} has rank {want}"
-        )
-        raise UsageError(msg)
 
 
 def _conversion(source: TensorSource) -> str:

@@ -128,17 +128,14 @@ def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, in
 
 def _state_symbols(binding: Binding) -> frozenset[str]:
     """The symbols in the shapes of tensors that are parameters or buffers of the model."""
-    found: set[str] = set()
-    for source in binding.tensors:
-        if source.state is None:
-            continue
-        first, second = binding.symbols, {n: v + 1 for n, v in binding.symbols.items()}
-        for name in binding.symbols:
-            changed = {**first, name: second[name]}
-            shapes = [binding.shapes(one)[source.tensor.name] for one in (changed, first)]
-            if shapes[0] != shapes[1]:
-                found.add(name)
-    return frozenset(found)
+    names = [source.tensor.name for source in binding.tensors if source.state is not None]
+    own = binding.symbols
+    before = binding.shapes(own)
+    return frozenset(
+        symbol
+        for symbol, size in own.items()
+        if any(binding.shapes({**own, symbol: size + 1})[name] != before[name] for name in names)
+    )
 
 
 def _assignments(binding: Binding) -> list[dict[int, str]]:

@@ -7,6 +7,7 @@ to leave out the sizes at which a kernel rightly refuses to run.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
@@ -66,12 +67,8 @@ def choose(
     `options` lists sizes for each symbol, the preferred first. None when none of the first `most`
     combinations is accepted.
     """
-    for number, symbols in enumerate(_combinations(options)):
-        if accept(symbols):
-            return symbols
-        if number >= most:
-            break
-    return None
+    tried = itertools.islice(_combinations(options), most + 1)
+    return next(filter(accept, tried), None)
 
 
 def nearest(

@@ -196,18 +196,15 @@ class _Program:
         unknown = None in bounds
         places = range(2) if unknown else range(*(int(bound or 0) for bound in bounds))
         count = self.sums.most if unknown else float(len(places))
-        outer = self.around.get(loop.variable)
-        self.around[loop.variable] = max(count, 1.0)
+        around = self.around
+        self.around = {**around, loop.variable: max(count, 1.0)}
 
         def trip(before: Amounts, place: int) -> Amounts:
             inner = dict(scope) if unknown else {**scope, loop.variable: place}
             return self._body(loop.body, dict(before), inner)
 
         found = _repeated(amounts, places, trip, count if unknown else None)
-        if outer is None:
-            del self.around[loop.variable]
-        else:
-            self.around[loop.variable] = outer
+        self.around = around
         return {name: self._bounded(amount) for name, amount in found.items()}
 
     def _bounded(self, amount: Amount) -> Amount:

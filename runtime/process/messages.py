@@ -146,19 +146,15 @@ def _memory_file(size: int, raws: Iterable[Raw]) -> int:
         place = 0
         for raw in raws:
             place = _aligned(place)
-            _write_at(memory, raw.data, place)
-            place += raw.data.nbytes
+            plain = raw.data.cast("B") if raw.data.nbytes else raw.data
+            done = 0
+            while done < plain.nbytes:
+                done += os.pwrite(memory, plain[done : done + _PIECE], place + done)
+            place += done
     except BaseException:
         os.close(memory)
         raise
     return memory
-
-
-def _write_at(descriptor: int, data: memoryview, place: int) -> None:
-    plain = data.cast("B") if data.nbytes else data
-    done = 0
-    while done < plain.nbytes:
-        done += os.pwrite(descriptor, plain[done : done + _PIECE], place + done)
 
 
 # ---------------------------------------------------------------- receiving

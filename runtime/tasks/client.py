@@ -255,11 +255,11 @@ class WorkerTask:
             self._elsewhere.close()
             self._elsewhere = None
 
-    def following(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, tuple[Axis, ...]]:
+    def following(self, sizes: Mapping[str, int]) -> dict[str, tuple[Axis, ...]]:
         """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
         another value, one by one. Numbers that `get_inputs` does not take so are left out."""
         others = {name: [size] for name, size in sizes.items()}
-        return _axes(self._ask({"command": "describe", "sizes": others, **self._own(seed)})["axes"])
+        return _axes(self._ask({"command": "describe", "sizes": others, **self._own(0)})["axes"])
 
     def _declared_axes(self) -> dict[str, tuple[Axis, ...]]:
         """Which axes the names in declared shapes stand for."""
@@ -408,7 +408,8 @@ class WorkerTask:
         """
         request = self._request(inputs, state or {}, substitutes or {}, double=double)
         outputs = _arrays(self._ask(request)["outputs"])
-        if self._large and double and _elements([*inputs, *outputs]) <= _SMALL_ELEMENTS:
+        elements = sum(v.size for v in (*inputs, *outputs) if isinstance(v, np.ndarray))
+        if self._large and double and elements <= _SMALL_ELEMENTS:
             self._large -= 1
             # The caller may write into its arrays before another process has seen them.
             inputs, state = copy.deepcopy((list(inputs), dict(state or {})))
@@ -587,11 +588,6 @@ def _received(values: Sequence[Raw | Scalar | None]) -> list[Array | Scalar | No
 
 def _arrays(raws: Sequence[Raw]) -> list[Array]:
     return [array_of(raw) for raw in raws]
-
-
-def _elements(values: Sequence[Array | Scalar | None]) -> int:
-    """Over all arrays."""
-    return sum(value.size for value in values if isinstance(value, np.ndarray))
 
 
 def _tensor(value: Mapping[str, Any]) -> TensorSpec:

@@ -33,7 +33,7 @@ _STEPS = (0, 1, 2, 3, 5, 8, 14, 33, 97)
 _FEWEST = 3
 _MOST_DIVISOR = 64
 #: Of a line that has a division as well.
-_SLOPES = (0, 1, 2, -1)
+_SLOPES = (1, 2, -1)
 #: How many steps from the first size forms are told apart, and with how many questions.
 _REACH = 160
 _MOST_QUESTIONS = 24
@@ -187,8 +187,8 @@ class _Solver:
             points |= {size: a[extent] for size, a in answers.items() if a is not None}
         if len(points) < _FEWEST:
             return None
-        for kind in (_affine, _divided, _both):
-            found = [line for line in kind(points) if all(line.at(n) == points[n] for n in points)]
+        for tried in (_affine(points), _divided(points, (0,)), _divided(points, _SLOPES)):
+            found = [line for line in tried if all(line.at(n) == points[n] for n in points)]
             found = self._told_apart(found, place, extent)
             if found:
                 return found[0]
@@ -377,21 +377,16 @@ def _affine(points: Mapping[int, int]) -> Iterator[_Line]:
         yield _Line(slope, value - slope * size)
 
 
-def _divided(points: Mapping[int, int], slope: int = 0) -> Iterator[_Line]:
+def _divided(points: Mapping[int, int], slopes: Sequence[int]) -> Iterator[_Line]:
     """slope*n + a*((n + b) // s) + c."""
     size, last = min(points), max(points)
-    for divisor in range(2, _MOST_DIVISOR + 1):
-        for shift in range(divisor):
-            few, many = (size + shift) // divisor, (last + shift) // divisor
-            if few == many:
-                continue
-            rise = points[last] - points[size] - slope * (last - size)
-            if rise and rise % (many - few) == 0:
-                scale = rise // (many - few)
-                constant = points[size] - slope * size - scale * few
-                yield _Line(slope, constant, scale, shift, divisor)
-
-
-def _both(points: Mapping[int, int]) -> Iterator[_Line]:
-    for slope in _SLOPES[1:]:
-        yield from _divided(points, slope)
+    places = itertools.product(slopes, range(2, _MOST_DIVISOR + 1), range(_MOST_DIVISOR))
+    for slope, divisor, shift in places:
+        few, many = (size + shift) // divisor, (last + shift) // divisor
+        if shift >= divisor or few == many:
+            continue
+        rise = points[last] - points[size] - slope * (last - size)
+        if rise and rise % (many - few) == 0:
+            scale = rise // (many - few)
+            constant = points[size] - slope * size - scale * few
+            yield _Line(slope, constant, scale, shift, divisor)

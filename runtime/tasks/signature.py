@@ -141,9 +141,9 @@ class Prober:
         return outputs
 
 
-def find_groups(prober: Prober, seed: int) -> list[Group]:
+def find_groups(prober: Prober) -> list[Group]:
     """The groups, in the order of their axes; they may all vary at once."""
-    named = _named(prober.task, prober.parameters, seed)
+    named = _named(prober.task, prober.parameters)
     by_size: dict[tuple[int, ...], list[Axis]] = {}
     for axis, sizes in _sizes(prober).items():
         if max(sizes) > 1:  # an extent of 1 is there to be repeated, or a batch of one
@@ -193,7 +193,7 @@ def _sizes(prober: Prober) -> dict[Axis, tuple[int, ...]]:
 # ---------------------------------------------------------------- numbers of the file
 
 
-def _named(task: WorkerTask, parameters: Sequence[Parameter], seed: int) -> dict[Axis, str]:
+def _named(task: WorkerTask, parameters: Sequence[Parameter]) -> dict[Axis, str]:
     """The axes of inputs that follow a number of the task's file (`rows = 1024`), where another one
     has the same value, or a literal could: those that follow no number are left out."""
     numbers = _numbers(task.path)
@@ -205,7 +205,7 @@ def _named(task: WorkerTask, parameters: Sequence[Parameter], seed: int) -> dict
     other = {n: v // 2 if v % 2 == 0 and v > 2 else v + 1 for n, v in doubtful.items()}
     index = {p.position: number for number, p in enumerate(parameters) if p.position is not None}
     try:
-        found = task.following(other, seed)
+        found = task.following(other)
     except TaskFailure:
         return {}
     return {
@@ -359,7 +359,7 @@ _LARGER = (1, 3, 8)
 _RESERVED = frozenset({*_NAMES, "out"})
 
 
-def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
+def signature_of(task: WorkerTask, name: str) -> ir.Sketch:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. What a task that returns
     nothing writes into is inout.
@@ -368,11 +368,11 @@ def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
     What else forward takes (a text, None, a tuple of numbers) is a constant, too. Raises
     `UsageError` when an output's extent follows the inputs in no simple way.
     """
-    description = task.describe(seed)
+    description = task.describe()
     parameters = tuple(_parameters(description))
     in_place = description.written if description.returns == "none" else frozenset[int]()
     prober = Prober(task, description, parameters)
-    groups = find_groups(prober, seed)
+    groups = find_groups(prober)
     groups, formulas = (groups, []) if in_place else _solved(prober, groups)
     symbols = {
         axis: (group, _NAMES[number]) for number, group in enumerate(groups) for axis in group.axes

@@ -23,11 +23,9 @@ from sketchc.runtime.process.peer import (
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
     Built,
-    Readings,
     Scalar,
     TaskDescription,
     TaskFailure,
-    Thresholds,
 )
 from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
 from sketchc.runtime.tasks.outline import read_outline
@@ -44,8 +42,8 @@ class Task(Protocol):
     """A reference that can be run at many sizes. A `WorkerTask` and a `SketchTask` are two.
 
     `path` names it to people; `is_sketch` says that the reference is the sketch's own
-    interpretation, so that code that differs from it is to blame. What is not asked of a sketch (it
-    has no parameters, its numbers are inputs, it is as exact as code should be) has nothing to say.
+    interpretation, so that code that differs from it is to blame. A sketch has no parameters, and
+    its numbers are inputs: there is nothing to build otherwise, and nothing to correct.
     """
 
     path: Path
@@ -78,27 +76,6 @@ class Task(Protocol):
         double: bool = True,
     ) -> list[Array]:
         """The outputs, floats in float64. Raises `TaskFailure`."""
-
-    def readings(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        rtol: float = 0.0,
-    ) -> Readings:
-        """What else it may give on these inputs; what it rounds counts as off by `rtol`."""
-        del inputs, state, substitutes, rtol
-        return Readings()
-
-    def thresholds(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-    ) -> Thresholds:
-        """The numbers at which its results may bend, seen on these inputs. Raises `TaskFailure`."""
-        del inputs, state, substitutes
-        return Thresholds()
 
 
 class NumpyTask(WorkerTask):

@@ -36,6 +36,7 @@ from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.process import pool
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
     Readings,
     Scalar,
@@ -420,7 +421,7 @@ class Session:
     def _plants(self, case: ShapeCase, kind: str, seed: int) -> Plants:
         """What is planted among the inputs of a case; the task is asked at the first sizes that it
         takes."""
-        if self.looks:
+        if self.looks and isinstance(self.task, WorkerTask):
             self.looks -= 1
             substitutes = self._substitutes(case)
             try:
@@ -450,12 +451,13 @@ class Session:
     def _references(self, case: ShapeCase, kind: str, inputs: Inputs) -> References:
         """The task's outputs in float64, and the way to ask it in its own precision."""
         arguments, state, substitutes = inputs.arguments, inputs.state, self._substitutes(case)
-        references = self.task.reference(arguments, state, substitutes)
+        task = self.task
+        references = task.reference(arguments, state, substitutes)
         if len(references) != len(self.binding.outputs):
             msg = f"it returns {len(references)} tensors at these sizes"
             raise TaskFailure(msg)
         given = tuple(inputs.values.values())
-        if self.task.is_sketch:
+        if not isinstance(task, WorkerTask):
             return References(references, inputs=given)
         if case.own and kind == "task" and only_nan(references):
             msg = f"{self.task.path}: {ONLY_NAN}"
@@ -465,7 +467,7 @@ class Session:
             return self.task.reference(arguments, state, substitutes, double=False)
 
         def read(rtol: float) -> Readings:
-            return self.task.readings(arguments, state, substitutes, rtol)
+            return task.readings(arguments, state, substitutes, rtol)
 
         def near(number: int) -> tuple[list[Array], list[Array]]:
             values = [nudged(v, number) if isinstance(v, np.ndarray) else v for v in arguments]

@@ -26,8 +26,6 @@ from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, ONLY_NAN, difference
 from sketchc.runtime.tasks.worker import rng_audit
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, TaskFile, user_code
 
-#: Elements up to which a task is run twice; the cost grows with more than the elements.
-TWICE_ELEMENTS = 1 << 22
 #: So many references of a task that is larger are computed twice.
 _SMALL_RUNS = 3
 #: Elements up to which a task that was not run on its own inputs is run on them to find numbers.
@@ -46,7 +44,8 @@ _DRAWS = "{where} draws random numbers ({what}), so two runs on the same inputs 
 class Task(TaskFile):
     """A loaded task file that answers requests."""
 
-    twice_elements = TWICE_ELEMENTS
+    #: Elements up to which a task is run twice; the cost grows with more than the elements.
+    twice_elements = 1 << 22
     #: How many more references are computed twice, and what was found then.
     unsure = 0
     refusal = ""
@@ -491,16 +490,13 @@ def answer(
     command = request["command"]
     try:
         if command == "load":
-            path, subject = Path(request["path"]), request.get("subject", "Model")
             if "beside" in request:
                 # A number that differs from that process's in the last digit, too.
                 os.getpid = lambda: request["beside"] + 1
-            task = kind(path, subject, request.get("makes_inputs", True))
+            task = kind(Path(request["path"]), request["subject"], request["makes_inputs"])
             task.follow(request.get("lead", 0))
             return task, {}
-        if task is None:
-            msg = "no task is loaded"
-            raise TaskError(msg)
+        assert task is not None, "a task is loaded first"
         if command == "follow":
             task.follow(request["lead"])
             return task, {}

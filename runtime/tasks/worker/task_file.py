@@ -87,7 +87,7 @@ class TaskFile:
     tensor_name = "a tensor"
     spellings: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, path: Path, subject: str = "Model", makes_inputs: bool = True) -> None:
+    def __init__(self, path: Path, subject: str, makes_inputs: bool) -> None:
         """Load the file. `makes_inputs` is false where requests bring the task's own inputs."""
         self.path = path
         self.name = subject
