@@ -255,18 +255,17 @@ def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, .
     found = {}
     by_symbol = tile_sizes(plan)
     for place, symbol in enumerate(plan.sketch.symbols):
-        sizes = by_symbol[symbol.name]
-        tiles = {size for size in sizes if size > 1}
-        limit = symbol.upper_bound
+        sizes, limit = by_symbol[symbol.name], symbol.upper_bound
         if sizes == {1}:
             tried = [1, 2, 3, 5]
             if draws is not None:
                 tried.append(draws.prime(place, max(tried), limit))
         else:
             whole_axis = _WHOLE_AXIS if draws is None else draws.tile(place)
-            tile = max(tiles, default=whole_axis)
-            prime = next(n for n in itertools.count(tile + tile // 2) if is_prime(n))
-            if draws is not None:
+            tile = max(sizes, default=whole_axis)
+            if draws is None:
+                prime = next(n for n in itertools.count(tile + tile // 2) if is_prime(n))
+            else:
                 prime = draws.prime(place, tile, limit)
             tried = [1, tile - 1, tile, tile + 1, prime]
         kept = [size for size in tried if limit is None or size <= limit]
