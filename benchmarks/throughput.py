@@ -125,8 +125,8 @@ def apart(folder: Path, paths: list[str]) -> list[dict[str, float]]:
         for path in paths:
             timed = Timed()
             started = time.perf_counter()
-            with pool.using(timed):
-                verify_one(VerifyRequest(path, "cpp"), task)
+            pool.use(timed)
+            verify_one(VerifyRequest(path, "cpp"), task)
             total = time.perf_counter() - started
             rest = total - sum(timed.seconds.values())
             row = {"total": total, **timed.seconds, "rest": rest}

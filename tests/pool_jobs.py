@@ -51,9 +51,9 @@ def die_later(seconds: float) -> None:
 def compile_and_run(folder: str) -> tuple[int, int, str]:
     """The most processes that compiled, and that ran, at once; and the device that this one had."""
     here = Path(folder)
-    with pool.compiling():
+    with pool.slots().compiling():
         compiling = _together(here / "compiling", 2)
-    with pool.running():
+    with pool.slots().running():
         running = _together(here / "running", 1)
         return compiling, running, os.environ.get("CUDA_VISIBLE_DEVICES", "")
 

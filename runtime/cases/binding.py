@@ -37,27 +37,16 @@ from sketchc.runtime.tasks.description import (
 from sketchc.runtime.tasks.outline import Domain, Hint
 
 
-def value_domains(task: TaskDescription) -> dict[int, Domain]:
-    """Position of an input -> what its values may be; a hint speaks of all parts of an argument."""
-    return {
-        position: hint.domain
-        for hint in task.hints
-        if hint.domain is not None
-        for position in task.positions_of(hint.name)
-    }
-
-
-def symbol_domains(
+def _symbol_domains(
     sketch: ir.Sketch,
     task: TaskDescription,
-    axes: Mapping[tuple[int | None, int], ir.Tensor],
+    tensors: Sequence[TensorSource],
     symbols: Mapping[str, int],
 ) -> tuple[dict[str, Domain], list[str]]:
     """Symbol -> the sizes that hints allow, and notes on hints that restrict nothing here.
 
-    `axes` maps (position of an input, axis) to the tensor that it fills. A name means the axes that
-    it was found to stand for, else the sketch's symbol of that name. Raises `HintError` for a name
-    that means nothing, and `TaskFailure` where the task's own sizes break a hint.
+    Raises `HintError` for a name that means nothing, and `TaskFailure` where the task's own sizes
+    break a hint.
     """
     found: dict[str, Domain] = {}
     said: dict[str, Hint] = {}
@@ -65,7 +54,7 @@ def symbol_domains(
     for hint in task.hints:
         if hint.domain is None or task.positions_of(hint.name):
             continue
-        names = _meant(sketch, task, axes, hint, symbols)
+        names = _meant(sketch, task, tensors, hint)
         if not names:
             notes.append(f"the hint `{hint.text}` restricts no size of the sketch {sketch.name}")
         for name in names:
@@ -81,21 +70,24 @@ def symbol_domains(
 
 
 def _meant(
-    sketch: ir.Sketch,
-    task: TaskDescription,
-    axes: Mapping[tuple[int | None, int], ir.Tensor],
-    hint: Hint,
-    symbols: Mapping[str, int],
+    sketch: ir.Sketch, task: TaskDescription, tensors: Sequence[TensorSource], hint: Hint
 ) -> list[str]:
-    """The symbols that a hint's name stands for; none where its axes are no symbols."""
-    found: dict[str, None] = {}
-    for position, axis in task.axes.get(hint.name, ()):
-        tensor = axes.get((position, axis))
-        extent = tensor.extents[axis] if tensor is not None else None
-        if isinstance(extent, ir.Ref) and extent.kind is ir.NameKind.SYMBOL:
-            found[extent.name] = None
+    """The symbols that a hint's name stands for: the axes that it was found to stand for, else the
+    sketch's symbol of that name; none where its axes are no symbols."""
+    filled = {source.position: source.tensor for source in tensors}
+    extents = [
+        filled[position].extents[axis]
+        for position, axis in task.axes.get(hint.name, ())
+        if position in filled and axis < len(filled[position].extents)
+    ]
+    found = [
+        extent.name
+        for extent in extents
+        if isinstance(extent, ir.Ref) and extent.kind is ir.NameKind.SYMBOL
+    ]
     if found or hint.name in task.axes:
-        return list(found)
+        return list(dict.fromkeys(found))
+    symbols = [symbol.name for symbol in sketch.symbols]
     if hint.name in symbols:
         return [hint.name]
     if any(constant.name == hint.name for constant in sketch.constants):
@@ -129,6 +121,7 @@ class TensorSource:
 
     @property
     def text(self) -> str:
+        """What people call it."""
         if self.state is not None:
             return f"the model's {self.state}"
         return f"input {(self.position or 0) + 1}"
@@ -170,6 +163,10 @@ class Binding:
         if isinstance(specification, TensorSpec):
             return np.asarray(value, numpy_dtype(specification.dtype))
         return value
+
+    def domain(self, name: str) -> Domain:
+        """The sizes that the task's hints allow for a symbol."""
+        return self.sizes.get(name, Domain())
 
     def allows(self, symbols: Mapping[str, int]) -> bool:
         """Whether the task is meant for these sizes, by its hints."""
@@ -237,6 +234,15 @@ class Binding:
         _check_extents(self.sketch, symbols, params, shapes)
         return symbols
 
+    def fits(self, symbols: Mapping[str, int]) -> bool:
+        """Whether the sketch may be launched at these sizes, and no tensor is empty there."""
+        try:
+            if broken(self.sketch, symbols, self.params):
+                return False
+            return all(extent > 0 for shape in self.shapes(symbols).values() for extent in shape)
+        except (ArithmeticError, ValueError):
+            return False
+
     def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
         """The shape of every in, inout and out tensor at these symbols, which a launch may have to
         refuse."""
@@ -264,8 +270,7 @@ def bind(
             f"{sketch.name} has {_count(len(outputs), 'output')} ({_names(outputs)})"
         )
         raise UsageError(msg)
-    axes = {(s.position, axis): s.tensor for s in tensors for axis in range(len(s.tensor.extents))}
-    sizes, unused = symbol_domains(sketch, task, axes, symbols)
+    sizes, unused = _symbol_domains(sketch, task, tensors, symbols)
     return Binding(
         sketch,
         task,
@@ -278,7 +283,8 @@ def bind(
         constants | bound.left_out,
         receivers,
         sizes,
-        value_domains(task),
+        # A hint speaks of all parts of an argument.
+        {p: h.domain for h in task.hints if h.domain for p in task.positions_of(h.name)},
         _other_types(tensors, outputs, task.outputs),
     )
 
@@ -363,7 +369,13 @@ def _tensor_sources(
             raise UsageError(msg)
     sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
     for source in sources:
-        _check_rank(source)
+        shape, want = list(source.specification.shape), len(source.tensor.extents)
+        if len(shape) != want:
+            msg = (
+                f"{source.text} of the task has rank {len(shape)} (shape {shape}) and "
+                f"{source.tensor.name} has rank {want}"
+            )
+            raise UsageError(msg)
     constants = {p for p, value in enumerate(task.inputs) if isinstance(value, OtherSpec)}
     return tuple(sources), frozenset(constants), receivers
 
@@ -412,16 +424,6 @@ def _state_sources(
         spec = named.get(tensor.name) or next(others)
         sources.append(TensorSource(tensor, spec, state=spec.name))
     return sources
-
-
-def _check_rank(source: TensorSource) -> None:
-    have, want = len(source.specification.shape), len(source.tensor.extents)
-    if have != want:
-        msg = (
-            f"{source.text} of the task has rank {have} (shape "
-            f"{list(source.specification.shape)}) and {source.tensor.name} has rank {want}"
-        )
-        raise UsageError(msg)
 
 
 def _conversion(source: TensorSource) -> str:

@@ -22,35 +22,28 @@ and with two elements in each other's place, which leaves sums as they are.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
 
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.inputs import into_range
-from sketchc.launch.inputs import index_ranges
-from sketchc.runtime.cases.binding import Binding, TensorSource
-from sketchc.runtime.cases.shapes import ShapeCase
-from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Scalar
-from sketchc.runtime.tasks.inputs import LIKE, generate, within
-from sketchc.runtime.tasks.outline import Domain
-from sketchc.runtime.tasks.task import Task
-
-if TYPE_CHECKING:
-    from sketchc.runtime.cases.shapes import ShapeCase
-import itertools
-from collections.abc import Iterator, Sequence
-
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value
 from sketchc.ir.walk import children
-from sketchc.runtime.tasks.description import Thresholds
-from sketchc.runtime.tasks.inputs import LARGE
+from sketchc.launch.inputs import index_ranges
+from sketchc.runtime.cases.binding import Binding, TensorSource
+from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.description import Scalar, Thresholds
+from sketchc.runtime.tasks.inputs import LARGE, LIKE, generate, within
+from sketchc.runtime.tasks.outline import Domain
+from sketchc.runtime.tasks.task import Task
 
 #: So many numbers count, and of the first of them sums and differences.
 _MOST, _PAIRED = 32, 6
@@ -241,25 +234,31 @@ def draw(
     """The inputs of `case`; `substitutes` are the model's init inputs at these sizes, `plants`
     what is planted among random elements. With `rising`, floats stand in the order of their
     magnitudes, so that extremes lie in last tiles."""
-    shapes = binding.shapes(case.symbols)
-    found = _drawn(binding, task, case, kind, seed, substitutes, plants)
+    drawing = _Drawing(binding, task, case, kind, seed, substitutes)
+    found = drawing.values(plants)
     if rising:
         found = {name: _risen(array) for name, array in found.items()}
+    inputs = arranged(binding, found, binding.shapes(case.symbols))
+    if kind != "task" and binding.description.corrects:
+        return drawing.corrected(inputs)
+    return inputs
+
+
+def arranged(
+    binding: Binding, values: dict[str, Array], shapes: Mapping[str, tuple[int, ...]]
+) -> Inputs:
+    """What the task is given where the sketch's tensors are these `values`, by name."""
     arguments: dict[int, Argument] = dict.fromkeys(binding.nothing)
-    arguments |= dict.fromkeys(s.position for s in binding.tensors if s.position is not None)
     state: dict[str, Array] = {}
     for source in binding.tensors:
-        if source.position is not None and source.tensor.name in found:
-            arguments[source.position] = found[source.tensor.name]
-        elif source.state is not None and source.tensor.name in found:
-            state[source.state] = found[source.tensor.name]
+        if source.position is not None:
+            arguments[source.position] = values.get(source.tensor.name)
+        elif source.state is not None and source.tensor.name in values:
+            state[source.state] = values[source.tensor.name]
     for position in binding.param_inputs:
         arguments[position] = binding.number(position)
-    arguments |= receiving(binding, shapes)
-    ordered = [arguments[position] for position in sorted(arguments)]
-    if kind != "task" and binding.description.corrects:
-        ordered = _corrected(binding, task, ordered, substitutes, found)
-    return Inputs(found, ordered, state)
+    arguments |= _receiving(binding, shapes)
+    return Inputs(values, [arguments[position] for position in sorted(arguments)], state)
 
 
 def _risen(array: Array) -> Array:
@@ -270,86 +269,119 @@ def _risen(array: Array) -> Array:
     return np.ascontiguousarray(flat[order].reshape(array.shape))
 
 
-def _drawn(
-    binding: Binding,
-    task: Task,
-    case: ShapeCase,
-    kind: str,
-    seed: int,
-    substitutes: Mapping[int, Scalar],
-    plants: Plants | None,
-) -> dict[str, Array]:
-    """The tensors that are given, by name."""
-    random = np.random.default_rng(seed)
-    shapes = binding.shapes(case.symbols)
-    own = _own_inputs(binding, task, case, kind, seed)
-    scales: Mapping[str, float] = {}
-    if any(source.state is not None for source in binding.tensors):
-        scales = task.state_scales(substitutes)
-    found: dict[str, Array] = {}
-    ranges: dict[str, tuple[int, int]] = {}
-    for source in binding.tensors:
-        tensor = source.tensor
-        if tensor.name in case.absent:
-            continue
-        given = own[source.position] if own and source.position is not None else None
-        owned = isinstance(given, np.ndarray) and given.size and tensor.dtype.is_integer
-        if owned:
-            ranges[tensor.name] = _own_range(np.asarray(given), binding, case)
-        if kind in ("task", LIKE) and isinstance(given, np.ndarray):
-            array = np.ascontiguousarray(given, numpy_dtype(tensor.dtype)).reshape(given.shape)
-            array = array if kind == "task" else fitted(array, shapes[tensor.name])
-        else:
-            chosen = _kind(source, kind)
-            array = generate(chosen, tensor.dtype, shapes[tensor.name], random)
-            array = _as_initialised(array, source, scales)
-        domain = None if source.position is None else binding.values.get(source.position)
-        if kind == "task":
-            pass
-        elif domain is not None:
-            array = within(array, domain, tensor.dtype)
-        elif owned:
-            array = into_range(array, *ranges[tensor.name])
-        found[tensor.name] = array
-    if kind != "task":
-        _keep_indices(binding, case, found, ranges)
-    if plants is not None:
-        planted = np.random.default_rng([seed, _STREAM])
-        _plant(binding, plants, kind, found, ranges, planted)
-    return found
+@attrs.define
+class _Drawing:
+    """The inputs of one case; `ranges` of integers, by the names of their tensors."""
 
+    binding: Binding
+    task: Task
+    case: ShapeCase
+    kind: str
+    seed: int
+    substitutes: Mapping[int, Scalar]
+    ranges: dict[str, tuple[int, int]] = attrs.field(factory=dict)
 
-def _plant(
-    binding: Binding,
-    plants: Plants,
-    kind: str,
-    found: dict[str, Array],
-    ranges: Mapping[str, tuple[int, int]],
-    random: np.random.Generator,
-) -> None:
-    """Plant into forward's tensors, of values that a kind and the task's hints allow."""
-    if kind not in PLANTED:
-        return
-    others: list[Array] = []
-    for source in binding.tensors:
-        name, dtype = source.tensor.name, source.tensor.dtype
-        if source.position is None or name not in found or not found[name].size:
-            continue
-        array, domain = found[name], binding.values.get(source.position)
-        if dtype.is_integer and dtype is not DType.BOOL:
-            if domain is not None and domain.choices:
+    def values(self, plants: Plants | None) -> dict[str, Array]:
+        """The tensors that are given, by name."""
+        random = np.random.default_rng(self.seed)
+        shapes = self.binding.shapes(self.case.symbols)
+        own = self._own_inputs()
+        scales: Mapping[str, float] = {}
+        if any(source.state is not None for source in self.binding.tensors):
+            scales = self.task.built(self.substitutes).scales
+        found: dict[str, Array] = {}
+        for source in self.binding.tensors:
+            if source.tensor.name in self.case.absent:
                 continue
-            lower, upper = ranges.get(name, (int(array.min()), int(array.max()) + 1))
-            if domain is not None:
-                lower, upper = max(lower, int(array.min())), min(upper, int(array.max()) + 1)
-            found[name] = plant_integers(array, plants, lower, upper, random)
-        elif dtype.is_float:
-            holds = _allowed(array, kind, domain)
-            extremes = kind in EXTREMES and domain is None
-            found[name] = plant_floats(
-                array, dtype, plants, others, holds, random, extremes=extremes
-            )
-            others.append(found[name])
+            given = own[source.position] if own and source.position is not None else None
+            shape = shapes[source.tensor.name]
+            found[source.tensor.name] = self._one(source, given, shape, scales, random)
+        if self.kind != "task":
+            self._keep_indices(found)
+        if plants is not None and self.kind in PLANTED:
+            self._plant(plants, found, np.random.default_rng([self.seed, _STREAM]))
+        return found
+
+    def _one(
+        self,
+        source: TensorSource,
+        given: Argument,
+        shape: tuple[int, ...],
+        scales: Mapping[str, float],
+        random: np.random.Generator,
+    ) -> Array:
+        """The values of one tensor, of which `given` are the task's own."""
+        name, dtype = source.tensor.name, source.tensor.dtype
+        if isinstance(given, np.ndarray) and given.size and dtype.is_integer:
+            self.ranges[name] = _own_range(given, self.binding, self.case)
+        if self.kind in ("task", LIKE) and isinstance(given, np.ndarray):
+            array = np.ascontiguousarray(given, numpy_dtype(dtype)).reshape(given.shape)
+            array = array if self.kind == "task" else fitted(array, shape)
+        else:
+            array = generate(_kind(source, self.kind), dtype, shape, random)
+            array = _as_initialised(array, source, scales)
+        domain = None if source.position is None else self.binding.values.get(source.position)
+        if self.kind == "task":
+            return array
+        if domain is not None:
+            return within(array, domain, dtype)
+        return into_range(array, *self.ranges[name]) if name in self.ranges else array
+
+    def _own_inputs(self) -> list[Argument]:
+        """The task's own inputs where they are wanted; none elsewhere."""
+        # Else they are needed to know which integers are valid.
+        bounded = not self.binding.description.corrects and any(
+            source.position is not None and source.tensor.dtype.is_integer
+            for source in self.binding.tensors
+        )
+        if self.kind not in ("task", LIKE) and not bounded:
+            return []
+        return self.task.own_inputs(self.seed % (1 << 31), self.case.variant)
+
+    def _plant(self, plants: Plants, found: dict[str, Array], random: np.random.Generator) -> None:
+        """Plant into forward's tensors, of values that a kind and the task's hints allow."""
+        others: list[Array] = []
+        for source in self.binding.tensors:
+            name, dtype = source.tensor.name, source.tensor.dtype
+            if source.position is None or name not in found or not found[name].size:
+                continue
+            array, domain = found[name], self.binding.values.get(source.position)
+            if dtype.is_integer and dtype is not DType.BOOL:
+                if domain is not None and domain.choices:
+                    continue
+                lower, upper = self.ranges.get(name, (int(array.min()), int(array.max()) + 1))
+                if domain is not None:
+                    lower, upper = max(lower, int(array.min())), min(upper, int(array.max()) + 1)
+                found[name] = plant_integers(array, plants, lower, upper, random)
+            elif dtype.is_float:
+                holds = _allowed(array, self.kind, domain)
+                extremes = self.kind in EXTREMES and domain is None
+                found[name] = plant_floats(
+                    array, dtype, plants, others, holds, random, extremes=extremes
+                )
+                others.append(found[name])
+
+    def _keep_indices(self, found: dict[str, Array]) -> None:
+        """Move elements that the sketch uses as indices into their axes; `ranges` follow."""
+        indices = index_ranges(self.binding.sketch, self.case.symbols, self.binding.params)
+        for name, (lower, upper) in indices.items():
+            if name in found:
+                found[name] = into_range(found[name], lower, upper)
+                low, high = self.ranges.get(name, (lower, upper))
+                both = max(low, lower), min(high, upper)
+                self.ranges[name] = both if both[0] < both[1] else (lower, upper)
+
+    def corrected(self, inputs: Inputs) -> Inputs:
+        """What the model makes of the inputs."""
+        found = dict(inputs.values)
+        arguments = list(self.task.valid_inputs(inputs.arguments, self.substitutes))
+        for source in self.binding.tensors:
+            if source.position is not None and source.tensor.name in found:
+                array = arguments[source.position]
+                assert isinstance(array, np.ndarray)
+                dtype = numpy_dtype(source.tensor.dtype)
+                found[source.tensor.name] = np.ascontiguousarray(array, dtype).reshape(array.shape)
+        return attrs.evolve(inputs, values=found, arguments=arguments)
 
 
 def _allowed(array: Array, kind: str, domain: Domain | None) -> Callable[[float], bool]:
@@ -360,9 +392,7 @@ def _allowed(array: Array, kind: str, domain: Domain | None) -> Callable[[float]
         return lambda value: math.copysign(1.0, value) > 0
     if kind == LIKE:
         finite = array[np.isfinite(array)].astype(np.float64)
-        low, high = float(finite.min(initial=0.0)), float(finite.max(initial=0.0))
-        if finite.size:
-            low, high = float(finite.min()), float(finite.max())
+        low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
         return lambda value: low <= value <= high
     return lambda value: True
 
@@ -374,24 +404,6 @@ def fitted(array: Array, shape: tuple[int, ...]) -> Array:
         if array.shape[axis] and array.shape[axis] != extent:
             array = np.take(array, np.arange(extent), axis=axis, mode="wrap")
     return np.ascontiguousarray(array).reshape(shape)
-
-
-def _own_inputs(
-    binding: Binding, task: Task, case: ShapeCase, kind: str, seed: int
-) -> list[Argument]:
-    """The task's own inputs where they are wanted; none elsewhere."""
-    if kind not in ("task", LIKE) and not _bounded(binding):
-        return []
-    if case.variant:
-        return task.own_inputs(seed % (1 << 31), case.variant)
-    return task.own_inputs(seed % (1 << 31))
-
-
-def _bounded(binding: Binding) -> bool:
-    """Whether the task's own inputs are needed to know which integers are valid."""
-    return not binding.description.corrects and any(
-        source.position is not None and source.tensor.dtype.is_integer for source in binding.tensors
-    )
 
 
 def _kind(source: TensorSource, kind: str) -> str:
@@ -425,40 +437,6 @@ def _own_range(own: Array, binding: Binding, case: ShapeCase) -> tuple[int, int]
         upper = max(1, min(upper, upper * case.symbols[name] // size))
         lower = min(lower, upper - 1)
     return lower, upper
-
-
-def _keep_indices(
-    binding: Binding,
-    case: ShapeCase,
-    found: dict[str, Array],
-    ranges: dict[str, tuple[int, int]],
-) -> None:
-    """Move elements that the sketch uses as indices into their axes; `ranges` follow."""
-    for name, (lower, upper) in index_ranges(binding.sketch, case.symbols, binding.params).items():
-        if name in found:
-            found[name] = into_range(found[name], lower, upper)
-            low, high = ranges.get(name, (lower, upper))
-            both = max(low, lower), min(high, upper)
-            ranges[name] = both if both[0] < both[1] else (lower, upper)
-
-
-def _corrected(
-    binding: Binding,
-    task: Task,
-    arguments: list[Argument],
-    substitutes: Mapping[int, Scalar],
-    found: dict[str, Array],
-) -> list[Argument]:
-    """What the model makes of the arguments; `found` follows."""
-    corrected = task.valid_inputs(arguments, substitutes)
-    for source in binding.tensors:
-        if source.position is None or source.tensor.name not in found:
-            continue
-        array = corrected[source.position]
-        assert isinstance(array, np.ndarray)
-        dtype = numpy_dtype(source.tensor.dtype)
-        found[source.tensor.name] = np.ascontiguousarray(array, dtype).reshape(array.shape)
-    return list(corrected)
 
 
 #: Kinds of input are "KIND/changed" and "KIND/swapped".
@@ -530,7 +508,7 @@ def _moved(array: Array, change: str, random: np.random.Generator) -> Array:
     return found
 
 
-def receiving(binding: Binding, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Array]:
+def _receiving(binding: Binding, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Array]:
     """What is in the inputs that the task only writes into, by position: numbers that show where
     the task reads them."""
     dtypes = {tensor.name: tensor.dtype for tensor in binding.outputs}

@@ -32,35 +32,27 @@ def bind_task(
         return bind(sketch, task.describe(seed), settings)
     task.follow(0)
     first = task.describe(seed)
-    found, error = _bound(sketch, first, settings)
-    if found is not None and not found.other_types:
-        return found
-    why = str(error) if found is None else "; ".join(found.other_types)
+    found: Binding | UsageError
+    try:
+        found = bind(sketch, first, settings)
+        if not found.other_types:
+            return found
+        why = "; ".join(found.other_types)
+    except UsageError as error:
+        found, why = error, str(error)
     for number in range(1, len(first.others) + 1):
         try:
-            task.follow(number)
-            other, _ = _bound(sketch, task.describe(seed), settings)
-        except UsageError:  # the task cannot run it
+            other = bound_to(sketch, task, number, seed, settings)
+        except UsageError:  # the sketch does not fit it, or the task cannot run it
             continue
-        if other is not None and not other.other_types:
+        if not other.other_types:
             leads = other.description.lists[0]
             note = f"{leads} leads, since {sketch.name} does not fit {first.lists[0]}: {why}"
             return attrs.evolve(other, notes=(note, *other.notes))
     task.follow(0)
-    if found is not None:
-        return found
-    assert error is not None
-    raise error
-
-
-def _bound(
-    sketch: ir.Sketch, description: TaskDescription, settings: Mapping[str, Scalar] | None
-) -> tuple[Binding | None, UsageError | None]:
-    """The sketch bound to the list that leads, or what is wrong."""
-    try:
-        return bind(sketch, description, settings), None
-    except UsageError as error:
-        return None, error
+    if isinstance(found, UsageError):
+        raise found
+    return found
 
 
 def not_served(binding: Binding) -> Iterator[tuple[str, str]]:
@@ -118,7 +110,11 @@ def other_lists(
 
 
 def bound_to(
-    sketch: ir.Sketch, task: WorkerTask, number: int, seed: int, settings: Mapping[str, Scalar]
+    sketch: ir.Sketch,
+    task: WorkerTask,
+    number: int,
+    seed: int,
+    settings: Mapping[str, Scalar] | None,
 ) -> Binding:
     """The sketch bound to one list of the task, which leads from now on. Raises `UsageError`."""
     task.follow(number)

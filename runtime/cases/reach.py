@@ -31,7 +31,7 @@ import numpy as np
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import numpy_dtype
 from sketchc.runtime.cases.binding import Binding, TensorSource
-from sketchc.runtime.cases.drawing import Inputs, draw, receiving
+from sketchc.runtime.cases.drawing import Inputs, arranged, draw
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sizes import nearest
 from sketchc.runtime.process.arrays import Array
@@ -78,7 +78,7 @@ def find_freedom(binding: Binding, task: Task) -> Freedom:
     for follows in islice(_assignments(binding), _MOST_TRIES):
         freedom = Freedom(names, follows)
         try:
-            shapes = task.state_shapes(freedom.substitutes(probe))
+            shapes = task.built(freedom.substitutes(probe)).shapes
         except TaskFailure:
             continue
         if all(shapes.get(name) == shape for name, shape in wanted.items() if name):
@@ -91,9 +91,9 @@ def _probe_sizes(binding: Binding) -> dict[str, int]:
     """Distinct sizes where that is possible, within the task's hints."""
     found: dict[str, int] = {}
     for name, prime in zip(binding.symbols, _PRIMES, strict=False):
-        domain = binding.sizes.get(name)
-        size = prime if domain is None else domain.near(prime)
-        while domain is not None and size in found.values():
+        domain = binding.domain(name)
+        size = domain.near(prime)
+        while name in binding.sizes and size in found.values():
             following = domain.at_least(size + 1)
             if following is None:
                 break
@@ -114,19 +114,13 @@ def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, in
     """Whether the task, built so, takes inputs of the probe's sizes and returns what the sketch
     returns at these sizes."""
     shapes = binding.shapes(probe)
-    arguments: dict[int, Array | Scalar | None] = dict.fromkeys(binding.nothing)
-    arguments |= {position: binding.number(position) for position in binding.param_inputs}
-    arguments |= receiving(binding, shapes)
-    state: dict[str, Array] = {}
-    for source in binding.tensors:
-        ones = np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
-        if source.position is not None:
-            arguments[source.position] = ones
-        elif source.state is not None:
-            state[source.state] = ones
+    ones = {
+        source.tensor.name: np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
+        for source in binding.tensors
+    }
+    inputs = arranged(binding, ones, shapes)
     try:
-        inputs = [arguments[position] for position in sorted(arguments)]
-        outputs = task.reference(inputs, state, freedom.substitutes(probe))
+        outputs = task.reference(inputs.arguments, inputs.state, freedom.substitutes(probe))
     except TaskFailure:
         return False
     return [o.shape for o in outputs] == [shapes[tensor.name] for tensor in binding.outputs]
@@ -134,19 +128,14 @@ def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, in
 
 def _state_symbols(binding: Binding) -> frozenset[str]:
     """The symbols in the shapes of tensors that are parameters or buffers of the model."""
-    found: set[str] = set()
-    for source in binding.tensors:
-        if source.state is None:
-            continue
-        first, second = binding.symbols, {n: v + 1 for n, v in binding.symbols.items()}
-        for name in binding.symbols:
-            changed = {**first, name: second[name]}
-            if (
-                binding.shapes(changed)[source.tensor.name]
-                != binding.shapes(first)[source.tensor.name]
-            ):
-                found.add(name)
-    return frozenset(found)
+    names = [source.tensor.name for source in binding.tensors if source.state is not None]
+    own = binding.symbols
+    before = binding.shapes(own)
+    return frozenset(
+        symbol
+        for symbol, size in own.items()
+        if any(binding.shapes({**own, symbol: size + 1})[name] != before[name] for name in names)
+    )
 
 
 def _assignments(binding: Binding) -> list[dict[int, str]]:
@@ -221,8 +210,7 @@ def _point(binding: Binding, freedom: Freedom, first: int) -> dict[str, int] | N
     """Small sizes for all free symbols; None where the sketch or the hints allow none nearby."""
     symbols = dict(binding.symbols)
     for place, name in enumerate(name for name in symbols if name in freedom.free):
-        domain = binding.sizes.get(name)
-        symbols[name] = first + place if domain is None else domain.near(first + place)
+        symbols[name] = binding.domain(name).near(first + place)
     found = nearest(binding.sketch, symbols, binding.params, freedom.free, least=1)
     return found if found is not None and binding.allows(found) else None
 

@@ -19,22 +19,20 @@ import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping
-from math import prod
 
 import attrs
 
 from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
 from sketchc.checker.testing.settings import Settings
-from sketchc.ir.evaluate import Value, evaluate, host_sample
+from sketchc.ir.evaluate import Value, host_sample
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import parsed
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.reach import Freedom
-from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
-from sketchc.runtime.cases.sizes import nearest, refusal, tensor_shapes
-from sketchc.runtime.cases.sums import host_scope
+from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort, launched
+from sketchc.runtime.cases.sizes import nearest
 
 #: Numbers of a kernel's text that may be tile sizes, and how many of them are looked at.
 _SMALLEST, _LARGEST = 4, 1 << 16
@@ -44,7 +42,8 @@ _SHRINK, _SMALLEST_TILE = 8, 16
 #: An integer in C++, as a whole word.
 _INTEGER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-#: What runs along a half or a quarter of an axis has a second tile there.
+#: What runs along a half or a quarter of an axis has a second tile there. It is only tried: the
+#: task's own sizes may go that far along another axis.
 _FAR = "a fifth tile"
 #: How a mark that a kernel's text gives is called.
 _TEXT = "{name} behind the {number} of its text"
@@ -95,9 +94,8 @@ class Marks:
             return set()
         found = set()
         for phase in self.plan.phases:
-            scope, launches = host_scope(self.plan.sketch, phase.index, host)
-            counts = [max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid]
-            if launches and counts and prod(counts) > self.plan.cores(phase):
+            launches, programs = launched(self.plan.sketch, phase, host)
+            if launches and phase.grid and programs > self.plan.cores(phase):
                 found.add(Mark(f"a core's share of the programs of {phase.name}", AGAIN))
         return found
 
@@ -105,11 +103,6 @@ class Marks:
 def is_of_text(mark: Mark) -> bool:
     """Whether all that is known of a mark is a number in a kernel's text."""
     return mark.where.endswith("of its text")
-
-
-def is_far(mark: Mark) -> bool:
-    """Whether it is only tried: the task's own sizes may go that far along another axis."""
-    return mark.what == _FAR
 
 
 def smaller(text: str, least: int = _SMALLEST_TILE) -> tuple[str, dict[int, int]]:
@@ -248,7 +241,7 @@ class Reaching:
         """What has to be reached, and was not: what the task's own sizes reach, and what others
         would for which there was no time. Of sizes that the task refuses nothing is asked, and of a
         kernel's text nothing beyond its own sizes."""
-        required = {mark for mark in self.required if not is_far(mark)}
+        required = {mark for mark in self.required if mark.what != _FAR}
         others = {mark for one in self.untried for mark in one.marks if not is_of_text(mark)}
         return (required | others) - self.reached
 
@@ -419,14 +412,9 @@ class Reaching:
         return symbols
 
     def _reaches(self, symbols: Sizes, mark: Mark) -> bool:
-        return self._holds(symbols) and mark in self.marks.at(symbols, self.binding.params)
-
-    def _holds(self, symbols: Sizes) -> bool:
-        sketch, params = self.plan.sketch, self.binding.params
-        if not self.binding.allows(symbols) or refusal(sketch, symbols, params):
+        if not self.binding.allows(symbols) or not self.binding.fits(symbols):
             return False
-        shapes = tensor_shapes(sketch, symbols, params).values()
-        return all(extent > 0 for shape in shapes for extent in shape)
+        return mark in self.marks.at(symbols, self.binding.params)
 
     # ------------------------------------------------------------ in words
 
@@ -454,6 +442,7 @@ class Clock:
 
     @property
     def left(self) -> float:
+        """Seconds that are left."""
         return self.budget - (time.monotonic() - self.started)
 
     def allows(self, lanes: int) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 
 import attrs
@@ -30,7 +30,7 @@ from sketchc.checker.testing.settings import LANES_PER_STATEMENT
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
-from sketchc.lowering.plan import Plan
+from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.runtime.cases.binding import Binding, OtherSignatureError
 from sketchc.runtime.cases.lists import list_name
 from sketchc.runtime.cases.sizes import elements, nearest, refusal, tensor_shapes
@@ -38,6 +38,7 @@ from sketchc.runtime.cases.sums import host_scope
 from sketchc.runtime.tasks.outline import Domain
 
 _NO_VALUE = (KeyError, ArithmeticError, ValueError, InternalError)
+Sizes = Mapping[str, int]
 
 
 def effort(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> int:
@@ -112,15 +113,8 @@ _TRIES = 64
 
 
 def is_prime(number: int) -> bool:
+    """Whether no smaller number but 1 divides it."""
     return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
-
-
-def next_prime(number: int) -> int:
-    """The smallest prime that is at least `number`."""
-    candidate = max(number, 2)
-    while not is_prime(candidate):
-        candidate += 1
-    return candidate
 
 
 @attrs.frozen
@@ -198,6 +192,7 @@ class ShapeCase:
 
     @property
     def text(self) -> str:
+        """The sizes and numbers, in words."""
         found = {**self.symbols, **self.numbers}.items()
         sizes = ", ".join(f"{name}={value}" for name, value in found)
         if self.tiles:
@@ -262,18 +257,17 @@ def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, .
     found = {}
     by_symbol = tile_sizes(plan)
     for place, symbol in enumerate(plan.sketch.symbols):
-        sizes = by_symbol[symbol.name]
-        tiles = {size for size in sizes if size > 1}
-        limit = symbol.upper_bound
+        sizes, limit = by_symbol[symbol.name], symbol.upper_bound
         if sizes == {1}:
             tried = [1, 2, 3, 5]
             if draws is not None:
                 tried.append(draws.prime(place, max(tried), limit))
         else:
             whole_axis = _WHOLE_AXIS if draws is None else draws.tile(place)
-            tile = max(tiles, default=whole_axis)
-            prime = next_prime(tile + tile // 2)
-            if draws is not None:
+            tile = max(sizes, default=whole_axis)
+            if draws is None:
+                prime = next(n for n in itertools.count(tile + tile // 2) if is_prime(n))
+            else:
                 prime = draws.prime(place, tile, limit)
             tried = [1, tile - 1, tile, tile + 1, prime]
         kept = [size for size in tried if limit is None or size <= limit]
@@ -281,9 +275,10 @@ def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, .
     return found
 
 
-def cost(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Limits:
-    """Elements and programs of one run."""
-    return cost_at(plan, symbols, binding.params)
+def launched(sketch: ir.Sketch, phase: PhasePlan, host: Mapping[str, Value]) -> tuple[int, int]:
+    """How often a phase is launched, and how many programs each time."""
+    scope, launches = host_scope(sketch, phase.index, host)
+    return launches, prod(max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
 
 
 def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> Limits:
@@ -292,69 +287,8 @@ def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value])
     values = host_sample(plan.sketch, symbols, params)
     programs = 0
     for phase in plan.phases:
-        scope, launches = host_scope(plan.sketch, phase.index, values)
-        counts = (max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
-        programs += launches * prod(counts)
+        programs += prod(launched(plan.sketch, phase, values))
     return Limits(elements(tensor_shapes(plan.sketch, symbols, params)), programs)
-
-
-def at_least(limits: Limits, plan: Plan, binding: Binding, free: frozenset[str]) -> Limits:
-    """The limits, raised to twice what the smallest sizes need: where nothing fits, making
-    everything smaller would help nobody (32 groups are 32 programs at any size)."""
-    ones = {name: 1 if name in free else size for name, size in binding.symbols.items()}
-    least = _runnable(plan, binding, ones, free)
-    try:
-        needed = cost(plan, binding, least)
-    except (ArithmeticError, ValueError):
-        return limits
-    return attrs.evolve(
-        limits,
-        elements=max(limits.elements, 2 * needed.elements),
-        programs=max(limits.programs, 2 * needed.programs),
-        effort=max(limits.effort, 2 * effort(plan, least, binding.params)),
-    )
-
-
-def _fits(plan: Plan, binding: Binding, symbols: Mapping[str, int], limits: Limits) -> bool:
-    try:
-        needed = cost(plan, binding, symbols)
-    except (ArithmeticError, ValueError):
-        return True  # no launch at all: such a case is left out later
-    if needed.elements > limits.elements or needed.programs > limits.programs:
-        return False
-    return limits.effort >= 1 << 62 or effort(plan, symbols, binding.params) <= limits.effort
-
-
-def _costliest(
-    plan: Plan, binding: Binding, symbols: Mapping[str, int], movable: list[str], limits: Limits
-) -> str:
-    """The largest of the `movable` symbols among those that make the run too large."""
-    before = cost(plan, binding, symbols)
-    if before.programs > limits.programs:
-        halved = {
-            name: _programs(plan, binding, {**symbols, name: symbols[name] // 2})
-            for name in movable
-        }
-        fewer = [name for name in movable if halved[name] < before.programs]
-        movable = fewer or movable
-    return max(movable, key=lambda name: symbols[name])
-
-
-def _programs(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> int:
-    """The programs of one run; 0 where there is no launch."""
-    try:
-        return cost(plan, binding, symbols).programs
-    except (ArithmeticError, ValueError):
-        return 0
-
-
-def own_case(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> ShapeCase:
-    """The task's sizes; where they are too large, the largest free symbols are halved until the run
-    fits."""
-    symbols = _scaled(plan, binding, dict(binding.symbols), free, limits)
-    if symbols == dict(binding.symbols):
-        return ShapeCase("own sizes", symbols, own=True)
-    return ShapeCase("own sizes, scaled down", symbols)
 
 
 @attrs.frozen
@@ -367,256 +301,258 @@ class OtherLists:
     gaps: tuple[str, ...] = ()
 
 
-def other_cases(plan: Plan, binding: Binding, free: frozenset[str], limits: Limits) -> OtherLists:
-    """The sizes of the task's further lists of inputs (`get_inputs_dyn_list`), scaled down like its
-    own."""
-    cases: dict[tuple[Value, ...], ShapeCase] = {}
-    notes, gaps = [], []
-    for number, values in enumerate(binding.description.others, 1):
-        name = list_name(binding.description, number)
+@attrs.frozen
+class Trials:
+    """The cases of one candidate: its plan and binding, the symbols that are `free` to have other
+    sizes than the task's, and what one run may cost."""
+
+    plan: Plan
+    binding: Binding
+    free: frozenset[str]
+    limits: Limits
+
+    def affordable(self) -> Limits:
+        """The limits, raised to twice what the smallest sizes need: where nothing fits, making
+        everything smaller would help nobody (32 groups are 32 programs at any size)."""
+        ones = {name: 1 if name in self.free else n for name, n in self.binding.symbols.items()}
+        least = self._runnable(ones, self.free)
+        needed, limits = self._cost(least), self.limits
+        if needed is None:
+            return limits
+        return attrs.evolve(
+            limits,
+            elements=max(limits.elements, 2 * needed.elements),
+            programs=max(limits.programs, 2 * needed.programs),
+            effort=max(limits.effort, 2 * effort(self.plan, least, self.binding.params)),
+        )
+
+    def own(self) -> ShapeCase:
+        """The task's sizes; where they are too large, the largest free symbols are halved until the
+        run fits."""
+        symbols = self._scaled(self.binding.symbols, self.free)
+        if symbols == dict(self.binding.symbols):
+            return ShapeCase("own sizes", symbols, own=True)
+        return ShapeCase("own sizes, scaled down", symbols)
+
+    def others(self) -> OtherLists:
+        """The sizes of the task's further lists of inputs (`get_inputs_dyn_list`), scaled down like
+        its own."""
+        cases: dict[tuple[Value, ...], ShapeCase] = {}
+        notes, gaps = [], []
+        for number, values in enumerate(self.binding.description.others, 1):
+            name = list_name(self.binding.description, number)
+            try:
+                own = self.binding.symbols_of(values)
+            except UsageError as error:
+                notes.append(f"{name} is not tried: {error}")
+                if not isinstance(error, OtherSignatureError):
+                    gaps.append(f"{name}, which is not run: {error}")
+                continue
+            numbers = self.binding.numbers_of(values)
+            there = self.binding.with_numbers(numbers)
+            symbols = attrs.evolve(self, binding=there)._scaled(own, self.free)
+            if refused := refusal(self.plan.sketch, symbols, there.params):
+                gaps.append(f"{name}, which is not run: the sketch refuses it ({refused})")
+                continue
+            case = ShapeCase(f"own sizes {number + 1}, scaled down", symbols, numbers=numbers)
+            if symbols == own:
+                title = f"own sizes {number + 1}"
+                case = ShapeCase(title, symbols, own=True, variant=number, numbers=numbers)
+            else:
+                notes.append(f"{name} is scaled down to {case.text}")
+            cases.setdefault((*symbols.values(), *there.params.values()), case)
+        first = (*self.own().symbols.values(), *self.binding.params.values())
+        found = tuple(case for sizes, case in cases.items() if sizes != first)
+        return OtherLists(found, tuple(notes), tuple(gaps))
+
+    def ragged(self, draws: Draws | None = None) -> list[ShapeCase]:
+        """Cases around the tile sizes, smallest first; empty when no symbol is free. With `draws`,
+        T is drawn where the plan does not say it, and so is the prime."""
+        own = self.binding.symbols
+        sizes = {
+            name: self._allowed(name, found)
+            for name, found in candidates(self.plan, draws).items()
+            if name in self.free
+        }
+        if not sizes:
+            return []
+        names = list(sizes)
+        ones = {n: self.binding.domain(n).near(1) if n in self.free else own[n] for n in own}
+        ones = self._runnable(ones, self.free)
+        smallest = set(ones.values()) == {1} or not self.binding.sizes
+        cases = [ShapeCase("all ones" if smallest else "smallest", ones)]
+        for number in range(max(len(found) for found in sizes.values())):
+            symbols = dict(own)
+            for offset, name in enumerate(names):
+                symbols[name] = sizes[name][(number + offset) % len(sizes[name])]
+            focus = names[number % len(names)]
+            symbols = self._reduced(symbols, self.free, self._smaller, focus)
+            symbols = self._runnable(symbols, self.free - {focus}, self.free)
+            cases.append(ShapeCase(f"ragged {number + 1}", symbols))
+        return self._smallest_first(cases)
+
+    def drawn(self, draws: Draws) -> list[ShapeCase]:
+        """Cases of sizes that nobody knows in advance, smallest first: for each of the free symbols
+        a prime, and one more size."""
+        cases = []
+        tiles = candidates(self.plan, draws)
+        for prime in (True, False):
+            wanted = dict(self.binding.symbols)
+            for place, symbol in enumerate(self.plan.sketch.symbols):
+                if symbol.name in self.free:
+                    domain = self._range(symbol, tiles[symbol.name])
+                    size = draws.inner(place, domain, self.limits.longest, prime=prime)
+                    wanted[symbol.name] = self._allowed(symbol.name, [size], ends=False)[0]
+            cases += [ShapeCase("drawn sizes", s, drawn=True) for s in self._each_kept(wanted)]
+        return self._smallest_first(cases)
+
+    def corner(self) -> list[ShapeCase]:
+        """All sizes whose ranges end at these ends at once, where a run can have so many elements,
+        or four times those at the task's own sizes; at most one case."""
+        symbols = dict(self.binding.symbols)
+        for name, domain in self.binding.sizes.items():
+            if name in self.free and (end := domain.whole[1]) < 1 << 40:
+                symbols[name] = end
+        if symbols == dict(self.binding.symbols) or self._refused(symbols):
+            return []
+        limits = self.limits
+        own = cost_at(self.plan, self.binding.symbols, self.binding.params).elements
+        if limits.longest != INTERPRETED.longest:
+            most = max(limits.elements, min(_CORNER * own, OWN.elements))
+            limits = attrs.evolve(limits, elements=most)
+        fits = attrs.evolve(self, limits=limits)._fits(symbols)
+        return [ShapeCase("largest", symbols)] if fits else []
+
+    def _smallest_first(self, cases: Sequence[ShapeCase]) -> list[ShapeCase]:
+        """Those that may be launched; of several with the same sizes the first."""
+        distinct: dict[tuple[int, ...], ShapeCase] = {}
+        for case in cases:
+            distinct.setdefault(tuple(case.symbols.values()), case)
+        kept = [case for case in distinct.values() if not self._refused(case.symbols)]
+        params = self.binding.params
+        return sorted(kept, key=lambda case: cost_at(self.plan, case.symbols, params).elements)
+
+    # ------------------------------------------------------------ what a run takes
+
+    def _cost(self, symbols: Sizes) -> Limits | None:
+        """Elements and programs of one run; None where there is no launch."""
         try:
-            own = binding.symbols_of(values)
-        except OtherSignatureError as error:
-            notes.append(f"{name} is not tried: {error}")
-            continue
-        except UsageError as error:
-            notes.append(f"{name} is not tried: {error}")
-            gaps.append(f"{name}, which is not run: {error}")
-            continue
-        numbers = binding.numbers_of(values)
-        there = binding.with_numbers(numbers)
-        symbols = _scaled(plan, there, own, free, limits)
-        if refused := refusal(plan.sketch, symbols, there.params):
-            gaps.append(f"{name}, which is not run: the sketch refuses it ({refused})")
-            continue
-        case = ShapeCase(f"own sizes {number + 1}, scaled down", symbols, numbers=numbers)
-        if symbols == own:
-            title = f"own sizes {number + 1}"
-            case = ShapeCase(title, symbols, own=True, variant=number, numbers=numbers)
-        else:
-            notes.append(f"{name} is scaled down to {case.text}")
-        cases.setdefault((*symbols.values(), *there.params.values()), case)
-    own_sizes = own_case(plan, binding, free, limits).symbols.values()
-    first = (*own_sizes, *binding.params.values())
-    found = tuple(case for sizes, case in cases.items() if sizes != first)
-    return OtherLists(found, tuple(notes), tuple(gaps))
+            return cost_at(self.plan, symbols, self.binding.params)
+        except (ArithmeticError, ValueError):
+            return None
 
+    def _fits(self, symbols: Sizes) -> bool:
+        needed, limits = self._cost(symbols), self.limits
+        if needed is None:
+            return True  # such a case is left out later
+        if needed.elements > limits.elements or needed.programs > limits.programs:
+            return False
+        most = limits.effort
+        return most >= 1 << 62 or effort(self.plan, symbols, self.binding.params) <= most
 
-def _scaled(
-    plan: Plan,
-    binding: Binding,
-    own: dict[str, int],
-    free: frozenset[str],
-    limits: Limits,
-) -> dict[str, int]:
-    """Sizes of the task, the largest free symbols halved until a run fits, within the hints."""
-    symbols = dict(own)
-    while not _fits(plan, binding, symbols, limits):
-        smaller = {
-            name: size
-            for name, value in symbols.items()
-            if name in free and (size := _at_most(binding, name, value // 2)) is not None
-        }
-        if not smaller:
-            break
-        largest = _costliest(plan, binding, symbols, list(smaller), limits)
-        symbols[largest] = smaller[largest]
-    if refusal(plan.sketch, symbols, binding.params):
-        for name in [name for name in symbols if symbols[name] != own[name]]:
-            reach = range(symbols[name], symbols[name] + _REACH)
-            trials = ({**symbols, name: size} for size in reach)
-            better = (t for t in trials if not _refused(plan, binding, t))
-            symbols = next(better, symbols)
-    return symbols
+    def _costliest(self, symbols: Sizes, movable: list[str]) -> str:
+        """The largest of the `movable` symbols among those that make the run too large."""
 
+        def programs(symbols: Sizes) -> int:
+            needed = self._cost(symbols)
+            return 0 if needed is None else needed.programs
 
-def _at_most(binding: Binding, name: str, size: int) -> int | None:
-    """The largest size up to `size` that the hints allow; at least 1."""
-    domain = binding.sizes.get(name)
-    found = size if domain is None else domain.at_most(size)
-    return found if found is not None and found >= 1 else None
+        before = programs(symbols)
+        if before > self.limits.programs:
+            halved = {name: {**symbols, name: symbols[name] // 2} for name in movable}
+            movable = [name for name in movable if programs(halved[name]) < before] or movable
+        return max(movable, key=lambda name: symbols[name])
 
+    def _reduced(
+        self,
+        symbols: Sizes,
+        movable: frozenset[str],
+        smaller: Callable[[str, int], int | None],
+        focus: str = "",
+    ) -> dict[str, int]:
+        """The sizes, the largest of the movable ones made smaller until a run fits; the symbol in
+        focus last of all."""
+        found = dict(symbols)
+        while not self._fits(found):
+            tried = {name: smaller(name, found[name]) for name in found if name in movable}
+            left = {name: size for name, size in tried.items() if size is not None}
+            if not left:
+                break
+            largest = self._costliest(found, [name for name in left if name != focus] or [focus])
+            found[largest] = left[largest]
+        return found
 
-def _at_least(binding: Binding, name: str, size: int) -> int:
-    """The smallest size from `size` on that the hints allow; the largest of all where none is."""
-    domain = binding.sizes.get(name)
-    return size if domain is None else domain.near(size)
+    def _scaled(self, own: Sizes, movable: frozenset[str]) -> dict[str, int]:
+        """Sizes of the task, the largest ones halved until a run fits, within the hints."""
+        symbols = self._reduced(
+            own, movable, lambda name, size: self.binding.domain(name).at_most(size // 2)
+        )
+        if refusal(self.plan.sketch, symbols, self.binding.params):
+            for name in [name for name in symbols if symbols[name] != own[name]]:
+                reach = range(symbols[name], symbols[name] + _REACH)
+                trials = ({**symbols, name: size} for size in reach)
+                symbols = next((t for t in trials if not self._refused(t)), symbols)
+        return symbols
 
+    def _smaller(self, name: str, size: int) -> int | None:
+        """The next of the small sizes, or the next that the hints allow; None where there is
+        none."""
+        near = (self.binding.domain(name).near(small) for small in _SMALL if small < size)
+        found = next(near, size)
+        return found if found < size else None
 
-def _refused(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> bool:
-    """Whether a launch at these sizes must be refused, or hints of the task leave them out."""
-    return not binding.allows(symbols) or bool(refusal(plan.sketch, symbols, binding.params))
+    # ------------------------------------------------------------ what may be launched
 
+    def _refused(self, symbols: Sizes) -> bool:
+        """Whether a launch at these sizes must be refused, or hints of the task leave them out."""
+        refused = refusal(self.plan.sketch, symbols, self.binding.params)
+        return not self.binding.allows(symbols) or bool(refused)
 
-def ragged_cases(
-    plan: Plan,
-    binding: Binding,
-    free: frozenset[str],
-    limits: Limits,
-    draws: Draws | None = None,
-) -> list[ShapeCase]:
-    """Cases around the tile sizes, smallest first; empty when no symbol is free. With `draws`, T is
-    drawn where the plan does not say it, and so is the prime."""
-    sizes = {
-        name: _allowed(plan, binding, name, found)
-        for name, found in candidates(plan, draws).items()
-        if name in free
-    }
-    if not sizes:
-        return []
-    names = list(sizes)
-    rounds = max(len(found) for found in sizes.values())
-    cases: dict[tuple[int, ...], ShapeCase] = {}
-    ones = {
-        name: _at_least(binding, name, 1) if name in free else value
-        for name, value in binding.symbols.items()
-    }
-    ones = _runnable(plan, binding, ones, free)
-    name = "all ones" if set(ones.values()) == {1} or not binding.sizes else "smallest"
-    cases[tuple(ones.values())] = ShapeCase(name, ones)
-    for number in range(rounds):
-        symbols = dict(binding.symbols)
-        for offset, name in enumerate(names):
-            symbols[name] = sizes[name][(number + offset) % len(sizes[name])]
-        focus = names[number % len(names)]
-        _shrink(plan, binding, symbols, focus, free, limits)
-        symbols = _runnable(plan, binding, symbols, free - {focus}, free)
-        cases.setdefault(tuple(symbols.values()), ShapeCase(f"ragged {number + 1}", symbols))
-    kept = [c for c in cases.values() if not _refused(plan, binding, c.symbols)]
-    return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+    def _runnable(self, symbols: dict[str, int], *movable: frozenset[str]) -> dict[str, int]:
+        """The nearest sizes at which the sketch may be launched and no tensor is empty (a window
+        larger than its image): frameworks refuse those. Some symbols move, or else more of them."""
+        for names in movable:
+            found = nearest(self.plan.sketch, symbols, self.binding.params, names, least=1)
+            if found is not None and self.binding.allows(found):
+                return found
+        return symbols
 
+    def _allowed(self, name: str, sizes: Sequence[int], *, ends: bool = True) -> tuple[int, ...]:
+        """The sizes of one symbol, each moved up to the next at which the sketch may be launched
+        with the other symbols at the task's sizes; those where there is none stay as they are. With
+        `ends`, those of the range that the hints allow, too."""
+        own, domain = self.binding.symbols, self.binding.domain(name)
+        tried = list(sizes)
+        if ends and name in self.binding.sizes:
+            tried += [end for end in domain.whole if end < 1 << 40]
+        found = []
+        for size in map(domain.near, tried):
+            further = [own[name]] if own[name] > size else []
+            larger = itertools.chain(range(size, size + _REACH), further)
+            found.append(next((n for n in larger if not self._refused({**own, name: n})), size))
+        return tuple(dict.fromkeys(found))
 
-def drawn_cases(
-    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits, draws: Draws
-) -> list[ShapeCase]:
-    """Cases of sizes that nobody knows in advance, smallest first: for each of the `free` symbols a
-    prime, and one more size."""
-    cases: dict[tuple[int, ...], ShapeCase] = {}
-    tiles = candidates(plan, draws)
-    for prime in (True, False):
-        wanted = dict(binding.symbols)
-        for place, symbol in enumerate(plan.sketch.symbols):
-            if symbol.name in free:
-                domain = _range(binding, symbol, tiles[symbol.name])
-                size = draws.inner(place, domain, limits.longest, prime=prime)
-                wanted[symbol.name] = _allowed(plan, binding, symbol.name, [size], ends=False)[0]
-        for symbols in _each_kept(plan, binding, wanted, free, limits):
-            cases.setdefault(tuple(symbols.values()), ShapeCase("drawn sizes", symbols, drawn=True))
-    kept = [c for c in cases.values() if not _refused(plan, binding, c.symbols)]
-    return sorted(kept, key=lambda case: cost(plan, binding, case.symbols).elements)
+    def _each_kept(self, wanted: Sizes) -> Iterator[dict[str, int]]:
+        """Cases of which, for each free symbol, one has the size that is wanted, if any can. Where
+        they are too large, the other sizes are halved: what was drawn stays unknown in advance.
+        What makes them runnable can make them too large again: an image grows to its window."""
+        met: set[str] = set()
+        for name in wanted:
+            if name in self.free and name not in met:
+                others = self.free - {name}
+                symbols = self._scaled(wanted, others)
+                for _ in range(_SETTLING):
+                    symbols = self._runnable(self._scaled(symbols, self.free), others, self.free)
+                    if self._fits(symbols):
+                        met |= {name, *(each for each in wanted if symbols[each] == wanted[each])}
+                        yield symbols
+                        break
 
-
-def corner_cases(
-    plan: Plan, binding: Binding, free: frozenset[str], limits: Limits
-) -> list[ShapeCase]:
-    """All sizes whose ranges end at these ends at once, where a run can have so many elements, or
-    four times those at the task's own sizes; at most one case."""
-    symbols = dict(binding.symbols)
-    for name, domain in binding.sizes.items():
-        if name in free and (end := domain.whole[1]) < 1 << 40:
-            symbols[name] = end
-    if symbols == dict(binding.symbols) or _refused(plan, binding, symbols):
-        return []
-    most = min(_CORNER * cost(plan, binding, binding.symbols).elements, OWN.elements)
-    if limits.longest != INTERPRETED.longest:
-        limits = attrs.evolve(limits, elements=max(limits.elements, most))
-    fits = _fits(plan, binding, symbols, limits)
-    return [ShapeCase("largest", symbols)] if fits else []
-
-
-def _each_kept(
-    plan: Plan,
-    binding: Binding,
-    wanted: Mapping[str, int],
-    free: frozenset[str],
-    limits: Limits,
-) -> Iterator[dict[str, int]]:
-    """Cases of which, for each free symbol, one has the size that is wanted, if any can. Where they
-    are too large, the other sizes are halved: what was drawn stays unknown in advance. What makes
-    them runnable can make them too large again (an image grows to its window), several times."""
-    met: set[str] = set()
-    for name in wanted:
-        if name in free and name not in met:
-            symbols = _scaled(plan, binding, dict(wanted), free - {name}, limits)
-            for _ in range(_SETTLING):
-                symbols = _scaled(plan, binding, symbols, free, limits)
-                symbols = _runnable(plan, binding, symbols, free - {name}, free)
-                if _fits(plan, binding, symbols, limits):
-                    met |= {name, *(other for other in wanted if symbols[other] == wanted[other])}
-                    yield symbols
-                    break
-
-
-def _range(binding: Binding, symbol: ir.Symbol, tried: Sequence[int]) -> Domain:
-    """The sizes that a symbol may have: those that the hints allow, else up to the task's own, or
-    further where that is small. Tiny ones are few, so that a list can hold them."""
-    if (domain := binding.sizes.get(symbol.name)) is not None:
-        return domain
-    most = max(binding.symbols[symbol.name], *tried, LEAST)
-    most = most if symbol.upper_bound is None else max(min(most, symbol.upper_bound), 1)
-    return Domain(min(_TINY, (most + 1) // 2), most)
-
-
-def _runnable(
-    plan: Plan, binding: Binding, symbols: dict[str, int], *movable: frozenset[str]
-) -> dict[str, int]:
-    """The nearest sizes at which the sketch may be launched and no tensor is empty (a window larger
-    than its image): frameworks refuse those. Some symbols move, or else more of them."""
-    for names in movable:
-        found = nearest(plan.sketch, symbols, binding.params, names, least=1)
-        if found is not None and binding.allows(found):
-            return found
-    return symbols
-
-
-def _allowed(
-    plan: Plan, binding: Binding, name: str, sizes: Sequence[int], *, ends: bool = True
-) -> tuple[int, ...]:
-    """The sizes of one symbol, each moved up to the next at which the sketch may be launched with
-    the other symbols at the task's sizes; those where there is none stay as they are. With `ends`,
-    those of the range that the hints allow, too."""
-
-    def holds(size: int) -> bool:
-        return not _refused(plan, binding, {**binding.symbols, name: size})
-
-    own = binding.symbols[name]
-    found = []
-    domain = binding.sizes.get(name)
-    tried = list(sizes)
-    if ends and domain is not None:
-        tried += [end for end in domain.whole if end < 1 << 40]
-    for size in [_at_least(binding, name, wanted) for wanted in tried]:
-        larger = itertools.chain(range(size, size + _REACH), [own] if own > size else [])
-        found.append(next((candidate for candidate in larger if holds(candidate)), size))
-    return tuple(dict.fromkeys(found))
-
-
-def _shrink(
-    plan: Plan,
-    binding: Binding,
-    symbols: dict[str, int],
-    focus: str,
-    free: frozenset[str],
-    limits: Limits,
-) -> None:
-    """Make a case small enough, the symbol in focus last of all."""
-    while not _fits(plan, binding, symbols, limits):
-        smaller = {
-            name: size
-            for name, value in symbols.items()
-            if name in free and (size := _smaller(binding, name, value)) is not None
-        }
-        others = [name for name in smaller if name != focus]
-        if not smaller:
-            break
-        largest = _costliest(plan, binding, symbols, others or [focus], limits)
-        symbols[largest] = smaller[largest]
-
-
-def _smaller(binding: Binding, name: str, size: int) -> int | None:
-    """The next of the small sizes, or the next that the hints allow; None where there is none."""
-    wanted = next((small for small in _SMALL if small < size), None)
-    if wanted is None or name not in binding.sizes:
-        return wanted
-    found = binding.sizes[name].near(wanted)
-    return found if found < size else None
+    def _range(self, symbol: ir.Symbol, tried: Sequence[int]) -> Domain:
+        """The sizes that a symbol may have: those that the hints allow, else up to the task's own,
+        or further where that is small. Tiny ones are few, so that a list can hold them."""
+        if (domain := self.binding.sizes.get(symbol.name)) is not None:
+            return domain
+        most = max(self.binding.symbols[symbol.name], *tried, LEAST)
+        most = most if symbol.upper_bound is None else max(min(most, symbol.upper_bound), 1)
+        return Domain(min(_TINY, (most + 1) // 2), most)

@@ -7,8 +7,10 @@ to leave out the sizes at which a kernel rightly refuses to run.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -20,6 +22,8 @@ from sketchc.launch.conditions import Kind, broken, launch_conditions
 _MOST_TRIES = 50_000
 #: ... and that `nearest` looks at for each condition.
 _MOST_STEPS = 4_000
+#: What must hold at a launch, with the symbols that it depends on.
+Condition = tuple[tuple[str, ...], ir.Expr]
 
 
 def tensor_shapes(
@@ -63,12 +67,8 @@ def choose(
     `options` lists sizes for each symbol, the preferred first. None when none of the first `most`
     combinations is accepted.
     """
-    for number, symbols in enumerate(_combinations(options)):
-        if accept(symbols):
-            return symbols
-        if number >= most:
-            break
-    return None
+    tried = itertools.islice(_combinations(options), most + 1)
+    return next(filter(accept, tried), None)
 
 
 def nearest(
@@ -88,42 +88,36 @@ def nearest(
     sizes = dict(wishes)
     conditions = _conditions(sketch, least)
     for _ in range(len(conditions)):
-        broken = next(
-            (n for n, c in enumerate(conditions) if not _holds(sketch, c[1], sizes, params)), None
-        )
+        hold = partial(_hold, sketch, params)
+        broken = next((n for n, c in enumerate(conditions) if not hold([c], sizes, {})), None)
         if broken is None:
             return sizes
         names = [n for n in conditions[broken][0] if movable is None or n in movable]
         options = {name: _around(sizes[name]) for name in names}
-
-        accept = _all_hold(sketch, conditions[: broken + 1], sizes, params)
-        found = choose(options, accept, steps)
+        found = choose(options, partial(hold, conditions[: broken + 1], sizes), steps)
         if found is None:
             return None
         sizes |= found
     return None if refusal(sketch, sizes, params) else sizes
 
 
-def _all_hold(
+def _hold(
     sketch: ir.Sketch,
-    conditions: Sequence[tuple[tuple[str, ...], ir.Expr]],
-    sizes: Mapping[str, int],
     params: Mapping[str, Value],
-) -> Callable[[Mapping[str, int]], bool]:
-    """Whether all conditions hold once some sizes are replaced."""
+    conditions: Sequence[Condition],
+    sizes: Mapping[str, int],
+    chosen: Mapping[str, int],
+) -> bool:
+    """Whether all conditions hold at these sizes, some of which are replaced."""
+    try:
+        values = host_values(sketch, {**sizes, **chosen}, params)
+        # The last one is the broken one: most trials end with it.
+        return all(evaluate(condition, values) for _, condition in reversed(conditions))
+    except (ArithmeticError, ValueError):
+        return False
 
-    def accept(chosen: Mapping[str, int]) -> bool:
-        try:
-            values = host_values(sketch, {**sizes, **chosen}, params)
-            # The last one is the broken one: most trials end with it.
-            return all(evaluate(condition, values) for _, condition in reversed(conditions))
-        except (ArithmeticError, ValueError):
-            return False
 
-    return accept
-
-
-def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir.Expr]]:
+def _conditions(sketch: ir.Sketch, least: int) -> list[Condition]:
     """What must hold at a launch, each with the symbols that it depends on."""
     found: list[ir.Expr] = [ir.Ref(symbol.name, ir.NameKind.SYMBOL) for symbol in sketch.symbols]
     found = [ir.Binary(">=", symbol, ir.Literal(least)) for symbol in found]
@@ -141,29 +135,13 @@ def _conditions(sketch: ir.Sketch, least: int) -> list[tuple[tuple[str, ...], ir
     return [(_symbols_of(sketch, condition), condition) for condition in found]
 
 
-def _lets(sketch: ir.Sketch) -> dict[str, ir.Expr]:
-    return {let.name: let.value for let in sketch.lets}
-
-
 def _symbols_of(sketch: ir.Sketch, expression: ir.Expr) -> tuple[str, ...]:
     """The symbols that an expression depends on, those of host values included."""
     names = {reference.name for reference in walk.references(expression)}
-    for name, value in _lets(sketch).items():
-        if name in names:
-            names |= set(_symbols_of(sketch, value))
+    for let in sketch.lets:
+        if let.name in names:
+            names |= set(_symbols_of(sketch, let.value))
     return tuple(symbol.name for symbol in sketch.symbols if symbol.name in names)
-
-
-def _holds(
-    sketch: ir.Sketch,
-    condition: ir.Expr,
-    sizes: Mapping[str, int],
-    params: Mapping[str, Value],
-) -> bool:
-    try:
-        return bool(evaluate(condition, host_values(sketch, sizes, params)))
-    except (ArithmeticError, ValueError):
-        return False
 
 
 def _around(size: int) -> tuple[int, ...]:

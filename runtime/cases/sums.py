@@ -56,6 +56,7 @@ class Amount:
         return Amount(1.0, self.total)
 
     def larger(self, other: Amount) -> Amount:
+        """The larger of both, component by component."""
         return Amount(max(self.terms, other.terms), max(self.depth, other.depth))
 
     def plus(self, other: Amount, times: float = 1.0) -> Amount:
@@ -72,58 +73,49 @@ EMPTY = Amount(0.0, 0.0)
 Amounts = dict[str, Amount]
 
 
-@attrs.define
+@attrs.frozen
 class Sums:
     """The amounts of tensors as launches change them; `most` bounds the terms of any sum."""
 
     plan: Plan
     most: float
-    tensors: Amounts = attrs.field(factory=dict)
 
     def run(self, values: Mapping[str, Value]) -> Amounts:
         """The amounts of all tensors in the end; `values` are the host's."""
-        self._steps(self.plan.sketch.steps, dict(values))
-        return self.tensors
+        return self._steps(self.plan.sketch.steps, {}, dict(values))
 
-    def _steps(self, steps: Sequence[ir.HostStep], scope: Scope) -> None:
+    def _steps(self, steps: Sequence[ir.HostStep], amounts: Amounts, scope: Scope) -> Amounts:
         for step in steps:
             match step:
                 case ir.Launch(phase):
-                    self._launch(phase, scope)
-                case ir.HostFor(variable, start, stop, by):
-                    bounds = [int(evaluate(bound, scope)) for bound in (start, stop, by)]
-                    self._host_loop(step, variable, range(*bounds), scope)
-                case ir.HostIf():
-                    self._host_branches(step, scope)
+                    amounts = self._launch(phase, amounts, scope)
+                case ir.HostFor():
+                    amounts = self._loop(step, amounts, scope)
+                case ir.HostIf(_, body, orelse):
+                    ways = [self._steps(way, dict(amounts), dict(scope)) for way in (body, orelse)]
+                    amounts = _joined(amounts, *ways)
                 case ir.Fetch(name):
                     scope[name] = MOST_TRIPS
                 case ir.Bind(name, value):
                     scope[name] = evaluate(value, scope)
+        return amounts
 
-    def _host_loop(self, loop: ir.HostFor, variable: str, places: range, scope: Scope) -> None:
-        def trip(tensors: Amounts, place: int) -> Amounts:
-            self.tensors = dict(tensors)
-            self._steps(loop.body, {**scope, variable: place})
-            return self.tensors
+    def _loop(self, loop: ir.HostFor, amounts: Amounts, scope: Scope) -> Amounts:
+        bounds = [int(evaluate(bound, scope)) for bound in (loop.start, loop.stop, loop.step)]
 
-        self.tensors = _repeated(self.tensors, places, trip)
+        def trip(before: Amounts, place: int) -> Amounts:
+            return self._steps(loop.body, dict(before), {**scope, loop.variable: place})
 
-    def _host_branches(self, step: ir.HostIf, scope: Scope) -> None:
-        before, found = self.tensors, dict(self.tensors)
-        for branch in (step.body, step.orelse):
-            self.tensors = dict(before)
-            self._steps(branch, dict(scope))
-            found = _joined(found, self.tensors)
-        self.tensors = found
+        return _repeated(amounts, range(*bounds), trip)
 
-    def _launch(self, phase: int, scope: Scope) -> None:
-        for planned in self.plan.phases:
-            if planned.index == phase:
-                found = dict(self.tensors)
-                for grid in _grid_scopes(planned.grid, scope):
-                    run = _Program(self, planned, grid, scope)
-                    found = _joined(found, run.finish())
-                self.tensors = found
+    def _launch(self, phase: int, amounts: Amounts, scope: Scope) -> Amounts:
+        ways = [
+            _Program(self, planned, grid, scope).finish(amounts)
+            for planned in self.plan.phases
+            if planned.index == phase
+            for grid in _grid_scopes(planned.grid, scope)
+        ]
+        return _joined(amounts, *ways)
 
 
 def _grid_scopes(axes: tuple[GridAxis, ...], values: Scope) -> Iterator[Scope]:
@@ -154,19 +146,16 @@ class _Program:
         #: What atomic additions add, by statement.
         self.added: dict[int, tuple[str, Amount]] = {}
 
-    def finish(self) -> Amounts:
+    def finish(self, before: Amounts) -> Amounts:
         """The tensors after it, and after all programs that add to the same elements."""
-        amounts = self._body(self.phase.body, dict(self.sums.tensors), self.scope)
-        found = {name: amounts[name] for name in self.sums.tensors if name in amounts}
-        found |= {n: a for n, a in amounts.items() if n not in found and self._is_tensor(n)}
+        amounts = self._body(self.phase.body, dict(before), self.scope)
+        tensors = {*before, *(tensor.name for tensor in self.sketch.tensors)}
+        found = {name: amount for name, amount in amounts.items() if name in tensors}
         for name, amount in self.added.values():
-            before = found.get(name, EMPTY)
-            terms = min(before.terms + amount.terms, self.sums.most)
-            found[name] = Amount(terms, max(before.depth, amount.depth))
+            there = found.get(name, EMPTY)
+            terms = min(there.terms + amount.terms, self.sums.most)
+            found[name] = Amount(terms, max(there.depth, amount.depth))
         return found
-
-    def _is_tensor(self, name: str) -> bool:
-        return any(tensor.name == name for tensor in self.sketch.tensors)
 
     # ------------------------------------------------------------ statements
 
@@ -190,8 +179,9 @@ class _Program:
                     self._bind(name, value, scope)
                 case ir.For():
                     amounts = self._loop(statement, amounts, scope)
-                case ir.If():
-                    amounts = self._branches(statement, amounts, scope)
+                case ir.If(_, then, orelse):
+                    ways = [self._body(way, dict(amounts), scope) for way in (then, orelse)]
+                    amounts = _joined(amounts, *ways)
                 case ir.Fetch():
                     pass
         return amounts
@@ -201,29 +191,20 @@ class _Program:
         if (known := _known(value, scope)) is not None:
             scope[name] = known
 
-    def _branches(self, statement: ir.If, amounts: Amounts, scope: Scope) -> Amounts:
-        found = dict(amounts)
-        for branch in (statement.body, statement.orelse):
-            found = _joined(found, self._body(branch, dict(amounts), scope))
-        return found
-
     def _loop(self, loop: ir.For, amounts: Amounts, scope: Scope) -> Amounts:
         bounds = [_known(bound, scope) for bound in (loop.start, loop.stop, loop.step)]
         unknown = None in bounds
         places = range(2) if unknown else range(*(int(bound or 0) for bound in bounds))
         count = self.sums.most if unknown else float(len(places))
-        outer = self.around.get(loop.variable)
-        self.around[loop.variable] = max(count, 1.0)
+        around = self.around
+        self.around = {**around, loop.variable: max(count, 1.0)}
 
         def trip(before: Amounts, place: int) -> Amounts:
             inner = dict(scope) if unknown else {**scope, loop.variable: place}
             return self._body(loop.body, dict(before), inner)
 
         found = _repeated(amounts, places, trip, count if unknown else None)
-        if outer is None:
-            del self.around[loop.variable]
-        else:
-            self.around[loop.variable] = outer
+        self.around = around
         return {name: self._bounded(amount) for name, amount in found.items()}
 
     def _bounded(self, amount: Amount) -> Amount:
@@ -379,15 +360,11 @@ def _elementwise(
     if Fact.ADDS in facts:
         if Fact.SCALES in facts:
             given = [_scaled(operands[:2]), *(a for a in operands[2:] if a is not None)]
-        return _added(given)
+        terms = sum(amount.terms for amount in given)
+        return Amount(terms, max(amount.depth for amount in given))
     if Fact.SCALES in facts:
         return _scaled(given)
     return Amount(1.0, depth)
-
-
-def _added(given: Sequence[Amount]) -> Amount:
-    terms = sum(amount.terms for amount in given)
-    return Amount(terms, max(amount.depth for amount in given))
 
 
 def _scaled(operands: Sequence[Amount | None]) -> Amount:
@@ -399,9 +376,13 @@ def _scaled(operands: Sequence[Amount | None]) -> Amount:
     return Amount(given[0].terms, max(given[0].depth, settled))
 
 
-def _joined(one: Amounts, other: Amounts) -> Amounts:
-    """The larger of both."""
-    return {name: one.get(name, EMPTY).larger(other.get(name, EMPTY)) for name in {**one, **other}}
+def _joined(*ways: Amounts) -> Amounts:
+    """The largest of all."""
+    found: Amounts = {}
+    for amounts in ways:
+        for name, amount in amounts.items():
+            found[name] = found.get(name, EMPTY).larger(amount)
+    return found
 
 
 def _repeated(

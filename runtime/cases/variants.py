@@ -29,7 +29,6 @@ from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import draw
 from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.shapes import ShapeCase
-from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.tasks.description import Scalar, TaskFailure
 from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
@@ -83,14 +82,10 @@ class Branches:
 
     def literals(self, name: str) -> list[Value]:
         """The numbers beside which a param stands in conditions."""
-        found: dict[Value, None] = {}
-        pending = [d.condition for d in self.decisions if name in d.names]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, ir.Literal):
-                found[part.value] = None
-            pending.extend(children(part))
-        return list(found)
+        conditions = [d.condition for d in self.decisions if name in d.names]
+        parts = [part for condition in conditions for part in walk.parts(condition)]
+        found = [part.value for part in parts if isinstance(part, ir.Literal)]
+        return list(dict.fromkeys(reversed(found)))
 
     def sides(
         self,
@@ -221,11 +216,9 @@ class _Walk:
             match step:
                 case ir.Launch(phase):
                     self.run(self.branches.sketch.phases[phase].body, dict(values))
-                case ir.For(variable, start, stop, by, body=inner) | ir.HostFor(
-                    variable, start, stop, by, body=inner
-                ):
-                    for trip in self.trips(step, start, stop, by, values):
-                        self.run(inner, {**values, variable: trip})
+                case ir.For() | ir.HostFor():
+                    for trip in self.trips(step, values):
+                        self.run(step.body, {**values, step.variable: trip})
                 case ir.If(condition, inner, orelse) | ir.HostIf(condition, inner, orelse):
                     for holds in self.decide(condition, values):
                         self.run(inner if holds else orelse, dict(values))
@@ -236,21 +229,15 @@ class _Walk:
                 case _:
                     pass
 
-    def trips(
-        self,
-        loop: object,
-        start: ir.Expr,
-        stop: ir.Expr,
-        by: ir.Expr,
-        values: Mapping[str, Value],
-    ) -> Sequence[int]:
+    def trips(self, loop: ir.For | ir.HostFor, values: Mapping[str, Value]) -> Sequence[int]:
         """Some iterations of a loop that holds a decision; none of others."""
         if not self.branches.inside(loop):
             return ()
-        for bound in (start, stop, by):
+        bounds = (loop.start, loop.stop, loop.step)
+        for bound in bounds:
             self.choices(bound, values)
         try:
-            trips = range(*(int(evaluate(bound, values)) for bound in (start, stop, by)))
+            trips = range(*(int(evaluate(bound, values)) for bound in bounds))
         except _NO_VALUE:
             return ()
         if len(trips) <= _ALL_TRIPS:
@@ -277,12 +264,9 @@ class _Walk:
 
     def choices(self, expression: ir.Expr, values: Mapping[str, Value]) -> None:
         """Note the sides of the choices in an expression."""
-        pending = [expression]
-        while pending:
-            part = pending.pop()
+        for part in walk.parts(expression):
             if isinstance(part, ir.Choice) and self.branches.place(part.condition) is not None:
                 self.decide(part.condition, values)
-            pending.extend(children(part))
 
 
 #: Values of one number that are kept although no branch needs them, and that are asked for.
@@ -304,10 +288,16 @@ class Variant:
     init: Mapping[int, Scalar] = attrs.field(factory=dict)
 
     def joined(self, other: Variant) -> Variant:
+        """Both changes at once."""
         return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
+
+    def at(self, case: ShapeCase) -> ShapeCase:
+        """A case with these values."""
+        return attrs.evolve(case, numbers=self.numbers, init=self.init)
 
     @property
     def text(self) -> str:
+        """The numbers, in words."""
         return ", ".join(f"{name} = {value!r}" for name, value in self.numbers.items())
 
 
@@ -334,7 +324,7 @@ class Varying:
         self.movable |= {name for name, found in single.items() if found}
         taken = set().union(*(self.sides(case) for case in self.planned))
         for variant in self._combined(single):
-            if len(self.accepted) >= _MOST or not self._missing(taken):
+            if len(self.accepted) >= _MOST or len(taken) >= 2 * len(self.branches.decisions):
                 break
             if (further := self.reached(variant) - taken) and self._ask(variant):
                 self.accepted.append(variant)
@@ -362,21 +352,12 @@ class Varying:
         there = self.binding.with_numbers(case.numbers)
         if not there.sketch.phases and not there.sketch.params:
             return True
-        try:
-            if refusal(there.sketch, case.symbols, there.params):
-                return False
-            shapes = there.shapes(case.symbols)
-        except (ArithmeticError, ValueError):
-            return False
-        return all(extent > 0 for shape in shapes.values() for extent in shape)
+        return there.fits(case.symbols)
 
     def suits(self, case: ShapeCase) -> bool:
         """Whether the sketch may be launched there and the task takes it, as far as asking is
         cheap: a window may be larger than a small image."""
         return self.fits(case) and (self.elements(case) > _ELEMENTS or self._takes(case))
-
-    def _missing(self, taken: set[Side]) -> bool:
-        return len(taken) < 2 * len(self.branches.decisions)
 
     def reached(self, variant: Variant) -> set[Side]:
         """The sides that a variant takes at planned sizes."""
@@ -420,7 +401,7 @@ class Varying:
         literals = [v for name in names or followed for v in self.branches.literals(name)]
         for value in other_values(own, literals):
             try:
-                scalars = self.task.scalars_of({place: value})
+                scalars = self.task.built({place: value}).scalars
             except TaskFailure:
                 continue
             numbers = {
@@ -459,7 +440,7 @@ class Varying:
         if variant in self.refused or self.left <= 0:
             return False
         for case in self._small():
-            other = attrs.evolve(case, numbers=variant.numbers, init=variant.init)
+            other = variant.at(case)
             if self.fits(other):
                 self.left -= 1
                 if self._takes(other):
@@ -474,6 +455,7 @@ class Varying:
         return [*cases[len(cases) // 2 :][:2], *cases[:1]]
 
     def elements(self, case: ShapeCase) -> int:
+        """Elements over all tensors of a case."""
         return sum(math.prod(shape) for shape in self.binding.shapes(case.symbols).values())
 
     def _takes(self, case: ShapeCase) -> bool:
@@ -482,7 +464,7 @@ class Varying:
         shapes = there.shapes(case.symbols)
         case = attrs.evolve(case, absent=(), own=False)
         try:
-            states = self.task.state_shapes(substitutes) if there.description.state else {}
+            states = self.task.built(substitutes).shapes if there.description.state else {}
             for source in there.tensors:
                 if source.state and states.get(source.state) != shapes[source.tensor.name]:
                     return False
@@ -521,14 +503,11 @@ def with_variants(
     kept = len(good) // 3  # the task's own numbers need some, too
     added: list[tuple[ShapeCase, str]] = []
 
-    def changed(variant: Variant, case: ShapeCase) -> ShapeCase:
-        return attrs.evolve(case, numbers=variant.numbers, init=variant.init)
-
     def place(variant: Variant, places: list[int]) -> bool:
-        fitting = (p for p in places if varying.suits(changed(variant, found[p][0])))
+        fitting = (p for p in places if varying.suits(variant.at(found[p][0])))
         chosen = next(fitting, None)
         if chosen is not None:
-            found[chosen] = changed(variant, found[chosen][0]), found[chosen][1]
+            found[chosen] = variant.at(found[chosen][0]), found[chosen][1]
             for known in (good, free):
                 if chosen in known:
                     known.remove(chosen)
@@ -564,9 +543,7 @@ def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -
     """Planned sizes at which a variant fits, the last but the task's own first."""
     order = _telling_places(varying, [(case, "") for case in cases], range(len(cases)))
     for case in (cases[place] for place in order):
-        other = attrs.evolve(
-            case, name="other numbers", numbers=variant.numbers, init=variant.init, variant=0
-        )
+        other = attrs.evolve(variant.at(case), name="other numbers", variant=0)
         if varying.elements(case) <= _ELEMENTS and varying.fits(other):
             return attrs.evolve(other, own=False)
     return None

@@ -85,17 +85,10 @@ def array_of(raw: Raw) -> np.ndarray[Any, Any]:
 
     dtype: Any = raw.dtype
     if dtype == BFLOAT16:
-        dtype = _bfloat16() or np.uint16
+        installed = importlib.util.find_spec("ml_dtypes") is not None
+        dtype = importlib.import_module("ml_dtypes").bfloat16 if installed else np.uint16
     found: np.ndarray[Any, Any] = np.frombuffer(raw.data, np.dtype(dtype)).reshape(raw.shape)
     return found
-
-
-def _bfloat16() -> Any:
-    import numpy as np
-
-    if importlib.util.find_spec("ml_dtypes") is None:
-        return None
-    return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
 
 
 def _hurry(channel: socket.socket, deadline: float | None) -> None:
@@ -153,19 +146,15 @@ def _memory_file(size: int, raws: Iterable[Raw]) -> int:
         place = 0
         for raw in raws:
             place = _aligned(place)
-            _write_at(memory, raw.data, place)
-            place += raw.data.nbytes
+            plain = raw.data.cast("B") if raw.data.nbytes else raw.data
+            done = 0
+            while done < plain.nbytes:
+                done += os.pwrite(memory, plain[done : done + _PIECE], place + done)
+            place += done
     except BaseException:
         os.close(memory)
         raise
     return memory
-
-
-def _write_at(descriptor: int, data: memoryview, place: int) -> None:
-    plain = data.cast("B") if data.nbytes else data
-    done = 0
-    while done < plain.nbytes:
-        done += os.pwrite(descriptor, plain[done : done + _PIECE], place + done)
 
 
 # ---------------------------------------------------------------- receiving

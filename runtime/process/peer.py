@@ -75,9 +75,11 @@ class Process(Protocol):
     """What is known of a process; it leads its own process group."""
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """Its number."""
 
-    def wait(self) -> int: ...
+    def wait(self) -> int:
+        """Its exit status when it has ended, negative for a signal."""
 
 
 #: Starts a process, given the descriptors of its channel and of what it prints to.
@@ -287,8 +289,10 @@ class Template:
         """Fork a process that calls `function` ("package.module:name") with the message and the
         descriptors, and that nobody waits for. Raises `OSError`."""
         self._told()
+        self.forks += 1
+        asked = {"function": function, "message": message, "waited": False, "modules": []}
         with self._lock:
-            self._send(self._forking(function, message, waited=False), descriptors)
+            self._send(asked, descriptors)
 
     def start(
         self,
@@ -301,20 +305,9 @@ class Template:
         Raises `TemplateError`, also where an import failed."""
         if self.missing:
             raise TemplateError(self.missing[0])
-        asked = self._forking(function, message, waited=True, modules=modules)
-        return ForkedProcess(self, self.ask(asked, descriptors))
-
-    def _forking(
-        self,
-        function: str,
-        message: Mapping[str, Any],
-        *,
-        waited: bool,
-        modules: Sequence[str] = (),
-    ) -> dict[str, Any]:
         self.forks += 1
-        asked = {"function": function, "message": message}
-        return {**asked, "waited": waited, "modules": list(modules)}
+        asked = {"function": function, "message": message, "waited": True, "modules": list(modules)}
+        return ForkedProcess(self, self.ask(asked, descriptors))
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> int:
         """One request; the number that comes back. After an error the template is closed, and after

@@ -1,13 +1,13 @@
 """A pool of processes: jobs in, results out, in any order, and events on the way.
 
 A job is a function by name and one argument: both travel to another process, or another machine, so
-the argument and the result are plain data (they are pickled) and the function lives in a module. An
-engine owes nothing else; `LocalEngine` is the one for this machine. Its processes share slots for
-compiling and for its devices. They are forked from a server that has imported the command line's
-modules and nothing else, so that starting one takes a moment. One that dies takes its job along:
-the job is tried once more, by itself, in a fresh pool, and then reported; the others go on. Events
-travel as packets over a socket, which arrive whole or not at all: a queue of `multiprocessing` has
-a lock, and a process that is killed while it holds that lock stops all others, for ever.
+the argument and the result are plain data (they are pickled) and the function lives in a module.
+The processes of a `LocalEngine` share slots for compiling and for its devices. They are forked from
+a server that has imported the command line's modules and nothing else, so that starting one takes a
+moment. One that dies takes its job along: the job is tried once more, by itself, in a fresh pool,
+and then reported; the others go on. Events travel as packets over a socket, which arrive whole or
+not at all: a queue of `multiprocessing` has a lock, and a process that is killed while it holds
+that lock stops all others, for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import BaseContext
-from typing import Any, Protocol
+from typing import Any
 
 import attrs
 
@@ -76,19 +76,6 @@ class Result:
     job: int
     value: Any = None
     error: str = ""
-
-
-class Engine(Protocol):
-    """Runs jobs at once; a context manager that ends what it started."""
-
-    def run(
-        self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
-    ) -> Iterator[Result]:
-        """The results as they come; `watch` hears of progress in between."""
-
-    def __enter__(self) -> Engine: ...
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class Sender:
@@ -188,36 +175,15 @@ class Slots:
 _current = Slots()
 
 
-def compiling() -> AbstractContextManager[None]:
-    """Around a compiler, in this process's slots."""
-    return _current.compiling()
+def slots() -> Slots:
+    """What this process waits for."""
+    return _current
 
 
-def running() -> AbstractContextManager[None]:
-    """Around a run, in this process's slots."""
-    return _current.running()
-
-
-def alone() -> AbstractContextManager[None]:
-    """Around a run for which nobody else may compile or run, in this process's slots."""
-    return _current.alone()
-
-
-def use(slots: Slots) -> None:
+def use(chosen: Slots) -> None:
     """From now on this process waits for these."""
     global _current
-    _current = slots
-
-
-@contextmanager
-def using(slots: Slots) -> Iterator[None]:
-    """`use` for a while."""
-    before = _current
-    use(slots)
-    try:
-        yield
-    finally:
-        use(before)
+    _current = chosen
 
 
 class _SharedSlots(Slots):
@@ -304,8 +270,9 @@ def _perform(number: int, function: str, argument: Any) -> Any:
 class LocalEngine:
     """`workers` processes, of which `compiling` may compile at once, one run for each of `devices`.
 
-    See `Engine`. `devices`: numbers of GPUs as text, or "cpu". By default there is a process
-    more than there are cores, so that the cores stay busy while one candidate runs.
+    A context manager that ends what it started. `devices`: numbers of GPUs as text, or "cpu". By
+    default there is a process more than there are cores, so that the cores stay busy while one
+    candidate runs.
     """
 
     def __init__(
@@ -333,7 +300,7 @@ class LocalEngine:
     def run(
         self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
     ) -> Iterator[Result]:
-        """See `Engine.run`."""
+        """The results as they come; `watch` hears of progress in between."""
         listed = list(jobs)
         with self._channel.watched_by(watch):
             try:
@@ -382,7 +349,12 @@ class LocalEngine:
 
     def _start(self) -> ProcessPoolExecutor:
         if self._executor is None:
-            _start_servers()
+            # Both are started with `python -c`, which imports from the folder that the user is in
+            # before anything else: a candidate in it may be called subprocess.py. The variable is
+            # for what processes are forked from, and for what counts semaphores, alone.
+            with _variable(_SAFE_PATH, "1"):
+                resource_tracker.ensure_running()
+                forkserver.ensure_running()
             shared = _SharedSlots(self._context, self._compiling, self._devices)
             self._executor = ProcessPoolExecutor(
                 self.workers,
@@ -409,17 +381,6 @@ class LocalEngine:
                 process.join()
         # A thread of the executor may be reading a result of which nobody sends the rest.
         results._writer.close()
-
-
-def _start_servers() -> None:
-    """Start what processes are forked from, and what counts semaphores, unless they run.
-
-    Both are started with `python -c`, which imports from the folder that the user is in before
-    anything else: a candidate in it may be called subprocess.py. The variable is for them alone.
-    """
-    with _variable(_SAFE_PATH, "1"):
-        resource_tracker.ensure_running()
-        forkserver.ensure_running()
 
 
 def devices_of(interpreted: bool, family: str) -> list[str]:

@@ -43,6 +43,7 @@ from sketchc.runtime.process.peer import (
 )
 from sketchc.runtime.tasks.description import (
     Axis,
+    Built,
     InputSpec,
     NamedPlaces,
     OtherSpec,
@@ -75,9 +76,9 @@ _DOING = {
     "load": "while the file was loaded",
     "follow": "while another list of inputs was chosen",
     "describe": "while the model and its inputs were made and forward was run on them",
-    "inputs": "in get_inputs",
+    "own_inputs": "in get_inputs",
     "valid": "in valid_inputs",
-    "shapes": "in Model.__init__",
+    "built": "in Model.__init__",
     "reference": "in Model.forward",
     "probe": "while it was run at other sizes",
     "determinism": "while forward was run twice on the same inputs",
@@ -140,7 +141,7 @@ class WorkerTask:
         self.lead = 0
         self._written: Sequence[int] = ()
         self._elsewhere: _CrossProcess | None = None
-        self._scales: dict[tuple[tuple[int, Scalar], ...], dict[str, float]] = {}
+        self._built: dict[tuple[tuple[int, Scalar], ...], Built] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
             check_declared(self.outline)
@@ -254,11 +255,11 @@ class WorkerTask:
             self._elsewhere.close()
             self._elsewhere = None
 
-    def following(self, sizes: Mapping[str, int], seed: int = 0) -> dict[str, tuple[Axis, ...]]:
+    def following(self, sizes: Mapping[str, int]) -> dict[str, tuple[Axis, ...]]:
         """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
         another value, one by one. Numbers that `get_inputs` does not take so are left out."""
         others = {name: [size] for name, size in sizes.items()}
-        return _axes(self._ask({"command": "describe", "sizes": others, **self._own(seed)})["axes"])
+        return _axes(self._ask({"command": "describe", "sizes": others, **self._own(0)})["axes"])
 
     def _declared_axes(self) -> dict[str, tuple[Axis, ...]]:
         """Which axes the names in declared shapes stand for."""
@@ -341,7 +342,7 @@ class WorkerTask:
                     for hash_seed in seeds
                 ],
             )
-        self._elsewhere.repeat(_Repetition({**request, "written": self._written}, outputs))
+        self._elsewhere.repeat(({**request, "written": self._written}, outputs))
 
     def repeat(self, request: Mapping[str, Any]) -> list[Array]:
         """The outputs of a run of the task that this one is beside."""
@@ -353,7 +354,7 @@ class WorkerTask:
         `variant` counts the further lists of `get_inputs_dyn_list`."""
         if not self.outline.makes_inputs:
             return declared_inputs(self.outline, seed)
-        request = {"command": "inputs", "seed": seed, "variant": variant}
+        request = {"command": "own_inputs", "seed": seed, "variant": variant}
         return _received(self._ask(request)["inputs"])
 
     def valid_inputs(
@@ -363,25 +364,13 @@ class WorkerTask:
         request = {"command": "valid", "inputs": _sent(inputs), "substitutes": dict(substitutes)}
         return _received(self._ask(request)["inputs"])
 
-    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
-        """Shapes of parameters and buffers when init inputs (by position) have other values."""
-        reply = self._ask({"command": "shapes", "substitutes": dict(substitutes)})
-        return {name: tuple(shape) for name, shape in reply["state"].items()}
-
-    def state_scales(self, substitutes: Mapping[int, Scalar]) -> dict[str, float]:
-        """The root mean square of each parameter and buffer of floats as the model initialises it,
-        and 0 for others."""
+    def built(self, substitutes: Mapping[int, Scalar]) -> Built:
+        """The model when init inputs (by position) have other values."""
         key = tuple(sorted(substitutes.items()))
-        if key not in self._scales:
-            request = {"command": "shapes", "substitutes": dict(substitutes), "scales": True}
-            self._scales[key] = dict(self._ask(request)["scales"])
-        return self._scales[key]
-
-    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> dict[str, Scalar]:
-        """The numbers among the model's attributes when init inputs (by position) have other
-        values."""
-        request = {"command": "shapes", "substitutes": dict(substitutes), "scalars": True}
-        return dict(self._ask(request)["scalars"])
+        if key not in self._built:
+            reply = self._ask({"command": "built", "substitutes": dict(substitutes)})
+            self._built[key] = Built(_shapes(reply["state"]), reply["scales"], reply["scalars"])
+        return self._built[key]
 
     def probe(
         self,
@@ -404,8 +393,7 @@ class WorkerTask:
         ]
         request = {"command": "probe", "inputs": described, "substitutes": dict(substitutes)}
         reply = self._ask({**request, "real": real})
-        states = {name: tuple(shape) for name, shape in reply["state"].items()}
-        return tuple(_tensor(value) for value in reply["outputs"]), states
+        return tuple(_tensor(value) for value in reply["outputs"]), _shapes(reply["state"])
 
     def reference(
         self,
@@ -420,7 +408,8 @@ class WorkerTask:
         """
         request = self._request(inputs, state or {}, substitutes or {}, double=double)
         outputs = _arrays(self._ask(request)["outputs"])
-        if self._large and double and _elements([*inputs, *outputs]) <= _SMALL_ELEMENTS:
+        elements = sum(v.size for v in (*inputs, *outputs) if isinstance(v, np.ndarray))
+        if self._large and double and elements <= _SMALL_ELEMENTS:
             self._large -= 1
             # The caller may write into its arrays before another process has seen them.
             inputs, state = copy.deepcopy((list(inputs), dict(state or {})))
@@ -515,12 +504,8 @@ class WorkerTask:
 # ---------------------------------------------------------------- other processes
 
 
-@attrs.frozen
-class _Repetition:
-    """One run: the request that repeats it, and the outputs it gave."""
-
-    request: Mapping[str, Any]
-    outputs: Sequence[Array]
+#: One run: the request that repeats it, and the outputs it gave.
+_Run = tuple[Mapping[str, Any], Sequence[Array]]
 
 
 def _hash_seeds(path: Path) -> tuple[str, ...]:
@@ -541,7 +526,7 @@ class _CrossProcess:
         self._path = path
         self._failure: TaskFailure | None = None
         self._closed = False
-        self._queues: list[SimpleQueue[_Repetition | None]] = [SimpleQueue() for _ in starts]
+        self._queues: list[SimpleQueue[_Run | None]] = [SimpleQueue() for _ in starts]
         self._threads = [
             threading.Thread(target=self._serve, args=(start, queue), daemon=True)
             for start, queue in zip(starts, self._queues, strict=True)
@@ -549,7 +534,7 @@ class _CrossProcess:
         for thread in self._threads:
             thread.start()
 
-    def repeat(self, run: _Repetition) -> None:
+    def repeat(self, run: _Run) -> None:
         """Have one run repeated, some time."""
         for queue in self._queues:
             queue.put(run)
@@ -569,14 +554,12 @@ class _CrossProcess:
         for queue in self._queues:
             queue.put(None)
 
-    def _serve(
-        self, start: Callable[[], WorkerTask], queue: SimpleQueue[_Repetition | None]
-    ) -> None:
+    def _serve(self, start: Callable[[], WorkerTask], queue: SimpleQueue[_Run | None]) -> None:
         task: WorkerTask | None = None
         try:
             while (run := queue.get()) is not None and not self._closed and not self._failure:
                 task = start() if task is None else task
-                if found := difference(run.outputs, task.repeat(run.request)):
+                if found := difference(run[1], task.repeat(run[0])):
                     why = f"a run in another process differs ({found})"
                     msg = f"{self._path}: {NOT_DETERMINISTIC.format(why=why)}"
                     self._failure = TaskFailure(msg)
@@ -607,14 +590,13 @@ def _arrays(raws: Sequence[Raw]) -> list[Array]:
     return [array_of(raw) for raw in raws]
 
 
-def _elements(values: Sequence[Array | Scalar | None]) -> int:
-    """Over all arrays."""
-    return sum(value.size for value in values if isinstance(value, np.ndarray))
-
-
 def _tensor(value: Mapping[str, Any]) -> TensorSpec:
     shape = tuple(int(extent) for extent in value["shape"])
     return TensorSpec(value.get("name", ""), DType(value["dtype"]), shape, value.get("value"))
+
+
+def _shapes(state: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(shape) for name, shape in state.items()}
 
 
 def _specification(value: Mapping[str, Any]) -> InputSpec:

@@ -61,6 +61,17 @@ Axis = tuple[int, int]
 
 
 @attrs.frozen
+class Built:
+    """A model built with other values of its init inputs: the `shapes` of parameters and buffers,
+    their `scales` as initialised (the root mean square; 0 for integers), and `scalars`, the numbers
+    among the model's attributes."""
+
+    shapes: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
+    scales: Mapping[str, float] = attrs.field(factory=dict)
+    scalars: Mapping[str, Scalar] = attrs.field(factory=dict)
+
+
+@attrs.frozen
 class NamedPlaces:
     """An operation of the task that named places of its operand `values` (argmax, topk, sort), and
     whether these are `exact`: inputs, selected."""

@@ -15,6 +15,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial, reduce
 
 import attrs
 
@@ -32,7 +33,7 @@ _STEPS = (0, 1, 2, 3, 5, 8, 14, 33, 97)
 _FEWEST = 3
 _MOST_DIVISOR = 64
 #: Of a line that has a division as well.
-_SLOPES = (0, 1, 2, -1)
+_SLOPES = (1, 2, -1)
 #: How many steps from the first size forms are told apart, and with how many questions.
 _REACH = 160
 _MOST_QUESTIONS = 24
@@ -43,7 +44,7 @@ _MOST_FACTORS = 4
 
 
 @attrs.frozen
-class Line:
+class _Line:
     """slope*n + scale*((n + shift) // divisor) + constant; `scale` is 0 without a division."""
 
     slope: int
@@ -61,25 +62,25 @@ class Line:
         return not self.slope and not self.scale
 
     @property
-    def primitive(self) -> Line:
+    def primitive(self) -> _Line:
         """The line without a factor that all its parts have; the first part is positive."""
         factor = math.gcd(self.slope, self.scale, self.constant) or 1
         factor *= -1 if (self.slope or self.scale) < 0 else 1
         return self._with(self.slope // factor, self.scale // factor, self.constant // factor)
 
     @property
-    def unit(self) -> Line:
+    def unit(self) -> _Line:
         """What varies in it, once: n, or (n + shift) // divisor."""
-        return self._with(0, 1, 0) if self.scale else Line(1, 0)
+        return self._with(0, 1, 0) if self.scale else _Line(1, 0)
 
-    def _with(self, slope: int, scale: int, constant: int) -> Line:
-        return Line(slope, constant, scale, self.shift, self.divisor)
+    def _with(self, slope: int, scale: int, constant: int) -> _Line:
+        return _Line(slope, constant, scale, self.shift, self.divisor)
 
     def terms(self, symbol: ir.Expr) -> list[tuple[int, ir.Expr]]:
         """What varies: factors and expressions."""
         found: list[tuple[int, ir.Expr]] = [(self.slope, symbol)] if self.slope else []
         if self.scale:
-            whole = ir.Binary("//", plus(symbol, self.shift), ir.Literal(self.divisor))
+            whole = ir.Binary("//", _plus(symbol, self.shift), ir.Literal(self.divisor))
             found.append((self.scale, whole))
         return found
 
@@ -90,27 +91,23 @@ class Line:
             ones = 1 if self.scale == 1 else 0
             shift = self.shift + (self.constant // self.scale - ones) * self.divisor
             line = attrs.evolve(self, shift=shift, constant=ones)
-        return total(line.terms(symbol), line.constant)
+        return _total(line.terms(symbol), line.constant)
 
 
-def plus(expression: ir.Expr, shift: int) -> ir.Expr:
+def _plus(expression: ir.Expr, shift: int) -> ir.Expr:
     if shift == 0:
         return expression
     return ir.Binary("+" if shift > 0 else "-", expression, ir.Literal(abs(shift)))
 
 
-def total(terms: Sequence[tuple[int, ir.Expr]], constant: int) -> ir.Expr:
+def _total(terms: Sequence[tuple[int, ir.Expr]], constant: int) -> ir.Expr:
     """The sum of products of numbers and expressions; those with positive numbers come first."""
     found: ir.Expr | None = None
     for factor, expression in sorted(terms, key=lambda term: term[0] < 0):
-        size = abs(factor)
-        if found is None:
-            scaled = expression if factor == 1 else ir.Binary("*", ir.Literal(factor), expression)
-            found = scaled
-        else:
-            scaled = expression if size == 1 else ir.Binary("*", ir.Literal(size), expression)
-            found = ir.Binary("+" if factor > 0 else "-", found, scaled)
-    return ir.Literal(constant) if found is None else plus(found, constant)
+        size = factor if found is None else abs(factor)
+        scaled = expression if size == 1 else ir.Binary("*", ir.Literal(size), expression)
+        found = scaled if found is None else ir.Binary("+" if factor > 0 else "-", found, scaled)
+    return ir.Literal(constant) if found is None else _plus(found, constant)
 
 
 @attrs.frozen
@@ -157,7 +154,7 @@ class _Solver:
 
     def formula(self, extent: int, names: Sequence[ir.Expr]) -> ir.Expr | None:
         """One that gives every answer."""
-        lines: dict[int, Line] = {}
+        lines: dict[int, _Line] = {}
         for place in range(len(names)):
             line = self._line(place, extent)
             if line is None:
@@ -170,18 +167,13 @@ class _Solver:
         if first is None:
             return None
         for found in self._laws(lines, first[extent], extent):
-            if all(found.at(sizes) == answer for sizes, answer in self._answers(extent)):
+            if all(found.at(n) == answer[extent] for n, answer in self.known.items() if answer):
                 return found.expression(names)
         return None
 
-    def _answers(self, extent: int) -> Iterator[tuple[Sizes, int]]:
-        for sizes, answer in self.known.items():
-            if answer is not None:
-                yield sizes, answer[extent]
-
     # ------------------------------------------------------------ one symbol
 
-    def _line(self, place: int, extent: int) -> Line | None:
+    def _line(self, place: int, extent: int) -> _Line | None:
         """What the extent is while one symbol varies; None where that has no known form."""
         points = {}
         start, step = self.question.start[place], self.question.steps[place]
@@ -195,14 +187,14 @@ class _Solver:
             points |= {size: a[extent] for size, a in answers.items() if a is not None}
         if len(points) < _FEWEST:
             return None
-        for kind in (_affine, _divided, _both):
-            found = [line for line in kind(points) if all(line.at(n) == points[n] for n in points)]
+        for tried in (_affine(points), _divided(points, (0,)), _divided(points, _SLOPES)):
+            found = [line for line in tried if all(line.at(n) == points[n] for n in points)]
             found = self._told_apart(found, place, extent)
             if found:
                 return found[0]
         return None
 
-    def _told_apart(self, lines: list[Line], place: int, extent: int) -> list[Line]:
+    def _told_apart(self, lines: list[_Line], place: int, extent: int) -> list[_Line]:
         """Of the lines, those that give all answers, at more sizes, too; they differ nowhere that
         the task takes."""
         start, step = self.question.start[place], self.question.steps[place]
@@ -242,18 +234,18 @@ class _Solver:
         ]
         return len(several) >= _FEWEST
 
-    def _laws(self, lines: Mapping[int, Line], first: int, extent: int) -> Iterator[Law]:
+    def _laws(self, lines: Mapping[int, _Line], first: int, extent: int) -> Iterator[_Law]:
         """What the lines may be parts of, the simplest first."""
         start = self.question.start
         if len(lines) < 2:
-            yield Polynomial(lines, {(place,): 1 for place in lines}, 0 if lines else first)
+            yield _Polynomial(lines, {(place,): 1 for place in lines}, 0 if lines else first)
             return
         factors = {place: line.primitive for place, line in lines.items()}
         product = math.prod(line.at(start[place]) for place, line in factors.items())
         if product and first % product == 0:
-            yield Polynomial(factors, {tuple(factors): first // product}, 0)
+            yield _Polynomial(factors, {tuple(factors): first // product}, 0)
         rest = first - sum(line.at(start[place]) for place, line in lines.items())
-        yield Polynomial(lines, {(place,): 1 for place in lines}, rest)
+        yield _Polynomial(lines, {(place,): 1 for place in lines}, rest)
         yield from _quotients(lines, start, first)
         if len(lines) <= _MOST_FACTORS and not any(
             line.slope and line.scale for line in lines.values()
@@ -262,7 +254,7 @@ class _Solver:
             if (found := self._multilinear(units, extent)) is not None:
                 yield found
 
-    def _multilinear(self, units: Mapping[int, Line], extent: int) -> Polynomial | None:
+    def _multilinear(self, units: Mapping[int, _Line], extent: int) -> _Polynomial | None:
         """The sum of products of these units that gives the answers at the corners of a box."""
         start, steps = self.question.start, self.question.steps
         far = {place: start[place] + steps[place] * unit.divisor for place, unit in units.items()}
@@ -296,14 +288,14 @@ class _Solver:
             for part in subsets:
                 at = [units[p].at(far[p] if p in part else start[p]) for p in chosen]
                 left[part] -= factor * math.prod(at)
-        return Polynomial(units, found, 0)
+        return _Polynomial(units, found, 0)
 
 
 @attrs.frozen
-class Polynomial:
+class _Polynomial:
     """A sum of products of lines: `terms` maps the symbols of a product to its factor."""
 
-    lines: Mapping[int, Line]
+    lines: Mapping[int, _Line]
     terms: Mapping[tuple[int, ...], int]
     constant: int
 
@@ -329,15 +321,12 @@ class Polynomial:
                 constant += factor
             else:
                 parts = [self.lines[place].expression(names[place]) for place in places]
-                whole = parts[0]
-                for part in parts[1:]:
-                    whole = ir.Binary("*", whole, part)
-                terms.append((factor, whole))
-        return total(terms, constant)
+                terms.append((factor, reduce(partial(ir.Binary, "*"), parts)))
+        return _total(terms, constant)
 
 
 @attrs.frozen
-class Quotient:
+class _Quotient:
     """scale * ((sum of factors and symbols + shift) // divisor) + constant."""
 
     factors: Mapping[int, int]
@@ -355,15 +344,15 @@ class Quotient:
         if constant % self.scale == 0:
             constant = 1 if self.scale == 1 else 0
             shift += (self.constant - constant) // self.scale * self.divisor
-        numerator = total([(f, names[place]) for place, f in self.factors.items()], shift)
+        numerator = _total([(f, names[place]) for place, f in self.factors.items()], shift)
         whole = ir.Binary("//", numerator, ir.Literal(self.divisor))
-        return total([(self.scale, whole)], constant)
+        return _total([(self.scale, whole)], constant)
 
 
-Law = Polynomial | Quotient
+_Law = _Polynomial | _Quotient
 
 
-def _quotients(lines: Mapping[int, Line], start: Sizes, first: int) -> Iterator[Quotient]:
+def _quotients(lines: Mapping[int, _Line], start: Sizes, first: int) -> Iterator[_Quotient]:
     """Quotients of sums that rise along each line as it does: an image without what a kernel of
     another symbol covers, divided by a stride."""
     divisor = math.lcm(*(line.divisor for line in lines.values()))
@@ -373,36 +362,31 @@ def _quotients(lines: Mapping[int, Line], start: Sizes, first: int) -> Iterator[
         return
     factors = {place: int(rate * divisor) // scale for place, rate in rates.items()}
     for shift in range(divisor):
-        found = Quotient(factors, scale, shift, divisor, 0)
+        found = _Quotient(factors, scale, shift, divisor, 0)
         yield attrs.evolve(found, constant=first - found.at(start))
 
 
 # ---------------------------------------------------------------- candidates for one symbol
 
 
-def _affine(points: Mapping[int, int]) -> Iterator[Line]:
+def _affine(points: Mapping[int, int]) -> Iterator[_Line]:
     """a*n + b."""
     (size, value), (other, value_2), *_ = points.items()
     if (value_2 - value) % (other - size) == 0:
         slope = (value_2 - value) // (other - size)
-        yield Line(slope, value - slope * size)
+        yield _Line(slope, value - slope * size)
 
 
-def _divided(points: Mapping[int, int], slope: int = 0) -> Iterator[Line]:
+def _divided(points: Mapping[int, int], slopes: Sequence[int]) -> Iterator[_Line]:
     """slope*n + a*((n + b) // s) + c."""
     size, last = min(points), max(points)
-    for divisor in range(2, _MOST_DIVISOR + 1):
-        for shift in range(divisor):
-            few, many = (size + shift) // divisor, (last + shift) // divisor
-            if few == many:
-                continue
-            rise = points[last] - points[size] - slope * (last - size)
-            if rise and rise % (many - few) == 0:
-                scale = rise // (many - few)
-                constant = points[size] - slope * size - scale * few
-                yield Line(slope, constant, scale, shift, divisor)
-
-
-def _both(points: Mapping[int, int]) -> Iterator[Line]:
-    for slope in _SLOPES[1:]:
-        yield from _divided(points, slope)
+    places = itertools.product(slopes, range(2, _MOST_DIVISOR + 1), range(_MOST_DIVISOR))
+    for slope, divisor, shift in places:
+        few, many = (size + shift) // divisor, (last + shift) // divisor
+        if shift >= divisor or few == many:
+            continue
+        rise = points[last] - points[size] - slope * (last - size)
+        if rise and rise % (many - few) == 0:
+            scale = rise // (many - few)
+            constant = points[size] - slope * size - scale * few
+            yield _Line(slope, constant, scale, shift, divisor)

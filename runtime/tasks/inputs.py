@@ -157,16 +157,16 @@ def _clipped(moved: Array, domain: Domain, dtype: DType) -> Array:
     """In the elements' own type, with open ends left out there, too."""
     kind = numpy_dtype(dtype)
     found = moved.astype(kind)
-    ends = [np.asarray(end).astype(kind) for end in (domain.lower, domain.upper)]
-    for number, (end, limit, is_open) in enumerate(
-        zip(ends, (domain.lower, domain.upper), (domain.open_lower, domain.open_upper), strict=True)
+    for end, is_open, inward in (
+        (domain.lower, domain.open_lower, math.inf),
+        (domain.upper, domain.open_upper, -math.inf),
     ):
-        if not math.isfinite(limit):
-            continue
-        inward = np.asarray(math.inf if number == 0 else -math.inf).astype(kind)
-        outside = float(end) < limit if number == 0 else float(end) > limit
-        least = np.nextafter(end, inward) if is_open or outside else end
-        found = np.maximum(found, least) if number == 0 else np.minimum(found, least)
+        if math.isfinite(end):
+            least = np.asarray(end).astype(kind)
+            outside = float(least) < end if inward > 0 else float(least) > end
+            if is_open or outside:
+                least = np.nextafter(least, np.asarray(inward).astype(kind))
+            found = np.maximum(found, least) if inward > 0 else np.minimum(found, least)
     return np.asarray(found, kind, order="C")
 
 

@@ -359,8 +359,10 @@ class _File:
 
     def outline(self, wanted: str) -> Outline:
         name = wanted or self._subject()
-        if wanted and not self._known(wanted):
-            msg = f"{self.path} defines no `{wanted}`; it defines {_listed(self._candidates())}"
+        if wanted and wanted not in self._names():
+            known = [*self._classes(), *self._instances(), *self._functions()]
+            listed = ", ".join(known) or "nothing that could be a task"
+            msg = f"{self.path} defines no `{wanted}`; it defines {listed}"
             raise TaskFailure(msg)
         node = self.definitions.get(name)
         kind = "instance"
@@ -372,14 +374,11 @@ class _File:
         hints = self._hints(name)
         parameters = tuple(self._parameters(node, framework, hints))
         # What the text does not show, `from elsewhere import *` may define.
-        makes = not self._known(name) or bool(self._names() & _INPUT_MAKERS)
+        makes = name not in self._names() or bool(self._names() & _INPUT_MAKERS)
         return Outline(self.path, framework, name, kind, parameters, makes, hints)
 
     def _names(self) -> set[str]:
         return {*self.definitions, *self.values, *self.imported}
-
-    def _known(self, name: str) -> bool:
-        return name in self._names()
 
     def _subject(self) -> str:
         """Raises `TaskFailure` where it is not clear."""
@@ -399,9 +398,6 @@ class _File:
                 )
                 raise TaskFailure(msg)
         return "Model"  # running the file may show why there is none
-
-    def _candidates(self) -> list[str]:
-        return [*self._classes(), *self._instances(), *self._functions()]
 
     def _functions(self) -> list[str]:
         return [
@@ -574,10 +570,6 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
                 yield from _top_level([*node.body, *handled, *node.orelse, *node.finalbody])
             case _:
                 pass
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(names) or "nothing that could be a task"
 
 
 def _annotated(annotation: ast.expr | None) -> Declared | None:

@@ -61,8 +61,9 @@ def difference(first: Arrays, second: Arrays) -> str:
         if wrong.any():
             index = tuple(int(place[0]) for place in np.nonzero(np.atleast_1d(wrong)))
             index = index if one.ndim else ()
-            values = [_number(array[index].item()) for array in (one, other)]
-            return f"output {position}, element {list(index)}: {values[0]} and then {values[1]}"
+            values = [array[index].item() for array in (one, other)]
+            shown = [f"{v:.4g}" if isinstance(v, float) else str(v) for v in values]
+            return f"output {position}, element {list(index)}: {shown[0]} and then {shown[1]}"
     return ""
 
 
@@ -84,7 +85,3 @@ def alike(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
         tolerance = ABSOLUTE + RELATIVE * (float(finite.max()) if finite.size else 0.0)
         both_nan = np.isnan(one) & np.isnan(other)
         return np.asarray((one == other) | both_nan | (np.abs(one - other) <= tolerance))
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -18,7 +18,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -73,9 +73,11 @@ class Group:
     step: int = 1
 
     def at(self, number: int) -> int:
+        """The size of a probe."""
         return self.base + number * self.step
 
     def joined(self, other: Group) -> Group:
+        """Both as one group."""
         return Group(
             tuple(sorted((*self.axes, *other.axes))),
             self.size,
@@ -139,9 +141,9 @@ class Prober:
         return outputs
 
 
-def find_groups(prober: Prober, seed: int) -> list[Group]:
+def find_groups(prober: Prober) -> list[Group]:
     """The groups, in the order of their axes; they may all vary at once."""
-    named = _named(prober.task, prober.parameters, seed)
+    named = _named(prober.task, prober.parameters)
     by_size: dict[tuple[int, ...], list[Axis]] = {}
     for axis, sizes in _sizes(prober).items():
         if max(sizes) > 1:  # an extent of 1 is there to be repeated, or a batch of one
@@ -191,7 +193,7 @@ def _sizes(prober: Prober) -> dict[Axis, tuple[int, ...]]:
 # ---------------------------------------------------------------- numbers of the file
 
 
-def _named(task: WorkerTask, parameters: Sequence[Parameter], seed: int) -> dict[Axis, str]:
+def _named(task: WorkerTask, parameters: Sequence[Parameter]) -> dict[Axis, str]:
     """The axes of inputs that follow a number of the task's file (`rows = 1024`), where another one
     has the same value, or a literal could: those that follow no number are left out."""
     numbers = _numbers(task.path)
@@ -203,7 +205,7 @@ def _named(task: WorkerTask, parameters: Sequence[Parameter], seed: int) -> dict
     other = {n: v // 2 if v % 2 == 0 and v > 2 else v + 1 for n, v in doubtful.items()}
     index = {p.position: number for number, p in enumerate(parameters) if p.position is not None}
     try:
-        found = task.following(other, seed)
+        found = task.following(other)
     except TaskFailure:
         return {}
     return {
@@ -218,22 +220,20 @@ def _numbers(path: Path) -> dict[str, int]:
     """The whole numbers that a file gives names at its top level."""
     found: dict[str, int] = {}
     for node in ast.parse(path.read_text("utf-8")).body:
-        pairs: list[tuple[ast.expr, ast.expr | None]] = []
+        pairs: Iterable[tuple[ast.expr, ast.expr | None]] = ()
         match node:
             case ast.Assign([ast.Tuple(names)], ast.Tuple(values)) if len(names) == len(values):
-                pairs = list(zip(names, values, strict=True))
+                pairs = zip(names, values, strict=True)
             case ast.Assign(targets, value):
                 pairs = [(target, value) for target in targets]
             case ast.AnnAssign(name, value=value):
                 pairs = [(name, value)]
             case _:
                 pass
-        for pair in pairs:
-            match pair:
-                case ast.Name(text), ast.Constant(int(number)) if not isinstance(number, bool):
-                    found[text] = number
-                case _:
-                    pass
+        for target, value in pairs:
+            number = value.value if isinstance(value, ast.Constant) else None
+            if isinstance(target, ast.Name) and type(number) is int:
+                found[target.id] = number
     return found
 
 
@@ -359,7 +359,7 @@ _LARGER = (1, 3, 8)
 _RESERVED = frozenset({*_NAMES, "out"})
 
 
-def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
+def signature_of(task: WorkerTask, name: str) -> ir.Sketch:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. What a task that returns
     nothing writes into is inout.
@@ -368,11 +368,11 @@ def signature_of(task: WorkerTask, name: str, seed: int = 0) -> ir.Sketch:
     What else forward takes (a text, None, a tuple of numbers) is a constant, too. Raises
     `UsageError` when an output's extent follows the inputs in no simple way.
     """
-    description = task.describe(seed)
+    description = task.describe()
     parameters = tuple(_parameters(description))
     in_place = description.written if description.returns == "none" else frozenset[int]()
     prober = Prober(task, description, parameters)
-    groups = find_groups(prober, seed)
+    groups = find_groups(prober)
     groups, formulas = (groups, []) if in_place else _solved(prober, groups)
     symbols = {
         axis: (group, _NAMES[number]) for number, group in enumerate(groups) for axis in group.axes

@@ -22,11 +22,10 @@ from sketchc.runtime.process.peer import (
 )
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
-    Readings,
+    Built,
     Scalar,
     TaskDescription,
     TaskFailure,
-    Thresholds,
 )
 from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
 from sketchc.runtime.tasks.outline import read_outline
@@ -43,8 +42,8 @@ class Task(Protocol):
     """A reference that can be run at many sizes. A `WorkerTask` and a `SketchTask` are two.
 
     `path` names it to people; `is_sketch` says that the reference is the sketch's own
-    interpretation, so that code that differs from it is to blame. What is not asked of a sketch (it
-    has no parameters, its numbers are inputs, it is as exact as code should be) has nothing to say.
+    interpretation, so that code that differs from it is to blame. A sketch has no parameters, and
+    its numbers are inputs: there is nothing to build otherwise, and nothing to correct.
     """
 
     path: Path
@@ -64,21 +63,10 @@ class Task(Protocol):
         del substitutes
         return list(inputs)
 
-    def state_shapes(self, substitutes: Mapping[int, Scalar]) -> dict[str, tuple[int, ...]]:
-        """Shapes of parameters and buffers when init inputs (by position) have other values."""
+    def built(self, substitutes: Mapping[int, Scalar]) -> Built:
+        """The model when init inputs (by position) have other values. Raises `TaskFailure`."""
         del substitutes
-        return {}
-
-    def state_scales(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, float]:
-        """The root mean square of parameters and buffers as initialised; 0 for integers."""
-        del substitutes
-        return {}
-
-    def scalars_of(self, substitutes: Mapping[int, Scalar]) -> Mapping[str, Scalar]:
-        """The numbers among the model's attributes when init inputs (by position) have other
-        values. Raises `TaskFailure`."""
-        del substitutes
-        return {}
+        return Built()
 
     def reference(
         self,
@@ -88,27 +76,6 @@ class Task(Protocol):
         double: bool = True,
     ) -> list[Array]:
         """The outputs, floats in float64. Raises `TaskFailure`."""
-
-    def readings(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        rtol: float = 0.0,
-    ) -> Readings:
-        """What else it may give on these inputs; what it rounds counts as off by `rtol`."""
-        del inputs, state, substitutes, rtol
-        return Readings()
-
-    def thresholds(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-    ) -> Thresholds:
-        """The numbers at which its results may bend, seen on these inputs. Raises `TaskFailure`."""
-        del inputs, state, substitutes
-        return Thresholds()
 
 
 class NumpyTask(WorkerTask):
@@ -125,6 +92,7 @@ class MindsporeTask(WorkerTask):
     serving: ClassVar[str] = f"{_WORKERS}.mindspore_worker:main"
 
     def python(self) -> str:
+        """The interpreter of MindSpore's own environment. Raises `TaskFailure` without one."""
         python = mindspore_python()
         if python is None:
             msg = f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}"
@@ -143,6 +111,7 @@ class TorchTask(WorkerTask):
     serving: ClassVar[str] = f"{_TORCH_WORKER}:main"
 
     def prepare_beside(self, hash_seed: str) -> None:
+        """Start the template of such processes."""
         _template({"PYTHONHASHSEED": hash_seed})
 
     def _start(self) -> Start:

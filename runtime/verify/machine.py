@@ -35,7 +35,7 @@ def was_killed(error: ToolchainError) -> bool:
 def alone() -> Iterator[None]:
     """Nobody else of this pool works meanwhile, and there is memory, or there was none for a
     while."""
-    with pool.alone():
+    with pool.slots().alone():
         wait_for_memory()
         yield
 

@@ -42,6 +42,7 @@ from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.process import pool
 from sketchc.runtime.process.arrays import Array
+from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
     Scalar,
     TaskFailure,
@@ -262,7 +263,7 @@ class Session:
         """Set `artefact`, or say what is wrong."""
         started = time.monotonic()
         try:
-            with pool.compiling():
+            with pool.slots().compiling():
                 self.artefact = self.candidate.toolchain.compile(
                     self.candidate.kernel, self.folder, timeout
                 )
@@ -394,7 +395,7 @@ class Session:
     def _plants(self, case: ShapeCase, kind: str, seed: int) -> Plants:
         """What is planted among the inputs of a case; the task is asked at the first sizes that it
         takes."""
-        if self.looks:
+        if self.looks and isinstance(self.task, WorkerTask):
             substitutes = self._substitutes(case)
             with suppress(TaskFailure):
                 inputs = draw(self.binding, self.task, case, kind, seed, substitutes)
@@ -420,19 +421,20 @@ class Session:
     def _references(self, case: ShapeCase, kind: str, inputs: Inputs) -> References:
         """The task's outputs in float64, and the way to ask it in its own precision."""
         arguments, state, substitutes = inputs.arguments, inputs.state, self._substitutes(case)
-        references = self.task.reference(arguments, state, substitutes)
+        task = self.task
+        references = task.reference(arguments, state, substitutes)
         if len(references) != len(self.binding.outputs):
             msg = f"it returns {len(references)} tensors at these sizes"
             raise TaskFailure(msg)
         given = tuple(inputs.values.values())
-        if self.task.is_sketch:
+        if not isinstance(task, WorkerTask):
             return References(references, inputs=given)
         if case.own and kind == "task" and only_nan(references):
             msg = f"{self.task.path}: {ONLY_NAN}"
             raise TaskFailure(msg)
 
-        own = partial(self.task.reference, arguments, state, substitutes, double=False)
-        read = partial(self.task.readings, arguments, state, substitutes)
+        own = partial(task.reference, arguments, state, substitutes, double=False)
+        read = partial(task.readings, arguments, state, substitutes)
 
         def near(number: int) -> tuple[list[Array], list[Array]]:
             values = [nudged(v, number) if isinstance(v, np.ndarray) else v for v in arguments]
@@ -515,7 +517,7 @@ class Session:
         buffers = Buffers(self.binding, case.symbols, inputs.values, second=number > 0)
         if self.launcher is None:
             self.launcher = self.candidate.toolchain.open(self.artefact)
-        with pool.running():
+        with pool.slots().running():
             outputs = self.launcher.run(
                 buffers.tensors, case.symbols, self.binding.params, self.timeout
             )

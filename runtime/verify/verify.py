@@ -32,12 +32,7 @@ from sketchc.runtime.cases.shapes import (
     Draws,
     Limits,
     OtherLists,
-    at_least,
-    corner_cases,
-    drawn_cases,
-    other_cases,
-    own_case,
-    ragged_cases,
+    Trials,
 )
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.cases.variants import Branches, Varying, not_taken, taken_sides, with_variants
@@ -115,7 +110,7 @@ def verify(
     freedom = find_freedom(binding, task)
     session = _session(candidate, binding, freedom, task, timeout)
     usual = INTERPRETED if small or status.interpreted else NATIVE
-    limits = at_least(usual, plan, binding, freedom.free)
+    limits = Trials(plan, binding, freedom.free, usual).affordable()
     cases, varying, notes = _planned(session, limits, seed, settings or {}, select)
     runner = Runner(session, seed, progress, status.interpreted)
     with closing(session):
@@ -256,20 +251,22 @@ def _cases(
     found: Cases = []
     kinds = itertools.cycle(KINDS)
     around = draws if foreign and not plan.phases else None
-    for case in ragged_cases(plan, binding, freedom.free, limits, around):
+    trials = Trials(plan, binding, freedom.free, limits)
+    for case in trials.ragged(around):
         found += [(case, next(kinds)) for _ in range(times)]
-    found += [(case, "normal") for case in corner_cases(plan, binding, freedom.free, limits)]
+    found += [(case, "normal") for case in trials.corner()]
     own_limits = limits if interpreted else within_memory(OWN)
     short = "" if interpreted else memory_note(OWN, own_limits)
-    others = other_cases(plan, binding, freedom.free, own_limits)
+    at_own = attrs.evolve(trials, limits=own_limits)
+    others = at_own.others()
     found += [(case, "task" if case.own else "normal") for case in others.cases]
-    own = own_case(plan, binding, freedom.free, own_limits)
+    own = at_own.own()
     if not refusal(plan.sketch, own.symbols, binding.params):
         # Else no smaller sizes satisfy the sketch's requires.
         like = LIKE if has_own(binding) else "normal"
         found += [(own, kind) for kind in (_OWN_KINDS if own.own else (like, "structured"))]
     names = freedom.free if foreign else freedom.free & binding.sizes.keys()
-    for case in drawn_cases(plan, binding, names, limits, draws):
+    for case in attrs.evolve(trials, free=names).drawn(draws):
         found += [(case, next(kinds)) for _ in range(times)]
     return found, attrs.evolve(others, notes=(*others.notes, *filter(None, [short])))
 

@@ -19,7 +19,7 @@ import attrs
 from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
 if TYPE_CHECKING:
-    from sketchc.runtime.process.pool import Engine, Event
+    from sketchc.runtime.process.pool import Event, LocalEngine
     from sketchc.runtime.tasks.client import WorkerTask
     from sketchc.runtime.verify.verdict import CaseResult
 
@@ -48,7 +48,7 @@ def verify_all(
     task: str,
     patience: float,
     store: Path | None,
-    engine: Engine,
+    engine: LocalEngine,
 ) -> list[Outcome]:
     """The outcomes, in the order of the requests. Raises `TaskFailure` for a broken task."""
     from sketchc.runtime.process.pool import Job

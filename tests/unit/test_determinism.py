@@ -86,7 +86,7 @@ def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
 
         path = tmp_path / "task.py"
         path.write_text(TASK.format(body=indent(body, " " * 8), shape=shape))
-        task = torch_worker.Task(path)
+        task = torch_worker.Task(path, "Model", makes_inputs=True)
         try:
             task.describe({"seed": 0})
             task.determinism({"seed": 5})

@@ -15,11 +15,10 @@ from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,
     Draws,
+    Limits,
+    Trials,
     candidates,
-    corner_cases,
-    drawn_cases,
     is_prime,
-    ragged_cases,
 )
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.tasks.outline import Domain, read_hints
@@ -63,9 +62,9 @@ def bound(plan: Plan, rows: int, columns: int, hints: str = "") -> Binding:
 
 def test_the_same_seed_gives_the_same_sizes(signature: Plan) -> None:
     binding = bound(signature, 4096, 6144)
-    for draw in (drawn_cases, ragged_cases):
+    for draw in (Trials.drawn, Trials.ragged):
         first, again, other = (
-            [case.symbols for case in draw(signature, binding, FREE, NATIVE, Draws(seed))]
+            [case.symbols for case in draw(Trials(signature, binding, FREE, NATIVE), Draws(seed))]
             for seed in (1, 1, 2)
         )
         assert first == again != other
@@ -96,9 +95,10 @@ def test_no_list_of_sizes_holds_what_will_be_drawn(signature: Plan) -> None:
     known = {1, 2, 3, 5, 12, 17, 31, 32, 33, 40, 53, 63, 64, 65, 95, 96, 97} | around
     told = 0
     for seed in SEEDS:
-        cases = drawn_cases(signature, binding, FREE, NATIVE, Draws(seed))
+        trials = Trials(signature, binding, FREE, NATIVE)
+        cases = trials.drawn(Draws(seed))
         assert all(case.drawn for case in cases)
-        ragged = ragged_cases(signature, binding, FREE, NATIVE, Draws(seed))
+        ragged = trials.ragged(Draws(seed))
         for name in FREE:
             assert {case.symbols[name] for case in [*cases, *ragged]} - known, (seed, name)
         told += any(known.isdisjoint(case.symbols.values()) for case in cases)
@@ -116,10 +116,10 @@ def test_without_a_seed_sizes_are_those_of_the_tiles(tiled: Plan, signature: Pla
 @pytest.mark.parametrize("limits", [NATIVE, INTERPRETED])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_range_has_a_prime_and_another_size_between_its_ends(
-    tiled: Plan, limits: object, seed: int
+    tiled: Plan, limits: Limits, seed: int
 ) -> None:
     binding = bound(tiled, 1000, 2000, "M in [3, 2000]; N in [8, 3000]")
-    cases = drawn_cases(tiled, binding, FREE, limits, Draws(seed))  # type: ignore[arg-type]
+    cases = Trials(tiled, binding, FREE, limits).drawn(Draws(seed))
     for name, (low, high) in {"M": (3, 2000), "N": (8, 3000)}.items():
         sizes = {case.symbols[name] for case in cases}
         assert all(low <= size <= high for size in sizes)
@@ -131,14 +131,14 @@ def test_a_range_has_a_prime_and_another_size_between_its_ends(
 def test_the_upper_ends_meet_where_that_is_affordable(tiled: Plan) -> None:
     hints = "M in [3, 2000]; N in [8, 3000]"
     near, far = bound(tiled, 1000, 2000, hints), bound(tiled, 10, 20, hints)
-    (case,) = corner_cases(tiled, near, FREE, NATIVE)
+    (case,) = Trials(tiled, near, FREE, NATIVE).corner()
     assert dict(case.symbols) == {"M": 2000, "N": 3000}
-    assert not corner_cases(tiled, far, FREE, NATIVE), "six million elements for a task of 200"
-    assert not corner_cases(tiled, near, FREE, INTERPRETED)
+    assert not Trials(tiled, far, FREE, NATIVE).corner(), "six million elements for a task of 200"
+    assert not Trials(tiled, near, FREE, INTERPRETED).corner()
     small = bound(tiled, 10, 20, "M in [3, 20]; N in [8, 30]")
-    (case,) = corner_cases(tiled, small, FREE, INTERPRETED)
+    (case,) = Trials(tiled, small, FREE, INTERPRETED).corner()
     assert dict(case.symbols) == {"M": 20, "N": 30}
-    assert not corner_cases(tiled, bound(tiled, 10, 20), FREE, NATIVE), "no range, no ends"
+    assert not Trials(tiled, bound(tiled, 10, 20), FREE, NATIVE).corner(), "no range, no ends"
 
 
 def test_what_is_drawn_lies_in_its_range() -> None:

@@ -48,6 +48,8 @@ class Task(server.Task):
 
     module_class = "a class derived from mindspore.nn.Cell"
     module_type = nn.Cell
+    walk = "cells_and_names"
+    tensor_type = mindspore.Tensor
     methods: ClassVar[tuple[str, ...]] = ("construct",)
     spellings: ClassVar[Mapping[str, str]] = {str(dtype): name for name, dtype in DTYPES.items()}
     twice_elements = 1 << 24
@@ -55,16 +57,16 @@ class Task(server.Task):
     wide = True
 
     def seed(self, number: int) -> None:
+        """Also those of MindSpore."""
         super().seed(number)
         mindspore.set_seed(number % (1 << 31))
 
-    def is_tensor(self, value: object) -> bool:
-        return isinstance(value, mindspore.Tensor)
-
     def ones(self, shape: Sequence[int], spelling: str) -> Any:
+        """A tensor of ones."""
         return mindspore.ops.ones(tuple(shape), DTYPES[spelling])
 
     def load(self, raw: Raw) -> Any:
+        """A new tensor of an array that was sent."""
         if raw.dtype == BFLOAT16:
             bits = np.frombuffer(raw.data, np.uint16).astype(np.uint32) << 16
             wide = mindspore.Tensor(bits.view(np.float32).reshape(raw.shape))
@@ -72,6 +74,7 @@ class Task(server.Task):
         return mindspore.Tensor(array_of(raw).copy(), DTYPES[_SPELLED[raw.dtype]])
 
     def raw(self, tensor: Any) -> Raw:
+        """A tensor as an array to send."""
         if self.spelling(tensor) != "bf16":
             return raw_of(tensor.asnumpy())
         wide = np.ascontiguousarray(tensor.astype(mindspore.float32).asnumpy())
@@ -79,24 +82,29 @@ class Task(server.Task):
         return Raw(BFLOAT16, tuple(tensor.shape), halves.data)
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The elements; bf16 as float64."""
         wide = tensor.astype(mindspore.float64) if self.spelling(tensor) == "bf16" else tensor
         found: np.ndarray[Any, Any] = wide.asnumpy()
         return found
 
     def copied(self, tensor: Any) -> Any:
+        """A copy with memory of its own."""
         if self.spelling(tensor) == "bf16":
             return tensor.astype(mindspore.float32).astype(mindspore.bfloat16)
         return mindspore.Tensor(tensor.asnumpy().copy(), tensor.dtype)
 
     def double(self, value: Any) -> Any:
+        """In float64, unless the task does not run in it."""
         return self.widened(value) if self.wide else value
 
     def widened(self, value: Any) -> Any:
+        """A floating-point tensor in float64."""
         if self.is_tensor(value) and self.spelling(value) in _FLOATS:
             return mindspore.Tensor(self.array(value).astype(np.float64))
         return value
 
     def doubled(self, model: Any) -> Any:
+        """A model with its parameters in float64."""
         if self.wide and isinstance(model, nn.Cell):
             for parameter in model.get_parameters():
                 if self.spelling(parameter) in _FLOATS:
@@ -104,6 +112,7 @@ class Task(server.Task):
         return model
 
     def ready(self, model: Any) -> Any:
+        """In evaluation mode."""
         return model.set_train(False)
 
     def twin(self, model: Any) -> Any:
@@ -111,15 +120,18 @@ class Task(server.Task):
         return model
 
     def state(self, model: Any) -> dict[str, Any]:
+        """Parameters by dotted name."""
         return dict(model.parameters_and_names()) if isinstance(model, nn.Cell) else {}
 
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
+        """Replace parameters and buffers, by name."""
         own = self.state(model)
         for name, value in values.items():
             if name in own:
                 own[name].set_data(value, slice_shape=True)
 
     def aliases(self, output: Any, value: Any) -> bool:
+        """Whether an output is an input, or shares its memory."""
         if output is value:
             return True
         # Operations in place may return another object for the same memory.
@@ -127,14 +139,12 @@ class Task(server.Task):
         return alike and self.array(output).tobytes() == self.array(value).tobytes()
 
     def attributes(self, part: Any) -> dict[str, Any]:
+        """What a cell was given by its constructor, by name."""
         plain = vars(nn.Cell())
         return {name: v for name, v in super().attributes(part).items() if name not in plain}
 
-    def parts(self, model: Any) -> dict[str, Any]:
-        found = dict(model.cells_and_names()) if isinstance(model, nn.Cell) else {}
-        return {name: part for name, part in found.items() if name}
-
     def describe(self, request: Request) -> dict[str, Any]:
+        """Also finds out whether the task runs in float64."""
         found = super().describe(request)
         self.seed(request["seed"])
         inputs = [self.double(self._own(value)) for value in self.inputs(request)]
@@ -146,6 +156,7 @@ class Task(server.Task):
         return found
 
     def determinism(self, request: Request) -> dict[str, Any]:
+        """Adds a note on a task that does not run in float64."""
         found = super().determinism(request)
         return found if self.wide else {**found, "notes": [*found["notes"], _NARROW]}
 

@@ -166,6 +166,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         self.open = False
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Runs one operation, moved where it rounds."""
         name = func._schema.name.split("::")[-1]
         plain = name.rstrip("_")
         exact = self._follows(plain, [*args, *given.values()])
@@ -274,7 +275,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         places, value = parts[-1], args[0]
         if places.is_floating_point() or not value.numel():
             return found  # the maximum of all, or of two
-        axis = _axis(func, name, args, given)
+        along = _argument(func, "dim", args, given)
         exact = self._is_exact(value)
         self.open |= not exact
         if not self.move:
@@ -287,8 +288,8 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         if largest is None:
             wanted = "largest" if name == "topk" else "descending"
             largest = bool(_argument(func, wanted, args, given))
-        flat = value.reshape(-1) if axis is None else value
-        along = -1 if axis is None else axis
+        flat = value.reshape(-1) if along is None else value
+        along = -1 if along is None else along % max(value.dim(), 1)
         ramp = torch.linspace(0.0, 1.0, flat.shape[along], dtype=flat.dtype)
         shape = [1] * max(flat.dim(), 1)
         shape[along] = -1
@@ -319,13 +320,6 @@ def _argument(func: Any, name: str, args: Sequence[Any], given: Mapping[str, Any
     return None
 
 
-def _axis(func: Any, name: str, args: Sequence[Any], given: Mapping[str, Any]) -> int | None:
-    axis = _argument(func, "dim", args, given)
-    if axis is None:
-        return None
-    return axis % max(int(args[0].dim()), 1)
-
-
 def _rounded_argument(name: str) -> int:
     """The place of what is rounded."""
     return 1 if name in ("searchsorted", "copy") else 0
@@ -336,6 +330,7 @@ def _is_quotient(name: str, given: Mapping[str, Any]) -> bool:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
+    """Where a tensor's elements are kept."""
     return int(tensor.untyped_storage().data_ptr())
 
 
@@ -353,6 +348,7 @@ def _by_power_of_two(given: Sequence[Any]) -> bool:
 
 
 def flat_values(values: Sequence[Any]) -> list[Any]:
+    """The values of nested lists and tuples, in order."""
     found: list[Any] = []
     for value in values:
         found += flat_values(value) if isinstance(value, list | tuple) else [value]
@@ -396,9 +392,11 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
 
     @property
     def values(self) -> list[float | int]:
+        """The numbers, those that bend first."""
         return list({**self.first, **self.others})
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Notes the numbers of one operation."""
         name = func._schema.name.split("::")[-1].rstrip("_")
         tensors = _tensors_in([*args, *given.values()])
         follows = any(storage_of(tensor) in self.kept for tensor in tensors)
@@ -448,6 +446,7 @@ class Draws(Operations):  # type: ignore[no-untyped-call]
         self.events: list[Event] = []
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Notes one operation that draws."""
         name = func._schema.name.split("::")[-1]
         named = name in _RANDOM
         if not named and torch.Tag.nondeterministic_seeded not in func.tags:
@@ -469,6 +468,7 @@ class Reads(Operations):  # type: ignore[no-untyped-call]
         self.names: list[str] = []
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Notes one operation that looks at elements."""
         tags = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
         if tags & set(func.tags):
             self.names.append(func._schema.name)

@@ -148,7 +148,7 @@ def install() -> None:
     def default_rng(seed: Any = None) -> Any:
         with _unwatched():
             generator = make(seed)
-        _remember("a generator of NumPy", generator.bit_generator)
+        _remember(generator.bit_generator)
         return generator
 
     np.random.default_rng = default_rng
@@ -171,16 +171,16 @@ def _remembered(kind: Any) -> Any:
         def __init__(self, *arguments: Any, **named: Any) -> None:
             with _unwatched():
                 super().__init__(*arguments, **named)
-            _remember("a generator of NumPy", getattr(self, "_bit_generator", self))
+            _remember(getattr(self, "_bit_generator", self))
 
     Remembered.__name__ = Remembered.__qualname__ = kind.__name__
     Remembered.__module__ = kind.__module__
     return Remembered
 
 
-def _remember(name: str, bits: Any) -> None:
+def _remember(bits: Any) -> None:
     if id(bits) not in _made:
-        _made[id(bits)] = _Source(name, lambda: bits.state)
+        _made[id(bits)] = _Source("a generator of NumPy", lambda: bits.state)
 
 
 def _hear_of_python() -> None:

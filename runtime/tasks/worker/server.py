@@ -26,8 +26,6 @@ from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, ONLY_NAN, difference
 from sketchc.runtime.tasks.worker import rng_audit
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, TaskFile, user_code
 
-#: Elements up to which a task is run twice; the cost grows with more than the elements.
-TWICE_ELEMENTS = 1 << 22
 #: So many references of a task that is larger are computed twice.
 _SMALL_RUNS = 3
 #: Elements up to which a task that was not run on its own inputs is run on them to find numbers.
@@ -46,7 +44,8 @@ _DRAWS = "{where} draws random numbers ({what}), so two runs on the same inputs 
 class Task(TaskFile):
     """A loaded task file that answers requests."""
 
-    twice_elements = TWICE_ELEMENTS
+    #: Elements up to which a task is run twice; the cost grows with more than the elements.
+    twice_elements = 1 << 22
     #: How many more references are computed twice, and what was found then.
     unsure = 0
     refusal = ""
@@ -138,9 +137,6 @@ class Task(TaskFile):
         again = self.forward(self.twin(model), [self._own(value) for value in own])
         return self.extents(again) != self.extents(outputs)
 
-    def extents(self, values: Sequence[Any]) -> list[list[int]]:
-        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
-
     def require_same_shapes(self, one: Sequence[Any], other: Sequence[Any]) -> None:
         """Raises `TaskError` where two runs gave outputs of different shapes."""
         shapes = self.extents(one), self.extents(other)
@@ -168,6 +164,7 @@ class Task(TaskFile):
         return sum(int(np.prod(self.specify(v)["shape"])) for v in values if self.is_tensor(v))
 
     def described(self, value: object) -> dict[str, Any]:
+        """One value as plain data."""
         if self.is_tensor(value):
             return self.specify(value)
         if isinstance(value, bool | int | float):
@@ -178,7 +175,7 @@ class Task(TaskFile):
         """Which axes of the inputs follow which of the file's own names (`batch = 16`): found by
         giving the name another value. Names that the file does not hold as numbers are left out."""
         found: dict[str, list[list[int]]] = {}
-        before = [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in own]
+        before = self.extents(own)
         for name, others in request.get("sizes", {}).items():
             value = getattr(self.module, name, None)
             if type(value) is not int or not self.makes_inputs:
@@ -200,6 +197,7 @@ class Task(TaskFile):
         return found
 
     def own_inputs(self, request: Request) -> dict[str, Any]:
+        """One list of the task's own inputs."""
         return {"inputs": self._sent(self.inputs(request))}
 
     def _sent(self, values: Sequence[Any]) -> list[Any]:
@@ -237,17 +235,16 @@ class Task(TaskFile):
                 raise TaskError(msg)
         return {"inputs": self._sent(found)}
 
-    def state_shapes(self, request: Request) -> dict[str, Any]:
-        """The shapes of the parameters of a model built with other sizes."""
+    def built(self, request: Request) -> dict[str, Any]:
+        """The shapes and scales of the parameters, and the numbers among the attributes, of a model
+        built with other sizes."""
         self.seed(0)
         model = self.model(request["substitutes"])
         state = self.state(model)
         return {
             "state": {n: self.specify(v)["shape"] for n, v in state.items()},
-            "scales": {n: _scale(self.array(v)) for n, v in state.items()}
-            if "scales" in request
-            else {},
-            "scalars": self.scalars(model) if "scalars" in request and self.method else {},
+            "scales": {n: _scale(self.array(v)) for n, v in state.items()},
+            "scalars": self.scalars(model) if self.method else {},
         }
 
     def reference(self, request: Request) -> dict[str, Any]:
@@ -315,7 +312,7 @@ class Task(TaskFile):
         around: Callable[[list[Any]], AbstractContextManager[Any]] | None = None,
     ) -> tuple[list[Any], list[Any]]:
         """Inputs and outputs of one run on the inputs of a request; `number` changes the seed. The
-        run is `around` what it is given: inputs, parameters and buffers."""
+        run is `around` the tensors that it is given: inputs, parameters and buffers."""
         assert self.layout is not None  # to find it may make the own inputs, and draw
         self.seed(request["seed"])
         model = self.model(request["substitutes"])
@@ -327,7 +324,7 @@ class Task(TaskFile):
             inputs = [self.double(value) for value in inputs]
         if number:
             self.seed(request["seed"] + number)
-        known = [*inputs, *self.state(model).values()] if around is not None else []
+        known = [v for v in (*inputs, *self.state(model).values()) if self.is_tensor(v)]
         with nullcontext() if around is None else around(known):
             outputs = self.watched(model, inputs, deep=deep)
         if request["double"]:
@@ -368,6 +365,7 @@ class Task(TaskFile):
         }
 
     def follow(self, lead: int) -> None:
+        """Let another of the lists stand for the own inputs, of which nothing is known yet."""
         super().follow(lead)
         self._own_values, self._first = None, ()
         self.unsure, self.refusal, self.ran, self.fixed_shapes = 0, "", False, False
@@ -485,10 +483,6 @@ def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:
             )
 
 
-#: The method that answers a command, where it has another name.
-_METHODS = {"inputs": "own_inputs", "shapes": "state_shapes"}
-
-
 def answer(
     kind: type[Task], task: Task | None, request: dict[str, Any]
 ) -> tuple[Task | None, dict[str, Any]]:
@@ -496,20 +490,17 @@ def answer(
     command = request["command"]
     try:
         if command == "load":
-            path, subject = Path(request["path"]), request.get("subject", "Model")
             if "beside" in request:
                 # A number that differs from that process's in the last digit, too.
                 os.getpid = lambda: request["beside"] + 1
-            task = kind(path, subject, request.get("makes_inputs", True))
+            task = kind(Path(request["path"]), request["subject"], request["makes_inputs"])
             task.follow(request.get("lead", 0))
             return task, {}
-        if task is None:
-            msg = "no task is loaded"
-            raise TaskError(msg)
+        assert task is not None, "a task is loaded first"
         if command == "follow":
             task.follow(request["lead"])
             return task, {}
-        return task, getattr(task, _METHODS.get(command, command))(request)
+        return task, getattr(task, command)(request)
     except TaskError as error:
         return task, {"refused": str(error)}
     except Raised as error:

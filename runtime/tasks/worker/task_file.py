@@ -80,11 +80,14 @@ class TaskFile:
     module_class = "class"
     module_type: ClassVar[type] = object
     methods: ClassVar[tuple[str, ...]] = ("forward",)
-    #: What a tensor is called, and how a sketch spells the types of its elements.
+    #: The method that names the modules within one; "" where modules have no parts.
+    walk = ""
+    #: The class of tensors, what one is called, and how a sketch spells the types of its elements.
+    tensor_type: ClassVar[type | tuple[type, ...]] = ()
     tensor_name = "a tensor"
     spellings: ClassVar[Mapping[str, str]] = {}
 
-    def __init__(self, path: Path, subject: str = "Model", makes_inputs: bool = True) -> None:
+    def __init__(self, path: Path, subject: str, makes_inputs: bool) -> None:
         """Load the file. `makes_inputs` is false where requests bring the task's own inputs."""
         self.path = path
         self.name = subject
@@ -125,7 +128,8 @@ class TaskFile:
         np.random.seed(number % (1 << 32))
 
     def is_tensor(self, value: object) -> bool:
-        raise NotImplementedError
+        """Whether `value` is a tensor of the framework."""
+        return isinstance(value, self.tensor_type)
 
     def is_module(self, value: object) -> bool:
         """Whether `value` is a module of the framework, or a class of such."""
@@ -167,6 +171,7 @@ class TaskFile:
         raise NotImplementedError
 
     def copied(self, tensor: Any) -> Any:
+        """A tensor of the same elements, with memory of its own."""
         raise NotImplementedError
 
     def double(self, value: Any) -> Any:
@@ -209,8 +214,9 @@ class TaskFile:
 
     def parts(self, model: Any) -> dict[str, Any]:
         """The modules within a model, by dotted name."""
-        del model
-        return {}
+        if not self.walk or not isinstance(model, self.module_type):
+            return {}
+        return {name: part for name, part in getattr(model, self.walk)() if name}
 
     def constants_of(self, model: Any) -> dict[str, str]:
         """The constants of a model's parts (a stride, a padding, an eps), and those of its own that
@@ -366,7 +372,11 @@ class TaskFile:
 
     def shapes(self, request: Request) -> list[list[int]]:
         """The shapes of the task's own inputs; none for what is no tensor."""
-        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in self.inputs(request)]
+        return self.extents(self.inputs(request))
+
+    def extents(self, values: Sequence[Any]) -> list[list[int]]:
+        """The shape of each value; none for what is no tensor."""
+        return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
 
     def inputs(self, request: Request) -> list[Any]:
         """One of the lists: the own one, or number `request["variant"]`."""

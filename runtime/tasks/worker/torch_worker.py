@@ -13,6 +13,7 @@ import random
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -85,71 +86,82 @@ class Task(server.Task):
 
     module_class = "a class derived from torch.nn.Module"
     module_type = torch.nn.Module
+    walk = "named_modules"
+    tensor_type = torch.Tensor
     spellings: ClassVar[Mapping[str, str]] = {str(dtype): name for name, dtype in DTYPES.items()}
 
     def seed(self, number: int) -> None:
+        """Seed torch's generator."""
         torch.manual_seed(number)
 
-    def is_tensor(self, value: object) -> bool:
-        return isinstance(value, torch.Tensor)
-
     def ones(self, shape: Sequence[int], spelling: str) -> torch.Tensor:
+        """A tensor of ones."""
         return torch.ones(tuple(shape), dtype=DTYPES[spelling])
 
     def load(self, raw: Raw) -> torch.Tensor:
+        """A new tensor of an array that was sent."""
         return load_tensor(raw)
 
     def raw(self, tensor: Any) -> Raw:
+        """A tensor as an array to send."""
         return raw_tensor(tensor)
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
+        """The elements; bf16 as float64."""
         plain = tensor.detach().cpu()
         plain = plain.double() if plain.dtype is torch.bfloat16 else plain
         found: np.ndarray[Any, Any] = plain.numpy()
         return found
 
     def copied(self, tensor: Any) -> torch.Tensor:
+        """A copy with memory of its own."""
         found: torch.Tensor = tensor.detach().clone()
         return found
 
     def double(self, value: Any) -> Any:
+        """A floating-point tensor in float64; everything else as it is."""
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value.double()
         return value
 
     def doubled(self, model: Any) -> Any:
+        """A model with its parameters in float64."""
         return model.double() if isinstance(model, torch.nn.Module) else model
 
     def ready(self, model: Any) -> Any:
+        """In evaluation mode."""
         return model.eval()
 
     def state(self, model: Any) -> dict[str, Any]:
+        """Parameters in their order, then buffers, by dotted name."""
         return state(model)
 
-    def parts(self, model: Any) -> dict[str, Any]:
-        found = dict(model.named_modules()) if isinstance(model, torch.nn.Module) else {}
-        return {name: part for name, part in found.items() if name}
-
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
+        """Replace parameters and buffers, by name."""
         own = state(model)
         for name, value in values.items():
             if name in own:
                 own[name].data = value
 
     def marks(self, inputs: Sequence[Any]) -> list[Any]:
+        """How often each input was written."""
         return [_version(value) for value in inputs]
 
     def changed(self, value: Any, mark: Any) -> bool:
+        """Whether an input was written since."""
         return bool(_version(value) != mark)
 
     def aliases(self, output: Any, value: Any) -> bool:
+        """Whether an output is an input, or shares its memory."""
         whole = value if value._base is None else value._base
         return bool(output is value or output is whole or output._base is whole)
 
     def running(self) -> AbstractContextManager[Any]:
+        """Without gradients."""
         return torch.no_grad()
 
     def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
+        """Also sees draws of torch's generators."""
         with Watch(("torch", shared_state)) as watch, Draws() if deep else nullcontext() as seen:
             outputs = self.forward(model, inputs)
         self.events = [*(() if seen is None else seen.events), *watch.events]
@@ -157,6 +169,7 @@ class Task(server.Task):
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
+        """With NaN in memory that nobody wrote, and another number of threads."""
         # torch then fills what `torch.empty` gives with NaN. `torch.use_deterministic_algorithms`
         # would import torch's compiler, for more than a second, and do this.
         choose = torch._C._set_deterministic_algorithms
@@ -173,24 +186,21 @@ class Task(server.Task):
             torch.set_num_threads(threads)
 
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
-        def run(around: Any) -> list[torch.Tensor]:
-            def given(known: list[Any]) -> AbstractContextManager[Any]:
-                tensors = [value for value in known if isinstance(value, torch.Tensor)]
-                borders: AbstractContextManager[Any] = around(tensors)
-                return borders
-
-            return self._run_on(request, 0, around=given)[1]
+        """See `operations.explored`; nothing for a task that cannot be looked at."""
 
         try:
-            return explored(run, request["rtol"])
+            return explored(
+                lambda around: self._run_on(request, 0, around=around)[1], request["rtol"]
+            )
         except (Raised, TaskError):
             return [], [], []  # it does not bear to be looked at
 
     def thresholds(self, request: Request) -> dict[str, Any]:
+        """The numbers that its operations show; else those of its file."""
         made: list[Thresholds] = []
 
         def around(known: list[Any]) -> Thresholds:
-            made.append(Thresholds([value for value in known if isinstance(value, torch.Tensor)]))
+            made.append(Thresholds(known))
             return made[-1]
 
         try:
@@ -203,6 +213,7 @@ class Task(server.Task):
     # ------------------------------------------------------------ large tasks
 
     def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
+        """Without data where that is possible."""
         with Reads() as reads:
             found = self._on_meta(model, request)
         if found is None and reads.names:
@@ -261,6 +272,7 @@ class Task(server.Task):
             return None
 
     def shapes(self, request: Request) -> list[list[int]]:
+        """Found without data where that is possible."""
         with torch.device("meta"):
             return super().shapes(request)
 
@@ -339,9 +351,8 @@ def _version(value: object) -> int:
     return value._version if isinstance(value, torch.Tensor) else 0
 
 
-def main(channel: socket.socket) -> None:
-    """Serve requests until nobody asks."""
-    server.serve(Task, channel)
+#: Serves requests until nobody asks.
+main = partial(server.serve, Task)
 
 
 def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
