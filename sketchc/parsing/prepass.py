@@ -11,6 +11,7 @@ Nothing is reported here: names that resolve to nothing are left to elaboration.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 from sketchc.base import records
 from sketchc.base.types import DType
@@ -86,41 +87,40 @@ class _Walker:
     # ------------------------------------------------------------ declarations
 
     def sections(self, tree: syntax.Sketch) -> None:
-        views: list[syntax.ViewDeclaration] = []
+        """Note what the sections declare and use."""
         for section in tree.sections:
-            match section:
-                case syntax.LetSection(lets=lets):
-                    for let in lets:
-                        for name in names(let.value):
-                            self.uses.setdefault(name, set()).add(Use.HOST)
-                        self._let_names.append((let.name, frozenset(names(let.value))))
-                        if _is_float(let.value, self.floats):
-                            self.floats.add(let.name)
-                case syntax.TensorsSection(tensors=found) | syntax.WorkspaceSection(tensors=found):
-                    given = isinstance(section, syntax.TensorsSection)
-                    for tensor in found:
-                        self.tensors[tensor.name] = tensor.dtype
-                        self.use(tensor.extents, Use.PARAMETER if given else Use.SHAPE)
-                case syntax.ViewsSection():
-                    views.extend(section.views)
-                case syntax.ParamsSection(params=params):
-                    for param in params:
-                        number = isinstance(param.default, syntax.Number)
-                        untyped = number and _is_float(param.default, self.floats)
-                        if untyped if param.dtype is None else param.dtype.is_float:
-                            self.floats.add(param.name)
-                case syntax.ConstexprSection(constants=constants):
-                    for constant in constants:
-                        if _is_float(constant.value, self.floats):
-                            self.floats.add(constant.name)
-                case syntax.RequireSection(conditions=conditions):
-                    self.use(conditions, Use.HOST)
-                case syntax.SymbolsSection():
-                    pass
-        for view in views:
+            for item in section.items:
+                self.declaration(section.keyword, item)
+        for view in syntax.declared(tree, "views"):
             self.use(view.extents, Use.PARAMETER)
             if view.base in self.tensors:
                 self.tensors.setdefault(view.name, self.tensors[view.base])
+
+    def declaration(self, keyword: str, node: Any) -> None:
+        """Note what an item of a section declares and uses; views come last."""
+        match node:
+            case syntax.LetDeclaration(name, value):
+                parts = frozenset(names(value))
+                for part in parts:
+                    self.uses.setdefault(part, set()).add(Use.HOST)
+                self._let_names.append((name, parts))
+                if _is_float(value, self.floats):
+                    self.floats.add(name)
+            case syntax.TensorDeclaration(name):
+                self.tensors[name] = node.dtype
+                self.use(node.extents, Use.PARAMETER if keyword == "tensors" else Use.SHAPE)
+            case syntax.ParamDeclaration(name, dtype, default):
+                number = isinstance(default, syntax.Number)
+                untyped = number and _is_float(default, self.floats)
+                if untyped if dtype is None else dtype.is_float:
+                    self.floats.add(name)
+            case syntax.ConstexprDeclaration(name):
+                if _is_float(node.value, self.floats):
+                    self.floats.add(name)
+            case syntax.SymbolDeclaration() | syntax.ViewDeclaration():
+                pass
+            case _:
+                self.use(node, Use.HOST)
 
     def infer(self) -> None:
         """Settle uses through lets, then the types of allocs from their writes."""
@@ -172,17 +172,13 @@ class _Walker:
             case syntax.Alloc(name=name, extents=extents, dtype=dtype, init=init):
                 self.use(extents, Use.SHAPE)
                 self.use(init, Use.DATA)
-                tile = _Tile(dtype)
-                self.allocs[id(statement)] = self.scopes[-1][name] = tile
-            case syntax.Load(access=access, tile=target, keywords=keywords):
+                self.allocs[id(statement)] = self.scopes[-1][name] = _Tile(dtype)
+            case syntax.Transfer("load", tile, access, keywords):
                 self.access(access, keywords)
-                destination = self.find(target.id)
+                destination = self.target(tile)
                 if destination is not None and destination.dtype is None:
-                    destination.dtype = self.tensors.get(_base(access))
-            case (
-                syntax.Store(tile=value, access=access, keywords=keywords)
-                | syntax.Atomic(tile=value, access=access, keywords=keywords)
-            ):
+                    destination.dtype = self.tensors.get(next(names(access.base), ""))
+            case syntax.Transfer(_, value, access, keywords):
                 self.value(value)
                 self.access(access, keywords)
             case syntax.Fetch(access=access):
@@ -331,10 +327,6 @@ def _settle(write: _Write, *, force: bool) -> bool:
     elif force or not others:
         destination.dtype = DType.F32
     return destination.dtype is not None
-
-
-def _base(access: syntax.Subscript) -> str:
-    return access.base.id if isinstance(access.base, syntax.Name) else ""
 
 
 def _is_float(node: object, floats: set[str]) -> bool:

@@ -127,50 +127,20 @@ def _unknown_length(context: Context, part: syntax.Slice) -> InvalidError:
 _ATOMIC = (DType.I32, DType.I64, DType.U32, DType.F32, DType.F64, DType.F16, DType.BF16)
 
 
-def load(context: Context, node: syntax.Load) -> tuple[ir.Statement, ...]:
-    """Elaborate `load(X[...] -> tile, pad=, where=)`."""
-    keywords = _keywords(context, node.keywords, "load", ("pad", "where"))
-    target = writable_tile(context, node.tile)
-    tile = squeezed(context, target, node.access) or target
-    source, dtype = access(context, node.access, tile)
-    _check_conversion(context, node, dtype, tile.dtype)
-    done = ir.Load(
-        source,
-        tile.name,
-        pad=_pad(context, keywords.get("pad"), tile),
-        where=_where(context, keywords.get("where"), tile),
-        text=statement_text(node),
-        span=node.span,
-    )
-    if tile is target:
-        return (done,)
-    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target, node.span))
+#: The keyword arguments of the statements other than atomics.
+_KEYWORDS = {"load": ("pad", "where"), "store": ("where", "unique", "covers")}
 
 
-def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
-    """Elaborate `store(tile -> X[...], where=, unique=, covers=)`."""
-    keywords = _keywords(context, node.keywords, "store", ("where", "unique", "covers"))
+def transfer(context: Context, node: syntax.Transfer) -> tuple[ir.Statement, ...]:
+    """Elaborate `load(X[...] -> tile, pad=, where=)`, `store(tile -> X[...], where=, unique=,
+    covers=)`, or `atomic_add(tile -> X[...], where=)` and its like."""
+    keywords = _keywords(context, node, _KEYWORDS.get(node.operation, ("where",)))
+    if node.operation == "load":
+        return _load(context, node, keywords)
     tile = _stored(context, node)
     target, dtype = access(context, node.access, tile)
-    _check_conversion(context, node, tile.dtype, dtype)
-    done = ir.Store(
-        tile.name,
-        target,
-        where=_where(context, keywords.get("where"), tile),
-        unique=_promise(context, keywords, "unique"),
-        covers=_promise(context, keywords, "covers"),
-        text=statement_text(node),
-        span=node.span,
-    )
-    return (done,)
-
-
-def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
-    """Elaborate `atomic_add(tile -> X[...], where=)` and its like."""
-    keywords = _keywords(context, node.keywords, node.operation, ("where",))
-    tile = _stored(context, node)
-    target, dtype = access(context, node.access, tile)
-    if dtype not in _ATOMIC:
+    store = node.operation == "store"
+    if not store and dtype not in _ATOMIC:
         raise context.error(
             node.span,
             "SK0330",
@@ -179,18 +149,33 @@ def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
             help=f"use a tensor of {', '.join(known.value for known in _ATOMIC)}",
         )
     _check_conversion(context, node, tile.dtype, dtype)
-    done = ir.Atomic(
-        node.operation.removeprefix("atomic_"),
-        tile.name,
-        target,
-        where=_where(context, keywords.get("where"), tile),
-        text=statement_text(node),
-        span=node.span,
-    )
-    return (done,)
+    where = _where(context, keywords.get("where"), tile)
+    text = statement_text(node)
+    if not store:
+        name = node.operation.removeprefix("atomic_")
+        return (ir.Atomic(name, tile.name, target, where=where, text=text, span=node.span),)
+    promises = {name: _promise(context, keywords, name) for name in ("unique", "covers")}
+    return (ir.Store(tile.name, target, where=where, **promises, text=text, span=node.span),)
 
 
-def _stored(context: Context, node: syntax.Store | syntax.Atomic) -> TileState:
+def _load(
+    context: Context, node: syntax.Transfer, keywords: dict[str, syntax.Expression]
+) -> tuple[ir.Statement, ...]:
+    assert isinstance(node.tile, syntax.Name)  # the parser has seen to it
+    target = writable_tile(context, node.tile)
+    tile = squeezed(context, target, node.access) or target
+    source, dtype = access(context, node.access, tile)
+    _check_conversion(context, node, dtype, tile.dtype)
+    pad = _pad(context, keywords.get("pad"), tile)
+    where = _where(context, keywords.get("where"), tile)
+    text = statement_text(node)
+    done = ir.Load(source, tile.name, pad=pad, where=where, text=text, span=node.span)
+    if tile is target:
+        return (done,)
+    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target, node.span))
+
+
+def _stored(context: Context, node: syntax.Transfer) -> TileState:
     """The tile that a store or an atomic writes from. What is not a tile as it is gets one of its
     own: `t[:, None]`, a scalar, `iota(T)`, and a tile with axes of extent 1 that the access
     lacks."""
@@ -246,18 +231,18 @@ def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
 
 
 def _keywords(
-    context: Context, given: tuple[syntax.Keyword, ...], statement: str, known: tuple[str, ...]
+    context: Context, node: syntax.Transfer, known: tuple[str, ...]
 ) -> dict[str, syntax.Expression]:
     """The keyword arguments by name; the parser has seen to it that none is given twice."""
-    for keyword in given:
+    for keyword in node.keywords:
         if keyword.name not in known:
             raise context.error(
                 keyword.span,
                 "SK0211",
-                f"`{statement}` has no argument `{keyword.name}`",
+                f"`{node.operation}` has no argument `{keyword.name}`",
                 f"it takes {', '.join(known)}",
             )
-    return {keyword.name: keyword.value for keyword in given}
+    return {keyword.name: keyword.value for keyword in node.keywords}
 
 
 def _pad(
@@ -311,12 +296,9 @@ def _promise(context: Context, keywords: dict[str, syntax.Expression], name: str
 
 
 def _check_conversion(
-    context: Context,
-    node: syntax.Load | syntax.Store | syntax.Atomic,
-    source: DType,
-    target: DType,
+    context: Context, node: syntax.Transfer, source: DType, target: DType
 ) -> None:
     """What is loaded or stored converts to the type of its destination without `cast`."""
     if not writes_implicitly(source, target):
-        fixes = cast_fix(context, node, source if isinstance(node, syntax.Load) else target)
+        fixes = cast_fix(context, node, source if node.operation == "load" else target)
         raise no_conversion(context, node.span, source, target, fixes=fixes)

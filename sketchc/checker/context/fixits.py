@@ -37,9 +37,7 @@ def init_fix(node: syntax.Alloc) -> Fix:
 
 
 def cast_fix(
-    context: Context,
-    node: syntax.Load | syntax.Store | syntax.Atomic | syntax.Compute,
-    dtype: DType,
+    context: Context, node: syntax.Transfer | syntax.Compute, dtype: DType
 ) -> tuple[Fix, ...]:
     """Put a tile of type `dtype` and a `cast` between a statement and its tile; nothing where the
     statement adds to what the tile holds."""
@@ -48,9 +46,7 @@ def cast_fix(
             keywords = {keyword.name for keyword in node.keywords}
             if OPS[node.operation].accumulates or "dst" in keywords:
                 return ()
-        case syntax.Load(tile=syntax.Name(id=name)):
-            pass
-        case syntax.Store(tile=syntax.Name(id=name)) | syntax.Atomic(tile=syntax.Name(id=name)):
+        case syntax.Transfer(tile=syntax.Name(id=name)):
             pass
         case _:
             return ()
@@ -64,7 +60,7 @@ def cast_fix(
         lines = [made, statement_text(records.evolve(node, arguments=arguments))]
     else:
         lines = [made, statement_text(records.evolve(node, tile=between))]
-    if isinstance(node, syntax.Store | syntax.Atomic):
+    if isinstance(node, syntax.Transfer) and node.operation != "load":
         lines.insert(1, f"cast({name}, {between.id})")
     else:
         lines.append(f"cast({between.id}, {name})")

@@ -30,8 +30,7 @@ _NONE: frozenset[str] = frozenset()
 def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
     """For each `let` the optional tensors without which nothing uses it; lets that are needed
     without any are left out."""
-    sections = [one for one in tree.sections if isinstance(one, syntax.LetSection)]
-    lets = [let for section in sections for let in section.lets]
+    lets = list(syntax.declared(tree, "let"))
     uses: dict[str, list[frozenset[str]]] = {let.name: [] for let in lets}
 
     def note(node: object, given: frozenset[str]) -> None:
@@ -39,7 +38,7 @@ def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
             if name in uses:
                 uses[name].append(tensors)
 
-    note(tuple(one for one in tree.sections if one not in sections), _NONE)
+    note(tuple(one for one in tree.sections if one.keyword != "let"), _NONE)
     note(tree.body, _NONE)
     found: dict[str, frozenset[str]] = {}
     for let in reversed(lets):

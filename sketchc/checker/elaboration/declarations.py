@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Span
@@ -49,47 +49,29 @@ from sketchc.parsing.unparse import dtype_fix, expression_text
 DEFAULT_TILE = 64
 
 
-class _Node(Protocol):
-    """A declaration, or a precondition."""
-
-    @property
-    def span(self) -> Span: ...
-
-
-_Declared = TypeVar("_Declared", bound=_Node)
-
-
 def declare(context: Context) -> None:
     """Declare everything in the sketch's sections; reports and goes on."""
     declare_constants(context)
     context.asked.clear()  # binding declares the constants again
-    sections = context.tree.sections
-    for kind, function in _ORDER:
-        for section in sections:
-            if isinstance(section, kind):
-                for node in syntax.items(section):
-                    _attempt(context, node, function)
+    for keyword, function in _ORDER:
+        for node in syntax.declared(context.tree, keyword):
+            _attempt(context, node, function)
     learn(context, tuple(require.condition for require in context.requires))
 
 
 def declare_constants(context: Context) -> None:
     """Declare the symbols, still without bounds, and the constants."""
-    sections = context.tree.sections
-    for section in sections:
-        if isinstance(section, syntax.SymbolsSection):
-            for symbol in section.symbols:
-                _attempt(context, symbol, _symbol)
-    for section in sections:
-        if isinstance(section, syntax.ConstexprSection):
+    for symbol in syntax.declared(context.tree, "symbols"):
+        _attempt(context, symbol, _symbol)
+    for section in context.tree.sections:
+        if section.keyword == "constexpr":
             if section.from_tuple:
-                warn_tuple(context, section.constants, section.span)
-            for item in section.constants:
+                _warn_tuple(context, section)
+            for item in section.items:
                 _attempt(context, item, _constexpr)
 
 
-def _attempt(
-    context: Context, node: _Declared, function: Callable[[Context, _Declared], None]
-) -> None:
+def _attempt(context: Context, node: Any, function: Callable[[Context, Any], None]) -> None:
     """Run one declaration; one that failed leaves its name poisoned, so that uses stay quiet."""
     try:
         function(context, node)
@@ -99,17 +81,16 @@ def _attempt(
             context.scopes.add(name, PoisonedName(node.span))
 
 
-def warn_tuple(
-    context: Context, constants: tuple[syntax.ConstexprDeclaration, ...], span: Span
-) -> None:
+def _warn_tuple(context: Context, section: syntax.Section) -> None:
     """The tuple form `m0, k0 = 128, 256` is accepted with a warning and a fix-it."""
-    texts = [f"{c.name} = {expression_text(c.value)}" for c in constants if c.value is not None]
+    valued = [item for item in section.items if item.value is not None]
+    texts = [f"{item.name} = {expression_text(item.value)}" for item in valued]
     fixes: tuple[Fix, ...] = ()
-    if len(texts) == len(constants):
-        edit = Edit(span, f"constexpr: {', '.join(texts)}")
+    if len(texts) == len(section.items):
+        edit = Edit(section.span, f"constexpr: {', '.join(texts)}")
         fixes = (Fix("one value for each name", (edit,), safe=True),)
     context.warn(
-        span,
+        section.span,
         "SK0604",
         "constants are declared one by one",
         "accepted",
@@ -527,14 +508,14 @@ def _contradiction(context: Context, node: syntax.Alloc, message: str) -> None:
     context.warn(node.span, "SK0612", message, "`init=` counts, hints never change meaning")
 
 
-#: What is declared after symbols and constants, in order: the kinds of sections, and what declares
+#: What is declared after symbols and constants, in order: the sections, and what declares
 #: one of their parts.
-_ORDER: tuple[tuple[type[syntax.Section], Callable[[Context, Any], None]], ...] = (
-    (syntax.SymbolsSection, _bound),
-    (syntax.ParamsSection, _param),
-    (syntax.LetSection, _let),
-    (syntax.TensorsSection, partial(_tensor, parameter=True)),
-    (syntax.WorkspaceSection, partial(_tensor, parameter=False)),
-    (syntax.ViewsSection, _view),
-    (syntax.RequireSection, _require),
+_ORDER: tuple[tuple[str, Callable[[Context, Any], None]], ...] = (
+    ("symbols", _bound),
+    ("params", _param),
+    ("let", _let),
+    ("tensors", partial(_tensor, parameter=True)),
+    ("workspace", partial(_tensor, parameter=False)),
+    ("views", _view),
+    ("require", _require),
 )

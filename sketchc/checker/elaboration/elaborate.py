@@ -572,15 +572,7 @@ def _verified(sketch: ir.Sketch) -> ir.Sketch:
 
 def bindable(tree: syntax.Sketch) -> frozenset[str]:
     """The names that `constants` may bind: constexprs, params, and constants bound in the body."""
-    found: set[str] = set()
-    for section in tree.sections:
-        match section:
-            case syntax.ConstexprSection(constants=constants):
-                found.update(item.name for item in constants)
-            case syntax.ParamsSection(params=params):
-                found.update(item.name for item in params)
-            case _:
-                pass
+    found = {item.name for item in syntax.declared(tree, "constexpr", "params")}
     for statement in tree.body:
         if isinstance(statement, syntax.Binding):
             for name, value in zip(statement.names, statement.values, strict=False):

@@ -27,7 +27,7 @@ from sketchc.checker.calls.expressions import (
     is_constant,
     is_loaded,
 )
-from sketchc.checker.calls.memory import atomic, fetch, load, store
+from sketchc.checker.calls.memory import fetch, transfer
 from sketchc.checker.calls.operations import compute
 from sketchc.checker.context.context import (
     Context,
@@ -158,10 +158,8 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
     match node:
         case syntax.Alloc():
             return _alloc(context, node)
-        case syntax.Load():
-            return load(context, node)
-        case syntax.Store():
-            return store(context, node)
+        case syntax.Transfer():
+            return transfer(context, node)
         case syntax.Compute():
             return compute(context, node)
         case syntax.Binding():
@@ -172,8 +170,6 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
             return ()
         case syntax.If():
             return _branch(context, node)
-        case syntax.Atomic():
-            return atomic(context, node)
         case syntax.Fetch():
             return (fetch(context, node, ir.NameKind.BINDING),)
         case _:
