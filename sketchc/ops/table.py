@@ -76,8 +76,22 @@ class Fact(Enum):
     ZERO_OF_ZERO = "gives zero where all operands are, in every type"
     SELECTS = "gives an element of an operand, its negative, or one of two"
     HANDS_ON = "gives the source's numbers as they are"
+    CONVERTS = "takes any type, and gives the destination's"
+    LOGICAL = "asks whether its operands are zero"
+    ONE_SCALAR = "takes one scalar, for all lanes"
+    FROM_THE_FIRST = "takes lanes that are valid from the first on"
     ADDS = "adds its operands, or the last one to a product"
     SCALES = "multiplies or divides its first two operands"
+
+
+class Layout(Enum):
+    """How an operation of the category LAYOUT arranges the lanes of its operands."""
+
+    TRANSPOSED = "the last two axes exchanged"
+    REPEATED = "along the destination's axes"
+    PERMUTED = "the axes in another order"
+    RESHAPED = "row by row, in another shape"
+    JOINED = "one operand behind the other"
 
 
 class Partial(Enum):
@@ -117,6 +131,7 @@ class Op:
     accumulates: bool = False  # reads its destination
     facts: frozenset[Fact] = frozenset()
     partial: Partial | None = None
+    layout: Layout | None = None
 
     @property
     def truth(self) -> bool:
@@ -520,6 +535,10 @@ _FACTS = {
     Fact.ZERO_OF_ZERO: "copy neg abs relu sqrt cast mul add sub sin tanh erf",
     Fact.SELECTS: "copy neg abs relu clamp leaky_relu where max min cast",
     Fact.HANDS_ON: "copy cast",
+    Fact.CONVERTS: "cast",
+    Fact.LOGICAL: "logical_and logical_or logical_not",
+    Fact.ONE_SCALAR: "fill",
+    Fact.FROM_THE_FIRST: "sort",
     Fact.ADDS: "add sub fma",
     Fact.SCALES: "mul div fma",
 }
@@ -530,12 +549,31 @@ _PARTIAL = {
     "shl": Partial.SHIFT,
     "shr": Partial.SHIFT,
 }
+_LAYOUT = {
+    "transpose": Layout.TRANSPOSED,
+    "broadcast": Layout.REPEATED,
+    "permute": Layout.PERMUTED,
+    "reshape": Layout.RESHAPED,
+    "concat": Layout.JOINED,
+}
+#: The operation that compares data tiles as an infix operator does numbers.
+COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+#: What combines two results of a reduction, by its identity.
+COMBINING = {
+    "zero": "add",
+    "one": "mul",
+    "lowest": "max",
+    "highest": "min",
+    "false": "logical_or",
+    "true": "logical_and",
+}
 
 
 def _complete(row: Op) -> Op:
     """The row with the columns above."""
     facts = frozenset(fact for fact, names in _FACTS.items() if row.name in names.split())
-    return records.evolve(row, facts=facts, partial=_PARTIAL.get(row.name))
+    partial, layout = _PARTIAL.get(row.name), _LAYOUT.get(row.name)
+    return records.evolve(row, facts=facts, partial=partial, layout=layout)
 
 
 #: Every operation by name.

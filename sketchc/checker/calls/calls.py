@@ -230,7 +230,7 @@ class Call:
 
     def broadcast(self) -> None:
         """Operands broadcast to each other, and the result to the destination (R2)."""
-        if self.row.name == "fill" and not isinstance(self.operands[0], ir.ScalarOperand):
+        if Fact.ONE_SCALAR in self.row.facts and not isinstance(self.operands[0], ir.ScalarOperand):
             raise self.context.error(
                 self.operands[0].span,
                 "SK0206",
@@ -455,7 +455,7 @@ class Call:
     def from_scalars(self, scalars: list[ir.ScalarOperand]) -> DType:
         """All operands are scalars: they take the destination's type, as far as they fit."""
         target = self.destination.dtype
-        for scalar in scalars if self.row.name != "cast" else ():
+        for scalar in scalars if Fact.CONVERTS not in self.row.facts else ():
             check_scalar(self.context, scalar, self.destination)
         return target if self.row.result is Result.DESTINATION else target.compute
 

@@ -154,8 +154,11 @@ def transfer(context: Context, node: syntax.Transfer) -> tuple[ir.Statement, ...
     if not store:
         name = node.operation.removeprefix("atomic_")
         return (ir.Atomic(name, tile.name, target, where=where, text=text, span=node.span),)
-    promises = {name: _promise(context, keywords, name) for name in ("unique", "covers")}
-    return (ir.Store(tile.name, target, where=where, **promises, text=text, span=node.span),)
+    unique, covers = (_promise(context, keywords, name) for name in ("unique", "covers"))
+    done = ir.Store(
+        tile.name, target, where=where, unique=unique, covers=covers, text=text, span=node.span
+    )
+    return (done,)
 
 
 def _load(

@@ -30,7 +30,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import tiles_read
-from sketchc.ops.table import OPS, Category, Op, Shape, writes_implicitly
+from sketchc.ops.table import COMPARISONS, OPS, Category, Layout, Op, Shape, writes_implicitly
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import statement_text
 
@@ -248,14 +248,14 @@ def _axis(call: Call, attributes: dict[str, object]) -> int:
 
 
 def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) -> None:
-    match call.row.name:
-        case "transpose":
+    match call.row.layout:
+        case Layout.TRANSPOSED:
             call.transpose()
-        case "permute":
+        case Layout.PERMUTED:
             attributes["axes"] = permute(call, arguments.axes)
-        case "reshape":
+        case Layout.RESHAPED:
             reshape(call)
-        case "concat":
+        case Layout.JOINED:
             attributes["axis"] = concat(call, _axis(call, attributes))
         case _:
             call.broadcast()
@@ -373,12 +373,9 @@ def _check_in_place(
                 )
 
 
-_OPERATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-
-
 def compare(context: Context, node: syntax.Binary) -> Typed:
     """A comparison of data tiles, as the predicate that its operation puts into a bool tile."""
-    operation = _OPERATIONS[node.operator]
+    operation = COMPARISONS[node.operator]
     sides = (operand(context, node.left), operand(context, node.right))
     shapes = [operand_extents(context, side) for side in sides]
     extents = broadcast(context, shapes)

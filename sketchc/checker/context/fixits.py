@@ -15,7 +15,7 @@ from sketchc.checker.context.context import Context, TileName, TileState
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
-from sketchc.ops.table import OPS
+from sketchc.ops.table import COMBINING, OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import line_edit, statement_text
 
@@ -77,21 +77,10 @@ def late_positional_fix(node: syntax.Compute) -> Fix:
     return Fix("put the keywords last", (Edit(node.span, statement_text(node)),), safe=True)
 
 
-#: What combines two results of a reduction, by its identity.
-_COMBINING = {
-    "zero": "add",
-    "one": "mul",
-    "lowest": "max",
-    "highest": "min",
-    "false": "logical_or",
-    "true": "logical_and",
-}
-
-
 def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> tuple[Fix, ...]:
     """Reduce into a tile of its own, then add that to the accumulator."""
     original = context.allocs.get(tile.name)
-    operation = _COMBINING.get(OPS[node.operation].identity or "")
+    operation = COMBINING.get(OPS[node.operation].identity or "")
     match node:
         case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if (
             original is not None and operation is not None and name == tile.source_name
