@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import Enum
+from typing import TypedDict, Unpack
 
 from sketchc.base import records
 
@@ -68,6 +69,8 @@ class Placed:
 
 
 class Severity(Enum):
+    """How bad a finding is: errors stop the stage."""
+
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
@@ -122,34 +125,25 @@ class Diagnostic:
     fixes: tuple[Fix, ...] = ()
 
 
-def error(
-    span: Span,
-    code: str,
-    message: str,
-    label: str = "",
-    *,
-    labels: tuple[Label, ...] = (),
-    notes: tuple[str, ...] = (),
-    help: str = "",
-    fixes: tuple[Fix, ...] = (),
-) -> Diagnostic:
+class More(TypedDict, total=False):
+    """What else a diagnostic may say."""
+
+    labels: tuple[Label, ...]
+    notes: tuple[str, ...]
+    help: str
+    fixes: tuple[Fix, ...]
+
+
+def error(span: Span, code: str, message: str, label: str = "", **more: Unpack[More]) -> Diagnostic:
     """An error at `span`."""
-    return Diagnostic(code, Severity.ERROR, message, span, label, labels, notes, help, fixes)
+    return Diagnostic(code, Severity.ERROR, message, span, label, **more)
 
 
 def warning(
-    span: Span,
-    code: str,
-    message: str,
-    label: str = "",
-    *,
-    labels: tuple[Label, ...] = (),
-    notes: tuple[str, ...] = (),
-    help: str = "",
-    fixes: tuple[Fix, ...] = (),
+    span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
 ) -> Diagnostic:
     """A warning at `span`."""
-    return Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fixes)
+    return Diagnostic(code, Severity.WARNING, message, span, label, **more)
 
 
 def once(
@@ -190,6 +184,7 @@ class UsageError(Exception):
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether an error is among the findings."""
     return any(d.severity is Severity.ERROR for d in diagnostics)
 
 

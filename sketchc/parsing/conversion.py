@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError, Label, Source, Span, error
+from sketchc.base.diagnostics import Diagnostic, InternalError, Label, More, Source, Span, error
 from sketchc.base.types import SPELLINGS, DType
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import nearest, replace
@@ -103,8 +103,10 @@ class Conversion:
             return Span(self.source.name, 0, 0, 1, 1, 1, 1)
         return self.span_of(placed[0]).to(self.span_of(placed[-1]))
 
-    def error(self, span: Span, code: str, message: str, label: str = "", **more: Any) -> None:
-        """Report an error; `more` as in `base.diagnostics.error`."""
+    def error(
+        self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
+    ) -> None:
+        """Report an error."""
         self.diagnostics.append(error(span, code, message, label, **more))
 
     def name(self, token: Token) -> syntax.Name:
@@ -286,7 +288,7 @@ class Conversion:
                 known: tuple[str, ...] = (meant.value,)
                 # `float32` says its width; `float` is another one in NumPy than in PyTorch.
                 fixes = replace(f"write `{known[0]}`", span, known[0], word[-1].isdigit())
-                advice = {"help": f"write `{known[0]}`", "fixes": fixes}
+                advice: More = {"help": f"write `{known[0]}`", "fixes": fixes}
             else:
                 advice = self.misspelt(word, tuple(_DTYPES), span)
             self.error(
@@ -357,9 +359,7 @@ class Conversion:
             value = 0
         return syntax.Number(value, text, span=span)
 
-    def misspelt(
-        self, word: str, known: Sequence[str], span: Span, sure: bool = False
-    ) -> dict[str, Any]:
+    def misspelt(self, word: str, known: Sequence[str], span: Span, sure: bool = False) -> More:
         """The help and the fix for a misspelt word, as arguments of `error`; `sure` where the
         only known word is another name for it, however it is spelt."""
         meant = known[0] if sure else nearest(word, known)

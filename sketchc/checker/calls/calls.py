@@ -19,7 +19,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.expressions import constant, number
-from sketchc.checker.context.context import Context, Interval, InvalidError, TileState, closest
+from sketchc.checker.context.context import Context, Interval, InvalidError, closest
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
 from sketchc.checker.context.shapes import broadcast, fits, interval, same, shown
 from sketchc.ir import nodes as ir
@@ -39,6 +39,7 @@ from sketchc.ops.table import (
     writes_implicitly,
 )
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.unparse import statement_text
 
 
@@ -208,21 +209,19 @@ class Call:
     node: syntax.Compute
     row: Op
     operands: tuple[ir.Operand, ...]
-    destination: TileState
-    others: tuple[TileState, ...] = ()
-
-    def tile(self, name: str) -> TileState:
-        return next(tile for tile in reversed(self.context.tiles) if tile.name == name)
+    destination: ir.Tile
+    others: tuple[ir.Tile, ...] = ()
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
         return operand_extents(self.context, operand)
 
     def dtype(self, operand: ir.Operand) -> DType:
-        return (
-            self.tile(operand.tile).dtype if isinstance(operand, ir.TileOperand) else operand.dtype
-        )
+        """The element type of an operand."""
+        if isinstance(operand, ir.TileOperand):
+            return self.context.tiles[operand.tile].dtype
+        return operand.dtype
 
-    def tile_label(self, tile: TileState | None = None) -> tuple[Label, ...]:
+    def tile_label(self, tile: ir.Tile | None = None) -> tuple[Label, ...]:
         tile = tile or self.destination
         return (Label(tile.span, f"its shape is {shown(tile.extents)}"),)
 
@@ -255,7 +254,7 @@ class Call:
             raise self.misfit(message, "SK0305")
 
     def misfit(
-        self, message: str, code: str, tile: TileState | None = None, span: Span | None = None
+        self, message: str, code: str, tile: ir.Tile | None = None, span: Span | None = None
     ) -> InvalidError:
         """Report that a destination has another shape than it needs."""
         tile = tile or self.destination
@@ -274,7 +273,7 @@ class Call:
             changed = [*shapes[:place], (*shapes[place], *more), *shapes[place + 1 :]]
             if more and broadcast(self.context, changed) is not None:
                 marks = [":"] * len(shapes[place]) + ["None"] * len(more)
-                name = f"{self.tile(operand.tile).source_name}[{', '.join(marks)}]"
+                name = f"{self.context.tiles[operand.tile].source_name}[{', '.join(marks)}]"
                 fixes.append(Fix(f"read `{name}`", (Edit(operand.span, name),)))
         return tuple(fixes)
 
@@ -295,7 +294,7 @@ class Call:
             )
         self.check_shape((*shape[:-2], shape[-1], shape[-2]), self.destination)
 
-    def check_shape(self, result: tuple[ir.Expr, ...], destination: TileState) -> None:
+    def check_shape(self, result: tuple[ir.Expr, ...], destination: ir.Tile) -> None:
         """The destination has exactly this shape."""
         if not same(self.context, result, destination.extents):
             message = f"a result of shape {shown(result)} does not fit the destination"
@@ -339,7 +338,7 @@ class Call:
         """A reduction into an accumulator inside a loop overwrites it each time."""
         tile, loops = self.destination, self.context.loops
         looks = tile.initial is not None or "accumulator" in tile.hints
-        if not looks or not loops or loops[-1].identity in tile.loops or loops[-1].parallel:
+        if not looks or len(loops) <= tile.depth or is_parallel(loops[-1]):
             return
         self.context.warn(
             self.node.span,
@@ -469,7 +468,7 @@ class Call:
         )
 
 
-def check_scalar(context: Context, scalar: ir.ScalarOperand, tile: TileState) -> None:
+def check_scalar(context: Context, scalar: ir.ScalarOperand, tile: ir.Tile) -> None:
     """Raises `InvalidError` after reporting a scalar that does not fit the lanes of a tile."""
     source, target = scalar.dtype, tile.dtype
     match scalar.value:
@@ -495,7 +494,7 @@ def no_conversion(
     source: DType,
     target: DType,
     label: str = "",
-    tile: TileState | None = None,
+    tile: ir.Tile | None = None,
     fixes: tuple[Fix, ...] = (),
 ) -> InvalidError:
     """Report a conversion that is not implicit (R6); `tile` is what would be written."""
@@ -514,8 +513,7 @@ def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...
     """The shape of an operand; () for a scalar."""
     match operand:
         case ir.TileOperand(tile=name, layout=layout):
-            tile = next(tile for tile in context.tiles if tile.name == name)
-            return laid_out(tile.extents, layout, ir.Literal(1))
+            return laid_out(context.tiles[name].extents, layout, ir.Literal(1))
         case ir.IndexOperand(extents=extents):
             return extents
         case ir.ScalarOperand():

@@ -12,43 +12,17 @@ from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
-from sketchc.checker.context.context import Context, TileState
+from sketchc.checker.context.context import Context
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show, show_layout
 from sketchc.ops.table import OPS
 
 
-def fresh_tile(
-    context: Context,
-    stem: str,
-    extents: tuple[ir.Expr, ...],
-    dtype: DType,
-    span: Span,
-    source_name: str | None = None,
-) -> TileState:
-    """A tile without `init=` whose name begins with `stem`; its alloc is left to the caller. Where
-    it only stands for a tile of the sketch, findings speak of that, `source_name`."""
-    spelt = context.namer.fresh(stem)
-    tile = TileState(
-        name=spelt,
-        source_name=source_name or spelt,
-        extents=extents,
-        dtype=dtype,
-        initial=None,
-        hints=(),
-        loops=tuple(loop.identity for loop in context.loops),
-        phase=context.phase,
-        span=span,
-    )
-    context.tiles.append(tile)
-    return tile
-
-
 def copied(
     context: Context, operand: ir.Operand, stem: str, extents: tuple[ir.Expr, ...], dtype: DType
-) -> tuple[tuple[ir.Statement, ...], TileState]:
+) -> tuple[tuple[ir.Statement, ...], ir.Tile]:
     """Statements that copy an operand, as it is, into a tile of its own, and that tile."""
-    tile = fresh_tile(context, stem, extents, dtype, operand.span)
+    tile = context.make_tile(stem, extents, dtype, operand.span)
     copy = primitive("copy", (operand,), tile.name, dtype.compute, operand.span)
     return (ir.Alloc(tile.name, span=operand.span), copy), tile
 
@@ -210,7 +184,7 @@ class _Writer:
         """A tile of its own, as wide as the source unless `extents` says otherwise."""
         stem = f"{self.call.destination.source_name}_{name}"
         span = self.call.node.span
-        tile = fresh_tile(self.call.context, stem, extents or self.shape, dtype or self.dtype, span)
+        tile = self.call.context.make_tile(stem, extents or self.shape, dtype or self.dtype, span)
         self.statements.append(ir.Alloc(tile.name, span=span))
         return ir.TileOperand(tile.name, span=span)
 

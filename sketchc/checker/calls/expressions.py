@@ -22,7 +22,6 @@ from sketchc.checker.context.context import (
     ScalarName,
     TensorName,
     TileName,
-    TileState,
     Typed,
     Value,
     describe,
@@ -168,7 +167,7 @@ def _name(context: Context, name: str, span: Span) -> Typed:
                 raise outside_phase(context, name, span, entry.span)
             return Typed(ir.Ref(spelt, ir.NameKind.BINDING, dtype, span=span), dtype, extents)
         case TileName(tile) if not tile.dtype.is_float:
-            if tile.phase != context.phase:
+            if entry.phase != context.phase:
                 raise outside_phase(context, name, span, entry.span)
             return _lanes(tile, span)
         case TileName() | TensorName():
@@ -186,7 +185,7 @@ def _name(context: Context, name: str, span: Span) -> Typed:
             assert_never(entry)
 
 
-def _lanes(tile: TileState, span: Span) -> Typed:
+def _lanes(tile: ir.Tile, span: Span) -> Typed:
     """An integer tile as an index tile of i64, a bool tile as a predicate (R6)."""
     dtype = DType.BOOL if tile.dtype is DType.BOOL else DType.I64
     layout = (True,) * len(tile.extents)

@@ -18,7 +18,7 @@ from sketchc.checker.calls.accesses import (
     writable_tile,
 )
 from sketchc.checker.calls.calls import check_scalar, no_conversion
-from sketchc.checker.calls.composites import copied, fresh_tile, primitive
+from sketchc.checker.calls.composites import copied, primitive
 from sketchc.checker.calls.expressions import as_held, condition, constant, number
 from sketchc.checker.calls.operations import computed, operand
 from sketchc.checker.context.context import (
@@ -26,7 +26,6 @@ from sketchc.checker.context.context import (
     IndexName,
     InvalidError,
     ScalarName,
-    TileState,
     Value,
 )
 from sketchc.checker.context.fixits import cast_fix
@@ -44,7 +43,7 @@ from sketchc.parsing.unparse import statement_text
 
 def stored_value(
     context: Context, node: syntax.Expression, access: syntax.Subscript, dtype: DType
-) -> TileState:
+) -> ir.Tile:
     """The tile for a scalar or an index tile that is stored, or combined with memory, as it is.
     A scalar takes the tensor's type, and stands at every element that the access names."""
     value = operand(context, node)
@@ -56,7 +55,7 @@ def stored_value(
     return computed(context, node, "fill", (value,), extents or (ir.Literal(1),), dtype)
 
 
-def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> TileState | None:
+def squeezed(context: Context, tile: ir.Tile, access: syntax.Subscript) -> ir.Tile | None:
     """A tile to stand for one that has axes of extent 1 which the access lacks: `[TM, 1]` beside
     `S[lo:hi]`. None where the access has as many axes as the tile, or they do not go together."""
     count = len(_axes(context, access))
@@ -68,10 +67,10 @@ def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> Til
         if len(kept) > 1:
             return None  # which of the axes of extent 1 go is not said
     name = tile.source_name
-    return fresh_tile(context, f"{name}_flat", kept, tile.dtype, access.span, name)
+    return context.make_tile(f"{name}_flat", kept, tile.dtype, access.span, name)
 
 
-def reshaped(source: TileState, result: TileState, span: Span) -> ir.Compute:
+def reshaped(source: ir.Tile, result: ir.Tile, span: Span) -> ir.Compute:
     """The same lanes with other axes of extent 1."""
     operand = ir.TileOperand(source.name, span=span)
     return primitive("reshape", (operand,), result.name, source.dtype.compute, span)
@@ -178,7 +177,7 @@ def _load(
     return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target, node.span))
 
 
-def _stored(context: Context, node: syntax.Transfer) -> TileState:
+def _stored(context: Context, node: syntax.Transfer) -> ir.Tile:
     """The tile that a store or an atomic writes from. What is not a tile as it is gets one of its
     own: `t[:, None]`, a scalar, `iota(T)`, and a tile with axes of extent 1 that the access
     lacks."""
@@ -249,7 +248,7 @@ def _keywords(
 
 
 def _pad(
-    context: Context, node: syntax.Expression | None, tile: TileState
+    context: Context, node: syntax.Expression | None, tile: ir.Tile
 ) -> Value | ir.ScalarOperand | None:
     """The value of lanes that lie outside the tensor, in the tile's type."""
     if node is None:
@@ -270,7 +269,7 @@ def _pad(
     return held
 
 
-def _where(context: Context, node: syntax.Expression | None, tile: TileState) -> ir.Expr | None:
+def _where(context: Context, node: syntax.Expression | None, tile: ir.Tile) -> ir.Expr | None:
     """The condition under which a lane is read or written; it broadcasts to the tile."""
     if node is None:
         return None

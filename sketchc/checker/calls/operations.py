@@ -21,9 +21,9 @@ from sketchc.checker.calls.calls import (
     no_conversion,
     operand_extents,
 )
-from sketchc.checker.calls.composites import copied, expand, fresh_tile, primitive
+from sketchc.checker.calls.composites import copied, expand, primitive
 from sketchc.checker.calls.expressions import expression, scalar_operand
-from sketchc.checker.context.context import Context, TileName, TileState, Typed
+from sketchc.checker.context.context import Context, TileName, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import broadcast, fits, same, shown
 from sketchc.ir import nodes as ir
@@ -313,7 +313,7 @@ def _own_tiles(call: Call) -> tuple[tuple[ir.Statement, ...], tuple[ir.Operand, 
     return tuple(before), tuple(operands)
 
 
-def _destination(context: Context, node: syntax.Expression) -> TileState:
+def _destination(context: Context, node: syntax.Expression) -> ir.Tile:
     match node:
         case syntax.Name():
             return writable_tile(context, node)
@@ -345,7 +345,7 @@ def _check_in_place(
     node: syntax.Compute,
     row: Op,
     operands: tuple[ir.Operand, ...],
-    destinations: tuple[TileState, ...],
+    destinations: tuple[ir.Tile, ...],
 ) -> None:
     """An operation across lanes reads no tile that it writes (R3), and writes none twice."""
     if len(destinations) > 1 and destinations[0] is destinations[1]:
@@ -400,10 +400,10 @@ def computed(
     operands: tuple[ir.Operand, ...],
     extents: tuple[ir.Expr, ...],
     dtype: DType,
-) -> TileState:
+) -> ir.Tile:
     """A tile of its own for the result of an operation, which comes first."""
     stem = next((one.tile for one in operands if isinstance(one, ir.TileOperand)), "value")
-    tile = fresh_tile(context, f"{stem}_{operation}", extents, dtype, node.span)
+    tile = context.make_tile(f"{stem}_{operation}", extents, dtype, node.span)
     call_node = syntax.Compute(operation, (), span=node.span, operation_span=node.span)
     call = Call(context, call_node, OPS[operation], operands, tile, ())
     call.broadcast()

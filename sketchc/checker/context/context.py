@@ -14,10 +14,10 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, More, Span, error, warning
 from sketchc.base.types import DType
 from sketchc.ir import guards, symbolic, walk
 from sketchc.ir import nodes as ir
@@ -43,22 +43,6 @@ _ Exception ValueError TypeError RuntimeError"""
 RESERVED = frozenset((*_CPP.split(), *_PYTHON.split(), *keyword.kwlist, *keyword.softkwlist))
 
 
-@records.define(eq=False)
-class TileState:
-    """A tile while its sketch is elaborated; `loops` are the identities of those around its
-    alloc, outermost first."""
-
-    name: str
-    source_name: str
-    extents: tuple[ir.Expr, ...]
-    dtype: DType
-    initial: int | float | bool | None
-    hints: tuple[str, ...]
-    loops: tuple[int, ...]
-    phase: int
-    span: Span
-
-
 @records.frozen
 class ScalarName:
     """A symbol, param, constant, let, loop variable or scalar binding."""
@@ -82,10 +66,14 @@ class IndexName:
 
 @records.frozen
 class TileName:
-    tile: TileState
+    """A tile, and the phase that made it."""
+
+    tile: ir.Tile
+    phase: int
 
     @property
     def span(self) -> Span:
+        """Where its name was made."""
         return self.tile.span
 
 
@@ -200,15 +188,6 @@ Interval = tuple[int | None, int | None]
 _Answer = TypeVar("_Answer")
 
 
-class More(TypedDict, total=False):
-    """What else a diagnostic may say."""
-
-    labels: tuple[Label, ...]
-    notes: tuple[str, ...]
-    help: str
-    fixes: tuple[Fix, ...]
-
-
 class InvalidError(Exception):
     """Unwinds to the enclosing statement or declaration; its cause was already reported."""
 
@@ -220,16 +199,6 @@ class Typed:
     value: ir.Expr
     dtype: DType
     extents: tuple[ir.Expr, ...] | None = None
-
-
-@records.frozen
-class LoopState:
-    """A loop around the current statement."""
-
-    identity: int
-    node: syntax.For
-    variable: str  # in the IR
-    parallel: bool
 
 
 @records.define(eq=False)
@@ -263,10 +232,9 @@ class Context:
     declared_roles: set[str] = records.field(factory=set)  # tensors whose role is written
     dtype_spans: dict[str, Span] = records.field(factory=dict)
     views: list[ir.View] = records.field(factory=list)
-    tiles: list[TileState] = records.field(factory=list)
+    tiles: dict[str, ir.Tile] = records.field(factory=dict)
     allocs: dict[str, syntax.Alloc] = records.field(factory=dict)  # by IR name
-    loops: list[LoopState] = records.field(factory=list)
-    loop_count: int = 0
+    loops: list[syntax.For] = records.field(factory=list)  # around the statement, in its phase
     phase: int = 0
     present: set[str] = records.field(factory=set)  # optional tensors known to be given here
     #: what the host knows to hold here, by the branches around
@@ -288,14 +256,14 @@ class Context:
         self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> InvalidError:
         """Record an error; returns the exception to raise where the statement cannot go on."""
-        self.diagnostics.append(Diagnostic(code, Severity.ERROR, message, span, label, **more))
+        self.diagnostics.append(error(span, code, message, label, **more))
         return InvalidError(message)
 
     def warn(
         self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> None:
         """Record a warning."""
-        self.diagnostics.append(Diagnostic(code, Severity.WARNING, message, span, label, **more))
+        self.diagnostics.append(warning(span, code, message, label, **more))
 
     def unknown(
         self, span: Span, code: str, message: str, label: str, candidates: Iterable[str]
@@ -375,6 +343,25 @@ class Context:
                 help="bind another name",
             )
         self.check_new(name, span)
+
+    def make_tile(
+        self,
+        stem: str,
+        extents: tuple[ir.Expr, ...],
+        dtype: DType,
+        span: Span,
+        source_name: str | None = None,
+        initial: Value | None = None,
+        hints: tuple[str, ...] = (),
+    ) -> ir.Tile:
+        """A tile whose name begins with `stem`; its alloc is left to the caller. Where it stands
+        for a tile of the sketch, findings speak of that, `source_name`."""
+        name = self.namer.fresh(stem)
+        known = source_name or name
+        depth = len(self.loops)
+        tile = ir.Tile(name, known, extents, dtype, initial, hints, depth=depth, span=span)
+        self.tiles[name] = tile
+        return tile
 
     def binding(self, name: str, spelt: str) -> Value | None:
         """The value that the caller binds to a constant or param, by either of its names."""

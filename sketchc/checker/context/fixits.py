@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Edit, Fix
 from sketchc.base.types import DType
-from sketchc.checker.context.context import Context, TileName, TileState
+from sketchc.checker.context.context import Context, TileName
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
@@ -77,7 +77,7 @@ def late_positional_fix(node: syntax.Compute) -> Fix:
     return Fix("put the keywords last", (Edit(node.span, statement_text(node)),), safe=True)
 
 
-def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> tuple[Fix, ...]:
+def accumulate_fix(context: Context, node: syntax.Compute, tile: ir.Tile) -> tuple[Fix, ...]:
     """Reduce into a tile of its own, then add that to the accumulator."""
     original = context.allocs.get(tile.name)
     operation = COMBINING.get(OPS[node.operation].identity or "")

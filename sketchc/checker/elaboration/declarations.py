@@ -29,7 +29,6 @@ from sketchc.checker.context.context import (
     ScalarName,
     TensorName,
     TileName,
-    TileState,
     Value,
     at_end,
     identifier,
@@ -412,20 +411,10 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
             help=f"accumulate in {wide.value}; a store converts back",
             fixes=(dtype_fix(node, wide),),
         )
-    tile = TileState(
-        name=context.namer.fresh(node.name),
-        source_name=node.name,
-        extents=extents,
-        dtype=dtype,
-        initial=initial,
-        hints=hints,
-        loops=tuple(loop.identity for loop in context.loops),
-        phase=context.phase,
-        span=node.name_span,
-    )
-    context.tiles.append(tile)
+    name, span = node.name, node.name_span
+    tile = context.make_tile(name, extents, dtype, span, name, initial, hints)
     context.allocs[tile.name] = node
-    context.scopes.add(node.name, TileName(tile))
+    context.scopes.add(name, TileName(tile, context.phase))
     return ir.Alloc(tile.name, span=node.span)
 
 

@@ -54,7 +54,7 @@ from functools import partial
 from typing import assert_never
 
 from sketchc.base import records, verification
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span, has_errors
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, error, has_errors
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.operations import compare
 from sketchc.checker.context.context import Context, InvalidError, Value, at_start, identifier
@@ -152,7 +152,7 @@ class _Assignment:
         self.reported.add(name)
         tile = self.tiles[name]
         source = tile.source_name
-        labels = [Label(tile.span, "allocated here, without `init=`")]
+        labels = (Label(tile.span, "allocated here, without `init=`"),)
         fixes: tuple[Fix, ...] = (init_fix(self.allocs[name]),)
         if accumulates:
             code = "SK0403"
@@ -167,29 +167,20 @@ class _Assignment:
                 "what only a loop assigns ends with it" if runs else "not assigned on every path"
             )
             what = "assigned in this loop alone" if runs else "this loop may run zero times"
-            labels.append(Label(loop.span, what))
+            labels += (Label(loop.span, what),)
         elif name in self.branches:
             code = "SK0404"
             message = f"`{source}` is read after an `if` that writes it in one branch only"
             label = "not assigned on every path"
-            labels.append(Label(self.branches[name], "the other branch leaves it as it is"))
+            labels += (Label(self.branches[name], "the other branch leaves it as it is"),)
         else:
             code = "SK0401"
             message = f"`{source}` is read before anything is written to it"
             label = "not assigned yet"
             fixes = ()
-        self.found.append(
-            Diagnostic(
-                code,
-                Severity.ERROR,
-                message,
-                span,
-                label,
-                tuple(labels),
-                help="" if not fixes else "a tile with `init=` has a value from the start",
-                fixes=fixes,
-            )
-        )
+        advice = "a tile with `init=` has a value from the start" if fixes else ""
+        found = error(span, code, message, label, labels=labels, help=advice, fixes=fixes)
+        self.found.append(found)
 
 
 def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
@@ -526,21 +517,7 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         return Elaboration(None, tuple(context.diagnostics), context)
     tensors = settle_roles(context, phases, schedule)
     check_symbols(context, tensors)
-    tiles = tuple(
-        ir.Tile(
-            tile.name,
-            tile.source_name,
-            tile.extents,
-            tile.dtype,
-            tile.initial,
-            tile.hints,
-            depth=len(tile.loops),
-            span=tile.span,
-        )
-        for tile in context.tiles
-    )
-    by_name = {tile.name: tile for tile in tiles}
-    unassigned = check_assignment(phases, by_name, context.allocs)
+    unassigned = check_assignment(phases, context.tiles, context.allocs)
     if has_errors(context.diagnostics):
         return Elaboration(None, (*context.diagnostics, *unassigned), context)
     context.diagnostics.extend(unassigned)
@@ -553,8 +530,8 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         tensors,
         tuple(context.views),
         tuple(context.requires),
-        tiles,
-        tuple(add_carried(phase, by_name) for phase in phases),
+        tuple(context.tiles.values()),
+        tuple(add_carried(phase, context.tiles) for phase in phases),
         schedule,
         span=tree.span,
     )

@@ -34,7 +34,6 @@ from sketchc.checker.context.context import (
     IndexName,
     Interval,
     InvalidError,
-    LoopState,
     PoisonedName,
     ScalarName,
     Typed,
@@ -351,8 +350,7 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
     parallel = is_parallel(node)
 
     def inside(variable: str) -> tuple[ir.Statement, ...]:
-        context.loop_count += 1
-        context.loops.append(LoopState(context.loop_count, node, variable, parallel))
+        context.loops.append(node)
         body = block(context, node.body)
         context.loops.pop()
         return body
