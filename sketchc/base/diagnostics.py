@@ -28,6 +28,11 @@ class Source:
         lines = self.text.split("\n")
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
 
+    @property
+    def start(self) -> Span:
+        """The empty span at its beginning."""
+        return Span(self.name, 0, 0, 1, 1, 1, 1)
+
 
 @records.frozen
 class Span:
@@ -46,15 +51,8 @@ class Span:
 
     def to(self, other: Span) -> Span:
         """The smallest span that covers this one through `other`."""
-        return Span(
-            self.source,
-            self.start,
-            other.end,
-            self.line,
-            self.column,
-            other.end_line,
-            other.end_column,
-        )
+        end, line, column = other.end, other.end_line, other.end_column
+        return Span(self.source, self.start, end, self.line, self.column, line, column)
 
 
 #: The span of what has no place in a source (made by a pass, or by the API).

@@ -100,7 +100,7 @@ class Conversion:
         """From the first child through the last; a block, a tuple of statements, has no place."""
         placed = [child for child in children if not isinstance(child, tuple)]
         if not placed:
-            return Span(self.source.name, 0, 0, 1, 1, 1, 1)
+            return self.source.start
         return self.span_of(placed[0]).to(self.span_of(placed[-1]))
 
     def error(

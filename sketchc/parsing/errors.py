@@ -141,6 +141,7 @@ class Refusal:
 
     @property
     def span(self) -> Span:
+        """Where the token stands."""
         return self.token.span(self.source)
 
 
@@ -342,19 +343,14 @@ def _operator(refusal: Refusal) -> Diagnostic | None:
             help=f"write `store(tile -> {line[0].text}[...])`",
         )
     if kind == "|" and line and line[0].type not in ("tensors", "views", "workspace"):
-        return invalid_operator_or(refusal.span)
+        return error(
+            refusal.span,
+            "SK0127",
+            "the language has no operator `|`",
+            label="unknown operator",
+            help="write `or` for conditions, or the operation `bitwise_or(a, b, destination)`",
+        )
     return None
-
-
-def invalid_operator_or(span: Span) -> Diagnostic:
-    """`|` outside a tensor's extents."""
-    return error(
-        span,
-        "SK0127",
-        "the language has no operator `|`",
-        label="unknown operator",
-        help="write `or` for conditions, or the operation `bitwise_or(a, b, destination)`",
-    )
 
 
 def _outside(refusal: Refusal) -> Diagnostic | None:
@@ -372,22 +368,11 @@ def _outside(refusal: Refusal) -> Diagnostic | None:
 def _general(refusal: Refusal) -> Diagnostic:
     token = refusal.token
     what = f"`{token.text}`" if token.text else _ENDS.get(token.type, token.type)
+    notes = ()
+    if [each.type for each in refusal.line] == ["NAME"]:
+        notes = ("a statement is `name = ...`, a call, `for`, `if` or `pass`",)
     expected = _expected(refusal.accepted)
-    return error(
-        _visible(refusal),
-        "SK0100",
-        f"unexpected {what}",
-        label=expected,
-        help="",
-        notes=_help(refusal),
-    )
-
-
-def _help(refusal: Refusal) -> tuple[str, ...]:
-    first = refusal.line[0] if refusal.line else None
-    if first is None or first.type != "NAME" or len(refusal.line) != 1:
-        return ()
-    return ("a statement is `name = ...`, a call, `for`, `if` or `pass`",)
+    return error(_visible(refusal), "SK0100", f"unexpected {what}", label=expected, notes=notes)
 
 
 def _expected(accepted: frozenset[str]) -> str:

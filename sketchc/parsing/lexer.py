@@ -57,22 +57,16 @@ class Token:
 
     @property
     def end(self) -> int:
+        """The offset behind its text."""
         return self.start + len(self.text)
 
     def span(self, source: str) -> Span:
-        size = len(self.text)
-        return Span(
-            source,
-            self.start,
-            self.start + size,
-            self.line,
-            self.column,
-            self.line,
-            self.column + size,
-        )
+        """Where it stands in the source of this name."""
+        end = self.column + len(self.text)
+        return Span(source, self.start, self.end, self.line, self.column, self.line, end)
 
 
-def scanner(tables: Tables) -> Callable[[str, int], re.Match[str] | None]:
+def _scanner(tables: Tables) -> Callable[[str, int], re.Match[str] | None]:
     number, string = tables.patterns["NUMBER"], tables.patterns["STRING"]
     return re.compile(
         rf"(?P<blank>[ \t\r\f]+)|(?P<newline>\n)|(?P<comment>\#[^\n]*)"
@@ -115,7 +109,7 @@ class _Lexer:
         self.reserved = frozenset(
             word for word in tables.literals if word.isidentifier() and word not in CONTEXTUAL
         )
-        self.scan = scanner(tables)
+        self.scan = _scanner(tables)
         self.position = 1 if self.text.startswith("\ufeff") else 0
         self.line = 1
         self.line_start = self.position
@@ -159,8 +153,8 @@ class _Lexer:
         return Token(kind, text, start, self.line, start - self.line_start + 1)
 
     def _emit(self, kind: str, text: str, start: int) -> Token:
-        token = Token(kind, text, start, self.line, start - self.line_start + 1, self.first)
-        self.first = False
+        token = self._token(kind, text, start)
+        token.first, self.first = self.first, False
         self.tokens.append(token)
         return token
 
@@ -202,7 +196,7 @@ class _Lexer:
             self._tiling_line(text, start, column)
 
     def _sketch_line(self, text: str, start: int, column: tuple[int, int]) -> None:
-        if text == "sketch" and self._sketch_follows(start):
+        if text == "sketch" and re.compile(r"sketch\s+\w+\s*\{").match(self.text, start):
             self._end_sketch(start, missing=True)
             return
         if self.section is not None and not self.first:
@@ -231,7 +225,8 @@ class _Lexer:
         self._end_line(start)
         if column[0] > stack[0][0]:
             self._indent(start, column)
-        elif self._point_follows(text):  # not indented, as some listings have it
+        elif text == "(" or (text.isidentifier() and self._next_is("=")):
+            # A tuning point, `T = 64` or `(T = 64)`, not indented, as some listings have it.
             if len(stack) == 1:
                 stack.append(column)
                 self._layout_token("INDENT", start)
@@ -239,10 +234,6 @@ class _Lexer:
             self._dedent_to(0, start)
             self.layout = None
             self.first = True
-
-    def _point_follows(self, text: str) -> bool:
-        """The line that begins with this token is a tuning point: `T = 64` or `(T = 64)`."""
-        return text == "(" or (text.isidentifier() and self._next_is("="))
 
     def _end_line(self, start: int) -> None:
         """End the logical line, if it holds anything."""
@@ -370,9 +361,6 @@ class _Lexer:
             position += len(text)
         return True
 
-    def _sketch_follows(self, start: int) -> bool:
-        return re.compile(r"sketch\s+\w+\s*\{").match(self.text, start) is not None
-
     def _number(self, text: str, start: int) -> None:
         rest = re.compile(r"[\w.]+").match(self.text, self.position)
         if rest is not None:
@@ -406,11 +394,7 @@ class _Lexer:
             self.first = True
         elif text in (")", "]", "}"):
             self._close(text, start)
-        else:
-            self._plain_operator(text, start)
-
-    def _plain_operator(self, text: str, start: int) -> None:
-        if text not in OPERATORS:
+        elif text not in OPERATORS:
             self._error(invalid_operator(text, self._span(start, len(text))), text, start)
         else:
             self._emit(text, text, start)
@@ -527,7 +511,8 @@ class _Lexer:
         elif self.layout is not None:
             self._end_line(start)
             self._dedent_to(0, start)
-        self.tokens.append(Token("$END", "", start, self.line, start - self.line_start + 1, True))
+        self.first = True
+        self._emit("$END", "", start)
 
 
 def _short(text: str) -> str:

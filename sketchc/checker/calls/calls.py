@@ -213,6 +213,7 @@ class Call:
     others: tuple[ir.Tile, ...] = ()
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+        """The shape of an operand."""
         return operand_extents(self.context, operand)
 
     def dtype(self, operand: ir.Operand) -> DType:
@@ -222,6 +223,7 @@ class Call:
         return operand.dtype
 
     def tile_label(self, tile: ir.Tile | None = None) -> tuple[Label, ...]:
+        """Where a tile, the destination, was made, and in what shape."""
         tile = tile or self.destination
         return (Label(tile.span, f"its shape is {shown(tile.extents)}"),)
 
@@ -359,8 +361,8 @@ class Call:
                 f"`{self.row.name}` multiplies tiles of two axes",
                 f"these are {shown(left)} and {shown(right)}",
             )
-        left = turned(left, attributes["trans_a"])
-        right = turned(right, attributes["trans_b"])
+        left = _turned(left, attributes["trans_a"])
+        right = _turned(right, attributes["trans_b"])
         if not self.context.equal(left[1], right[0]):
             raise self.context.error(
                 self.node.span,
@@ -380,8 +382,8 @@ class Call:
         """Read one operand transposed, where that makes the product fit."""
         fixes = []
         for name, a, b in (
-            ("trans_b", left, turned(right, True)),
-            ("trans_a", turned(left, True), right),
+            ("trans_b", left, _turned(right, True)),
+            ("trans_a", _turned(left, True), right),
         ):
             fitting = self.context.equal(a[1], b[0]) and same(
                 self.context, (a[0], b[1]), self.destination.extents
@@ -402,7 +404,8 @@ class Call:
             self.check_condition(operands.pop(0))
         lanes = [self.dtype(o) for o in operands if not isinstance(o, ir.ScalarOperand)]
         scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
-        weak = [None if _is_integer_literal(o.value) else o.dtype for o in scalars]
+        literals = [isinstance(o.value, ir.Literal) and type(o.value.value) is int for o in scalars]
+        weak = [None if lit else o.dtype for lit, o in zip(literals, scalars, strict=True)]
         operand = common(lanes, weak)
         if not lanes and self.row.result in (Result.SAME, Result.PROMOTE, Result.DESTINATION):
             evaluated = self.from_scalars(scalars)
@@ -426,6 +429,7 @@ class Call:
         return DType.BOOL if self.row.category is Category.REDUCTION else operand
 
     def check_condition(self, operand: ir.Operand) -> None:
+        """The first operand of `where` is a condition."""
         dtype = self.dtype(operand)
         if dtype is not DType.BOOL:
             raise self.context.error(
@@ -437,6 +441,7 @@ class Call:
             )
 
     def check_operand(self, operand: DType) -> None:
+        """The operation has a meaning on this type."""
         wrong = (
             (self.row.result is Result.INTEGER and operand.is_float)
             or (Fact.INTEGRAL in self.row.facts and not operand.is_integer)
@@ -522,12 +527,8 @@ def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...
             assert_never(operand)
 
 
-def turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
+def _turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
     return (shape[1], shape[0]) if turn else shape
-
-
-def _is_integer_literal(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Literal) and type(value.value) is int
 
 
 #: What is wrong with the second operand of an operation, and what it may be.
@@ -591,17 +592,11 @@ def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
 def _settled(operator: str, bound: int, known: Interval) -> bool | None:
     """Whether a comparison holds, or does not, for all that its left side can be."""
     low, high = known
-    match operator:
-        case "!=":
-            if low == high == bound:
-                return False
-            away = (low is not None and low > bound) or (high is not None and high < bound)
-            return True if away else None
-        case ">=":
-            if low is not None and low >= bound:
-                return True
-            return False if high is not None and high < bound else None
-        case _:
-            if high is not None and high < bound:
-                return True
-            return False if low is not None and low >= bound else None
+    below = high is not None and high < bound
+    reached = low is not None and low >= bound
+    if operator == "!=":
+        if low == high == bound:
+            return False
+        return True if below or (reached and low != bound) else None
+    holds, fails = (reached, below) if operator == ">=" else (below, reached)
+    return True if holds else False if fails else None

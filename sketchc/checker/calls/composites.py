@@ -106,7 +106,7 @@ class _Writer:
         shifted = self.compute("sub", (source, largest), self.tile("powers"))
         powers = self.compute("exp", (shifted,), shifted)
         total = self.reduce("reduce_sum", powers, "total")
-        self.finish("div", powers, total)
+        self.compute("div", (powers, total), self.target)
 
     def layer_norm(self, source: ir.Operand, eps: object) -> None:
         count = self.count(source)
@@ -130,7 +130,7 @@ class _Writer:
         self.compute("div", (scale, count), scale)
         self.compute("add", (scale, self.number(eps)), scale)
         self.compute("rsqrt", (scale,), scale)
-        self.finish("mul", values, scale)
+        self.compute("mul", (values, scale), self.target)
 
     def clamp(self, value: ir.Operand, low: object, high: object) -> None:
         """min(max(x, low), high); rounding to the destination in between changes nothing."""
@@ -171,10 +171,6 @@ class _Writer:
     def reduce(self, operation: str, source: ir.Operand, name: str) -> ir.TileOperand:
         row = self.tile(name, extents=(*self.shape[:-1], ir.Literal(1)))
         return self.compute(operation, (source,), row, axis=(len(self.shape) - 1,))
-
-    def finish(self, operation: str, left: ir.Operand, right: ir.Operand) -> None:
-        """The last step, into the destination of the call."""
-        self.compute(operation, (left, right), self.target)
 
     # ------------------------------------------------------------ statements
 

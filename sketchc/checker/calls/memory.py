@@ -223,7 +223,7 @@ def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
     dtype = entry.dtype.compute
     if dtype.is_integer:
         dtype = DType.I64
-    name = context.namer.fresh(node.name)
+    name = context.fresh(node.name)
     context.scopes.add(node.name, ScalarName(name, kind, dtype, node.span))
     limits = entry.dtype.limits
     if entry.dtype.is_integer and entry.dtype is not DType.I64 and limits is not None:

@@ -10,9 +10,10 @@ loops may each make their own. A name that is still visible is never made a seco
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -132,38 +133,22 @@ class Scopes:
     ended: dict[str, Entry] = records.field(factory=dict)
 
     def find(self, name: str) -> Entry | None:
-        for block in reversed(self.blocks):
-            if name in block:
-                return block[name]
-        return None
+        """What a name stands for; None for one that is not visible."""
+        return next((block[name] for block in reversed(self.blocks) if name in block), None)
 
     def add(self, name: str, entry: Entry) -> None:
+        """Make a name in the innermost block."""
         self.blocks[-1][name] = entry
 
-    def open(self) -> None:
-        self.blocks.append({})
-
-    def close(self) -> None:
-        self.ended.update(self.blocks.pop())
-
     def visible(self) -> list[str]:
+        """All names that can be used here."""
         return [name for block in self.blocks for name in block]
 
 
-@records.define(eq=False)
-class Namer:
-    """Gives every name of a sketch its own identifier, valid in Python and in C++."""
-
-    taken: set[str] = records.field(factory=set)
-
-    def fresh(self, wanted: str) -> str:
-        name = identifier(wanted)
-        candidate, count = name, 1
-        while candidate in self.taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        self.taken.add(candidate)
-        return candidate
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """A name that is not taken: `wanted`, or with the first number from 2 on that is free."""
+    candidates = (f"{wanted}_{count}" for count in itertools.count(2))
+    return next(name for name in itertools.chain((wanted,), candidates) if name not in taken)
 
 
 def identifier(name: str) -> str:
@@ -210,7 +195,7 @@ class Context:
     prepass: Prepass
     diagnostics: list[Diagnostic] = records.field(factory=list)
     scopes: Scopes = records.field(factory=Scopes)
-    namer: Namer = records.field(factory=Namer)
+    taken: set[str] = records.field(factory=set)  # all names of the IR
     definitions: dict[str, symbolic.Polynomial] = records.field(factory=dict)
     #: compile-time values by IR name, which are read in questions alone (see `ask`), and which of
     #: them are tunable (or depend on one: lets)
@@ -281,13 +266,11 @@ class Context:
     def lookup(self, name: str, span: Span) -> Entry:
         """What `name` stands for; raises `InvalidError` for an unknown or poisoned name."""
         entry = self.scopes.find(name)
-        if isinstance(entry, PoisonedName):
+        ended = self.scopes.ended.get(name)
+        if isinstance(entry or ended, PoisonedName):
             raise InvalidError(name)
         if entry is not None:
             return entry
-        ended = self.scopes.ended.get(name)
-        if isinstance(ended, PoisonedName):
-            raise InvalidError(name)
         if ended is not None:
             raise self.error(
                 span,
@@ -301,10 +284,16 @@ class Context:
         visible = self.scopes.visible()
         raise self.unknown(span, "SK0201", f"unknown name `{name}`", "not declared", visible)
 
+    def fresh(self, wanted: str) -> str:
+        """An identifier of its own for a name, valid in Python and in C++."""
+        name = free_name(identifier(wanted), self.taken)
+        self.taken.add(name)
+        return name
+
     def declare(self, name: str, span: Span) -> str:
         """Check that a top-level name is new, reserve its identifier and return that."""
         self.check_new(name, span)
-        spelt = self.namer.fresh(name)
+        spelt = self.fresh(name)
         self.sources[spelt] = name
         if spelt != name:
             self.warn(
@@ -356,7 +345,7 @@ class Context:
     ) -> ir.Tile:
         """A tile whose name begins with `stem`; its alloc is left to the caller. Where it stands
         for a tile of the sketch, findings speak of that, `source_name`."""
-        name = self.namer.fresh(stem)
+        name = self.fresh(stem)
         known = source_name or name
         depth = len(self.loops)
         tile = ir.Tile(name, known, extents, dtype, initial, hints, depth=depth, span=span)
@@ -378,11 +367,11 @@ class Context:
         if condition is not None:
             parts = map(self.host_form, guards.consequences(condition, holds))
             self.guards += tuple(part for part in parts if part is not None)
-        self.scopes.open()
+        self.scopes.blocks.append({})
         try:
             yield
         finally:
-            self.scopes.close()
+            self.scopes.ended.update(self.scopes.blocks.pop())
             self.present, self.guards = before, outer
 
     def trial(self) -> Context:
@@ -399,7 +388,6 @@ class Context:
         changes["scopes"] = Scopes(
             [dict(block) for block in self.scopes.blocks], dict(self.scopes.ended)
         )
-        changes["namer"] = Namer(set(self.namer.taken))
         changes["mentioned"] = self.mentioned
         return records.evolve(self, **changes)
 
@@ -458,6 +446,7 @@ class Context:
         return next((one.name for one in references if one.name in self.tunable), None)
 
     def is_one(self, extent: ir.Expr) -> bool:
+        """Whether an extent is 1 at all sizes."""
         return symbolic.constant_value(extent, self.definitions) == 1
 
     def require(self, condition: ir.Expr, span: Span) -> None:
@@ -465,9 +454,7 @@ class Context:
         needed = guards.where(self.guards, condition)
         if needed is None or any(r.condition in (condition, needed) for r in self.requires):
             return
-        condition = needed
-        text = show(condition)
-        self.requires.append(ir.Require(condition, text, generated=True, span=span))
+        self.requires.append(ir.Require(needed, show(needed), generated=True, span=span))
 
 
 def _answer(question: Callable[[Context], object], context: Context) -> object:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Edit, Fix
 from sketchc.base.types import DType
-from sketchc.checker.context.context import Context, TileName
+from sketchc.checker.context.context import Context, TileName, free_name
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
@@ -21,12 +21,7 @@ from sketchc.parsing.unparse import line_edit, statement_text
 
 
 def _free_name(context: Context, wanted: str) -> str:
-    visible = {*context.scopes.visible(), *context.namer.taken}
-    name, count = wanted, 1
-    while name in visible:
-        count += 1
-        name = f"{wanted}_{count}"
-    return name
+    return free_name(wanted, {*context.scopes.visible(), *context.taken})
 
 
 def init_fix(node: syntax.Alloc) -> Fix:

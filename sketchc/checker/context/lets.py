@@ -141,7 +141,7 @@ def hoist(context: Context, value: ir.Expr, dtype: DType, span: Span) -> ir.Ref:
     for let in context.lets:
         if let.value == value:
             return ir.Ref(let.name, ir.NameKind.LET, let.dtype, span=span)
-    name = context.namer.fresh("scalar")
+    name = context.fresh("scalar")
     dtype = add_let(context, None, name, value, dtype, span)
     return ir.Ref(name, ir.NameKind.LET, dtype, span=span)
 

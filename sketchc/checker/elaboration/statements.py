@@ -250,7 +250,7 @@ def _bind(
     outside = not context.loops and typed.extents is None and not in_phase(typed.value)
     host = outside and is_host(typed.value)  # becomes a `let`, which may call
     value = typed.value if host else without_functions(context, typed, node.span)
-    spelt = context.namer.fresh(name.id)
+    spelt = context.fresh(name.id)
     text = f"{name.id} = {expression_text(node)}"
     if typed.extents is not None:
         context.index_ranks[spelt] = len(typed.extents)
@@ -380,7 +380,7 @@ def _looped(
             context.check_assignable(node.variable.id, node.variable.span)
         except InvalidError:
             failed = True
-        variable = context.namer.fresh(node.variable.id)
+        variable = context.fresh(node.variable.id)
         entry = ScalarName(variable, kind, DType.I64, node.variable.span)
         context.scopes.add(node.variable.id, entry)
         note_loop(context, variable, *bounds)
