@@ -21,6 +21,8 @@ from sketchc.parsing.syntax import names
 
 
 class Use(Enum):
+    """A way in which a name is used."""
+
     SHAPE = "shapes tiles, loops or slices"
     DATA = "is used as data"
     CONDITION = "decides a branch"

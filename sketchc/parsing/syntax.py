@@ -24,6 +24,8 @@ def _span() -> Span:
 
 @records.frozen
 class Name(Placed):
+    """A name."""
+
     id: str
 
 
@@ -37,16 +39,22 @@ class Number(Placed):
 
 @records.frozen
 class Boolean(Placed):
+    """`True` or `False`."""
+
     value: bool
 
 
 @records.frozen
 class String(Placed):
+    """A word in quotes."""
+
     value: str
 
 
 @records.frozen
 class Unary(Placed):
+    """`-x`, `+x` or `not x`."""
+
     operator: str  # "-", "+", "not"
     operand: Expression
 
@@ -111,6 +119,8 @@ class Subscript(Placed):
 
 @records.frozen
 class List(Placed):
+    """`[a, b]`."""
+
     items: tuple[Expression, ...]
 
 
@@ -123,12 +133,16 @@ Expression: TypeAlias = (
 
 @records.frozen
 class SymbolDeclaration(Placed):
+    """`M <= 1024`; the bound may be missing."""
+
     name: str
     upper_bound: Expression | None
 
 
 @records.frozen
 class ParamDeclaration(Placed):
+    """`p: f32 = 1.0`; type and default may be missing."""
+
     name: str
     dtype: DType | None
     default: Expression | None
@@ -136,6 +150,8 @@ class ParamDeclaration(Placed):
 
 @records.frozen
 class LetDeclaration(Placed):
+    """`h = ceil(M, 2)`, a value of the host."""
+
     name: str
     value: Expression
 
@@ -163,6 +179,8 @@ class TensorDeclaration(Placed):
 
 @records.frozen
 class ViewDeclaration(Placed):
+    """`XF[M*N] = X`."""
+
     name: str
     extents: tuple[Extent, ...]
     base: str
@@ -270,6 +288,8 @@ class For(Placed):
 
 @records.frozen
 class If(Placed):
+    """`if condition:` with its body, and that of its `else`."""
+
     condition: Expression
     body: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
@@ -294,6 +314,8 @@ class TilingPoint(Placed):
 
 @records.frozen
 class Sketch(Placed):
+    """One sketch, with the tuning points behind it."""
+
     name: str
     sections: tuple[Section, ...]
     body: tuple[Statement, ...]
@@ -313,6 +335,8 @@ class Comment(Placed):
 
 @records.frozen
 class File(Placed):
+    """All sketches of a file."""
+
     sketches: tuple[Sketch, ...]
     comments: tuple[Comment, ...] = records.field(default=(), eq=False)
 

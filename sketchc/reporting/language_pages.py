@@ -125,6 +125,7 @@ def filled(text: str) -> str:
 
 
 def main() -> None:
+    """Fill the tables of the files that the command line names."""
     for name in sys.argv[1:]:
         path = Path(name)
         path.write_text(filled(path.read_text("utf-8")), "utf-8")

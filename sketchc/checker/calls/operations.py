@@ -265,6 +265,7 @@ def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) ->
 
 
 def operand(context: Context, node: syntax.Expression) -> ir.Operand:
+    """A tile, an index tile or a scalar; raises `InvalidError` after reporting anything else."""
     match node:
         case syntax.Name(id=name) if isinstance(context.scopes.find(name), TileName):
             return ir.TileOperand(readable_tile(context, node).name, span=node.span)
