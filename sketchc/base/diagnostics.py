@@ -54,6 +54,21 @@ class Span:
         end, line, column = other.end, other.end_line, other.end_column
         return Span(self.source, self.start, end, self.line, self.column, line, column)
 
+    @property
+    def before(self) -> Span:
+        """The empty span before it, for insertions."""
+        return self.first(0)
+
+    @property
+    def after(self) -> Span:
+        """The empty span behind it, for insertions."""
+        return records.evolve(self, start=self.end, line=self.end_line, column=self.end_column)
+
+    def first(self, size: int) -> Span:
+        """So many characters from its start on, on one line."""
+        end, column = self.start + size, self.column + size
+        return records.evolve(self, end=end, end_line=self.line, end_column=column)
+
 
 #: The span of what has no place in a source (made by a pass, or by the API).
 NOWHERE = Span("<none>", 0, 0, 1, 1, 1, 1)

@@ -13,7 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError, Label, More, Source, Span, error
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    InternalError,
+    Label,
+    More,
+    Placed,
+    Source,
+    Span,
+    error,
+)
 from sketchc.base.types import SPELLINGS, DType
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import nearest, replace
@@ -38,40 +47,36 @@ _DTYPES = {dtype.value: dtype for dtype in DType}
 
 
 @records.frozen
-class Tiling:
+class Tiling(Placed):
     """An `available_tiling` block before it joins its sketch."""
 
     points: tuple[syntax.TilingPoint, ...]
     misspelt: bool
-    span: Span
 
 
 @records.frozen
-class TupleValue:
+class TupleValue(Placed):
     """A bare value in a `constexpr` section: one of `128, 256` behind `m0, k0 =`."""
 
     value: syntax.Expression
-    span: Span
 
 
 @records.frozen
-class Type:
+class Type(Placed):
     """`in f32?`: a role, an element type, and whether the tensor may be absent."""
 
     role: str | None
     dtype: DType
     optional: bool
     dtype_span: Span
-    span: Span
 
 
 @records.frozen
-class Arrow:
+class Arrow(Placed):
     """`left -> right` among the arguments of a call."""
 
     left: syntax.Expression
     right: syntax.Expression
-    span: Span
 
 
 class Conversion:
@@ -172,7 +177,7 @@ class Conversion:
         points = tuple(child for child in children if isinstance(child, syntax.TilingPoint))
         misspelt = children[0].text != "available_tiling"
         ends = [children[0], *(points[-1:] if points else children[-1:])]
-        return Tiling(points, misspelt, self.span(ends))
+        return Tiling(points, misspelt, span=self.span(ends))
 
     def _on_point(self, children: list[Any], span: Span) -> syntax.TilingPoint:
         values = nodes(children)
@@ -269,10 +274,10 @@ class Conversion:
                 label="a role without a type",
                 help=f"write `{words[0].text} f32`",
             )
-            return Type(None, DType.F32, False, span, span)
+            return Type(None, DType.F32, False, span, span=span)
         dtype = self.dtype(words[-1]) or DType.F32
         optional = children[-1].type == "?"
-        return Type(role, dtype, optional, self.span_of(words[-1]), span)
+        return Type(role, dtype, optional, self.span_of(words[-1]), span=span)
 
     def dtype(self, token: Any) -> DType | None:
         """The element type that a NAME token (or a syntax.Name) spells; None, reported, if it is
@@ -331,7 +336,7 @@ class Conversion:
         value: syntax.Expression = self.convert("number", children[-1:])
         if len(children) == 2:
             value = syntax.Unary("-", value, span=span)
-        return TupleValue(value, value.span)
+        return TupleValue(value, span=value.span)
 
     # ------------------------------------------------------------ expressions
 
@@ -385,7 +390,7 @@ RULES: dict[str, Callable[[list[Any], Span], Any]] = {
     "let": lambda c, span: syntax.LetDeclaration(c[0].text, c[2], span=span),
     "keyword": lambda c, span: syntax.Keyword(c[0].text, c[2], span=span),
     "assignment": lambda c, span: syntax.Keyword(c[0].text, c[2], span=span),
-    "transfer": lambda c, span: Arrow(c[0], c[2], span),
+    "transfer": lambda c, span: Arrow(c[0], c[2], span=span),
     "pass": lambda c, span: syntax.Pass(span=span),
     "block": lambda c, span: nodes(c),
     "choice": lambda c, span: syntax.Choice(c[2], c[0], c[4], span=span),

@@ -157,15 +157,7 @@ class Converter(Conversion):
         if arguments.transfers or len(arguments.positional) != 2:
             return ()
         left, right = arguments.positional
-        between = records.evolve(
-            left.span,
-            start=left.span.end,
-            line=left.span.end_line,
-            column=left.span.end_column,
-            end=right.span.start,
-            end_line=right.span.line,
-            end_column=right.span.column,
-        )
+        between = left.span.after.to(right.span.before)
         return replace("write `->`", between, " -> ", safe=True)
 
     # ------------------------------------------------------------ bindings
@@ -227,7 +219,8 @@ class Converter(Conversion):
         keywords = {keyword.name: keyword for keyword in value.keywords}
         for keyword in value.keywords:
             if keyword.name not in _ALLOC_KEYWORDS:
-                advice = self.misspelt(keyword.name, _ALLOC_KEYWORDS, _name_span(keyword))
+                place = keyword.span.first(len(keyword.name))
+                advice = self.misspelt(keyword.name, _ALLOC_KEYWORDS, place)
                 self.error(
                     keyword.span, "SK0117", f"`alloc` has no argument `{keyword.name}`", **advice
                 )
@@ -345,14 +338,3 @@ class Converter(Conversion):
         """`if condition:` with its body, and the body of its `else`."""
         orelse = children[6] if len(children) > 4 else ()
         return syntax.If(children[1], children[3], orelse, span=self.span(children[:3]))
-
-
-def _name_span(keyword: syntax.Keyword) -> Span:
-    """Where the name of a keyword argument stands."""
-    start, size = keyword.span, len(keyword.name)
-    return records.evolve(
-        start,
-        end=start.start + size,
-        end_line=start.line,
-        end_column=start.column + size,
-    )

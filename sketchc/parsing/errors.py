@@ -21,11 +21,11 @@ def replace(title: str, span: Span, text: str, safe: bool = False) -> tuple[Fix,
     return (Fix(title, (Edit(span, text),), safe),)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that a misspelt one most likely means, or None."""
-    import difflib
+    import difflib  # only mistakes need it, and it takes a millisecond to import
 
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return found[0] if found else None
 
 
@@ -156,8 +156,7 @@ def explain(refusal: Refusal) -> Diagnostic:
 
 def _behind(refusal: Refusal) -> Span:
     """The empty span behind the last token of the line."""
-    last = refusal.line[-1].span(refusal.source)
-    return records.evolve(last, start=last.end, column=last.end_column)
+    return refusal.line[-1].span(refusal.source).after
 
 
 def _layout(refusal: Refusal) -> Diagnostic | None:

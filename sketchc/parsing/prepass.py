@@ -132,12 +132,12 @@ class _Walker:
                 self.uses.setdefault(name, set()).update(self.uses.get(let, ()))
         pending = [write for write in self.writes if write.destination.dtype is None]
         while pending:
-            waiting = [write for write in pending if not _settle(write, force=False)]
-            waiting = [write for write in waiting if write.destination.dtype is None]
+            for write in pending:
+                _settle(write, force=False)
+            waiting = [write for write in pending if write.destination.dtype is None]
             if len(waiting) == len(pending):
                 _settle(waiting[0], force=True)
-                waiting = [write for write in waiting if write.destination.dtype is None]
-            pending = waiting
+            pending = [write for write in waiting if write.destination.dtype is None]
 
     # ------------------------------------------------------------ statements
 
@@ -282,10 +282,7 @@ class _Walker:
                 return None
 
     def find(self, name: str) -> _Tile | None:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        return None
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def is_index(self, node: object, *, inside: bool = False) -> bool:
         """Whether an expression is an index tile: it has an iota, or a name bound to one. A tile by
@@ -312,14 +309,14 @@ class _Walker:
                 return False
 
 
-def _settle(write: _Write, *, force: bool) -> bool:
-    """Type a destination from its first write; False while an operand's type is still open."""
+def _settle(write: _Write, *, force: bool) -> None:
+    """Type a destination from its first write, unless an operand's type is still open."""
     destination = write.destination
     if destination.dtype is not None:
-        return True
+        return
     others = [tile for tile in write.tiles if tile is not destination]
     if not force and any(tile.dtype is None for tile in others):
-        return False
+        return
     row = OPS[write.operation]
     known = [tile.dtype for tile in others if tile.dtype is not None]
     if known:
@@ -328,7 +325,6 @@ def _settle(write: _Write, *, force: bool) -> bool:
         destination.dtype = DType.BOOL
     elif force or not others:
         destination.dtype = DType.F32
-    return destination.dtype is not None
 
 
 def _is_float(node: object, floats: set[str]) -> bool:

@@ -102,12 +102,11 @@ def hint_table() -> str:
 
 def diagnostic_table() -> str:
     """Every code with the title of its page."""
-    from sketchc.base.explain import codes, page
+    from sketchc.base.explain import codes, title
 
     lines = ["| code | says |", "|---|---|"]
     for code in codes():
-        title = (page(code) or "").partition("\n")[0].removeprefix(f"# {code}: ")
-        lines.append(f"| {code} | {_cell(title)} |")
+        lines.append(f"| {code} | {_cell(title(code))} |")
     return "\n".join(lines)
 
 

@@ -169,11 +169,9 @@ def index(context: Context, node: _Part) -> Typed:
 
 def _not_an_index(context: Context, typed: Typed, node: syntax.Expression) -> InvalidError:
     fixes: tuple[Fix, ...] = ()
-    match typed.value:
-        case ir.Literal(float(value)) if value.is_integer():
-            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),), safe=True),)
-        case _:
-            pass
+    value = typed.value.value if isinstance(typed.value, ir.Literal) else None
+    if isinstance(value, float) and value.is_integer():
+        fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),), safe=True),)
     advice = ""
     if typed.dtype is DType.BOOL and typed.extents is not None:
         advice = "a condition goes into `where=`: it masks lanes, and selects none"

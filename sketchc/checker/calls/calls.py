@@ -19,7 +19,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.expressions import constant, number
-from sketchc.checker.context.context import Context, Interval, InvalidError, closest
+from sketchc.checker.context.context import Context, Interval, InvalidError
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
 from sketchc.checker.context.shapes import broadcast, fits, interval, same, shown
 from sketchc.ir import nodes as ir
@@ -39,6 +39,7 @@ from sketchc.ops.table import (
     writes_implicitly,
 )
 from sketchc.parsing import syntax
+from sketchc.parsing.errors import nearest
 from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.unparse import statement_text
 
@@ -100,7 +101,7 @@ def _keywords(
     result: dict[str, syntax.Expression] = {}
     for keyword in node.keywords:
         if keyword.name != "dst" and keyword.name not in known:
-            meant = closest(keyword.name, (*known, "dst"))
+            meant = nearest(keyword.name, (*known, "dst"), 0.7)
             takes = ", ".join(f"`{name}`" for name in (*known, "dst"))
             raise context.error(
                 keyword.span,
@@ -155,7 +156,7 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
             if word in attribute.choices:
                 return word
             listed = ", ".join(f'"{choice}"' for choice in attribute.choices)
-            meant = closest(word, attribute.choices)
+            meant = nearest(word, attribute.choices, 0.7)
             raise context.error(
                 node.span,
                 "SK0211",

@@ -25,6 +25,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.walk import tiles_read
 from sketchc.parsing import syntax
+from sketchc.parsing.errors import nearest
 from sketchc.parsing.prepass import Prepass
 
 _CPP = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t
@@ -159,14 +160,6 @@ def identifier(name: str) -> str:
     return f"{cleaned}_" if cleaned in RESERVED else cleaned
 
 
-def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` was probably meant to be."""
-    import difflib  # only mistakes need it, and it takes a millisecond to import
-
-    found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.7)
-    return found[0] if found else None
-
-
 Value = int | float | bool
 #: (lowest, highest) value; None where unbounded.
 Interval = tuple[int | None, int | None]
@@ -255,7 +248,7 @@ class Context:
     ) -> InvalidError:
         """Record an unknown name, the last word of `message`; in place of `label`, what it was
         probably meant to be."""
-        meant = closest(message.split("`")[-2], candidates)
+        meant = nearest(message.split("`")[-2], candidates, 0.7)
         if meant is None:
             return self.error(span, code, message, label)
         fix = Fix(f"use `{meant}`", (Edit(span, meant),))
@@ -476,13 +469,3 @@ def in_phase(expression: ir.Expr) -> bool:
     """Whether an expression uses what exists only inside a launch."""
     kinds = {reference.kind for reference in walk.references(expression)}
     return bool(tiles_read(expression) or kinds & {ir.NameKind.LOOP, ir.NameKind.BINDING})
-
-
-def at_start(span: Span) -> Span:
-    """The empty span before `span`, for insertions."""
-    return records.evolve(span, end=span.start, end_line=span.line, end_column=span.column)
-
-
-def at_end(span: Span) -> Span:
-    """The empty span after `span`, for insertions."""
-    return records.evolve(span, start=span.end, line=span.end_line, column=span.end_column)

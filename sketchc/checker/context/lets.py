@@ -151,7 +151,7 @@ def without_functions(context: Context, typed: Typed, span: Span) -> ir.Expr:
     floats, are hoisted. Raises `InvalidError` after reporting a host function of something that the
     host does not know."""
     value = _without_floats(context, typed.value, span)
-    if not _has_function(value):
+    if not _has(value, ir.Function):
         return value
     if typed.extents is None and is_host(value):
         return hoist(context, value, typed.dtype, span)
@@ -173,19 +173,15 @@ def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
             return hoist(context, value, DType.BOOL, span)
         case ir.Unary("not") | ir.Binary("and" | "or") | ir.Choice():
             pass
-        case ir.Binary() if _has_choice(value):
+        case ir.Binary() if _has(value, ir.Choice):
             pass
         case _:
             return value
     return walk.changed(value, lambda part: _without_floats(context, part, span))
 
 
-def _has_choice(value: ir.Expr) -> bool:
-    return any(isinstance(part, ir.Choice) for part in walk.parts(value))
-
-
-def _has_function(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Function) or any(map(_has_function, walk.children(value)))
+def _has(value: ir.Expr, kind: type[ir.Expr]) -> bool:
+    return any(isinstance(part, kind) for part in walk.parts(value))
 
 
 def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:

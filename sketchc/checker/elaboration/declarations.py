@@ -30,7 +30,6 @@ from sketchc.checker.context.context import (
     TensorName,
     TileName,
     Value,
-    at_end,
     identifier,
 )
 from sketchc.checker.context.hints import tile_hints
@@ -101,15 +100,9 @@ def _warn_tuple(context: Context, section: syntax.Section) -> None:
 # ---------------------------------------------------------------- scalars
 
 
-def _scalar(
-    context: Context, source: str, name: str, kind: ir.NameKind, dtype: DType, span: Span
-) -> None:
-    context.scopes.add(source, ScalarName(name, kind, dtype, span))
-
-
 def _symbol(context: Context, node: syntax.SymbolDeclaration) -> None:
     name = context.declare(node.name, node.span)
-    _scalar(context, node.name, name, ir.NameKind.SYMBOL, DType.I64, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.SYMBOL, DType.I64, node.span))
     context.symbols.append(ir.Symbol(name, span=node.span))
     context.note_interval(name, lambda _: (0, None))
 
@@ -199,7 +192,7 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
     context.constants.append(
         ir.Constant(name, dtype, value, choices, tunable, chosen_by, span=node.span)
     )
-    _scalar(context, node.name, name, ir.NameKind.CONSTANT, dtype, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.CONSTANT, dtype, node.span))
 
 
 def _without_value(
@@ -219,7 +212,7 @@ def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: 
     """A constexpr without value that only feeds data stays a parameter of the wrapper."""
     dtype = node.dtype or DType.F32
     context.params.append(ir.Param(name, dtype, from_constexpr=True, span=node.span))
-    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.PARAM, dtype, node.span))
 
 
 def _param(context: Context, node: syntax.ParamDeclaration) -> None:
@@ -234,7 +227,7 @@ def _param(context: Context, node: syntax.ParamDeclaration) -> None:
     if default is not None:
         default, dtype = _typed_value(context, default, dtype, f"`{node.name}`", node.span)
     context.params.append(ir.Param(name, dtype, default, span=node.span))
-    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.PARAM, dtype, node.span))
     _in_type(context, name, dtype, node.span)
 
 
@@ -378,7 +371,7 @@ def bound_fix(context: Context, symbol: str) -> tuple[Fix, ...]:
     """Insert an upper bound after a symbol's declaration."""
     for known in context.symbols:
         if known.name == symbol and known.upper_bound is None:
-            edit = Edit(at_end(known.span), " <= 1024")
+            edit = Edit(known.span.after, " <= 1024")
             return (Fix(f"bound `{symbol}` (choose the largest size that you need)", (edit,)),)
     return ()
 

@@ -57,7 +57,7 @@ from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, error, has_errors
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.operations import compare
-from sketchc.checker.context.context import Context, InvalidError, Value, at_start, identifier
+from sketchc.checker.context.context import Context, InvalidError, Value, identifier
 from sketchc.checker.context.fixits import init_fix
 from sketchc.checker.elaboration.declarations import declare, declare_constants
 from sketchc.checker.elaboration.statements import phases_of
@@ -359,7 +359,7 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
             return records.evolve(tensor, role=role)
         fixes: tuple[Fix, ...] = ()
         if not declared:
-            edit = Edit(at_start(context.dtype_spans[tensor.name]), "inout ")
+            edit = Edit(context.dtype_spans[tensor.name].before, "inout ")
             fixes = (Fix(f"declare `{tensor.name}` as `inout`", (edit,)),)
         early_help = (
             f"write it in an earlier phase, or give it an initial value: `{tensor.name}"
@@ -559,10 +559,7 @@ def bindable(tree: syntax.Sketch) -> frozenset[str]:
 
 
 def _warn_misspelt(context: Context, block: Span) -> None:
-    end = block.start + len(_MISSPELT)
-    word = records.evolve(
-        block, end=end, end_line=block.line, end_column=block.column + len(_MISSPELT)
-    )
+    word = block.first(len(_MISSPELT))
     fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
     context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
 

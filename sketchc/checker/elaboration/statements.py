@@ -52,7 +52,7 @@ from sketchc.ir.walk import expressions
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.syntax import names
-from sketchc.parsing.unparse import expression_text, statement_text
+from sketchc.parsing.unparse import expression_text, line_edit, statement_text
 
 #: What is reported of a branch that is not taken: the rest may depend on the constants.
 _ALWAYS_WRONG = frozenset(["SK0201", "SK0210"])
@@ -219,8 +219,7 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
     ]
     fixes: tuple[Fix, ...] = ()
     if not constants:
-        edit = Edit(node.span, f"\n{' ' * (node.span.column - 1)}".join(lines))
-        fixes = (Fix("one binding a line", (edit,), safe=True),)
+        fixes = (Fix("one binding a line", (line_edit(node, lines),), safe=True),)
     elif context.tree.body[0] is node:  # a section may stand here
         edit = Edit(node.span, f"constexpr: {', '.join(lines)};")
         fixes = (Fix("declare constants", (edit,), safe=True),)
