@@ -367,7 +367,7 @@ def _outside(refusal: Refusal) -> Diagnostic | None:
 def _general(refusal: Refusal) -> Diagnostic:
     token = refusal.token
     what = f"`{token.text}`" if token.text else _ENDS.get(token.type, token.type)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if [each.type for each in refusal.line] == ["NAME"]:
         notes = ("a statement is `name = ...`, a call, `for`, `if` or `pass`",)
     expected = _expected(refusal.accepted)
