@@ -187,15 +187,11 @@ class _Writer:
         """An empty line where the source has one, and in front of every sketch but the first."""
         if not self.output or self.output[-1] == "":
             return
-        forced = item is not None and item.begins and self.after_sketch()
+        follows = self.previous is not None and not self.output[-1].lstrip().startswith("#")
+        forced = item is not None and item.begins and follows
         wanted = line > self.end + 1 and not self.opened and not (item is not None and item.closes)
         if forced or wanted:
             self.output.append("")
-
-    def after_sketch(self) -> bool:
-        """Nothing was written since the last sketch or its tuning points."""
-        text = self.output[-1].lstrip()
-        return self.previous is not None and not text.startswith("#")
 
     def beside(self, item: _Item, follower: _Item | None) -> list[str]:
         """The comments that end the item's last line, unless the next item shares that line."""

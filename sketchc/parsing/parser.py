@@ -335,7 +335,9 @@ class _Driver:
 
     def _recover(self, token: Token) -> bool:
         """Report the token that cannot be shifted, and go on behind its line; False to stop."""
-        accepted = self._accepted_types()
+        # Other tokens in the tables only reduce, then fail.
+        types = self.tables.actions[self.states[-1]]
+        accepted = frozenset(kind for kind in types if self._can_shift(kind))
         top = self.values[-1]
         if token.type == "DEDENT" and isinstance(top, Token) and top.type == "INDENT":
             self._insert((("pass", "pass"), ("NEWLINE", "")), token)  # all lines were skipped
@@ -409,11 +411,6 @@ class _Driver:
         made = [Token(kind, text, at.start, at.line, at.column) for kind, text in parts]
         made[0].first = made[0].type in ("for", "if", "sketch")
         self.tokens[self.index : self.index] = made
-
-    def _accepted_types(self) -> frozenset[str]:
-        """The tokens that can be shifted here; others in the tables only reduce, then fail."""
-        types = self.tables.actions[self.states[-1]]
-        return frozenset(kind for kind in types if self._can_shift(kind))
 
     def _can_shift(self, kind: str) -> bool:
         states = self.states.copy()

@@ -103,17 +103,13 @@ def render_sarif(
 
 
 def _rule(code: str) -> dict[str, Any]:
-    from sketchc.base.explain import page
+    from sketchc.base.explain import page, title
 
     text = page(code)
     if text is None:
         return {"id": code, "shortDescription": {"text": code}, "help": {"text": code}}
-    title = text.splitlines()[0].lstrip("# ").partition(": ")[2]
-    return {
-        "id": code,
-        "shortDescription": {"text": title},
-        "help": {"text": text, "markdown": text},
-    }
+    advice = {"text": text, "markdown": text}
+    return {"id": code, "shortDescription": {"text": title(code)}, "help": advice}
 
 
 def _result(found: Diagnostic, rule: int) -> dict[str, Any]:
@@ -168,17 +164,17 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "artifactChanges": [
             {
                 "artifactLocation": {"uri": _uri(name)},
-                "replacements": [_replacement(e) for e in fix.edits if e.span.source == name],
+                "replacements": [
+                    {
+                        "deletedRegion": _region(edit.span),
+                        "insertedContent": {"text": edit.replacement},
+                    }
+                    for edit in fix.edits
+                    if edit.span.source == name
+                ],
             }
             for name in names
         ],
-    }
-
-
-def _replacement(edit: Edit) -> dict[str, Any]:
-    return {
-        "deletedRegion": _region(edit.span),
-        "insertedContent": {"text": edit.replacement},
     }
 
 

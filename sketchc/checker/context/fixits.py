@@ -45,7 +45,8 @@ def cast_fix(
             pass
         case _:
             return ()
-    original = _alloc_of(context, name)
+    entry = context.scopes.find(name)
+    original = context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
     if original is None:
         return ()
     between = syntax.Name(_free_name(context, f"{name}_{dtype.value}"))
@@ -60,11 +61,6 @@ def cast_fix(
     else:
         lines.append(f"cast({between.id}, {name})")
     return (Fix("convert with `cast`", (line_edit(node, lines),)),)
-
-
-def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
-    entry = context.scopes.find(name)
-    return context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
 
 
 def late_positional_fix(node: syntax.Compute) -> Fix:

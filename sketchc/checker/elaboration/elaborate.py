@@ -152,7 +152,7 @@ class _Assignment:
         self.reported.add(name)
         tile = self.tiles[name]
         source = tile.source_name
-        labels = (Label(tile.span, "allocated here, without `init=`"),)
+        labels: tuple[Label, ...] = (Label(tile.span, "allocated here, without `init=`"),)
         fixes: tuple[Fix, ...] = (init_fix(self.allocs[name]),)
         if accumulates:
             code = "SK0403"
@@ -195,12 +195,6 @@ def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
 # ---------------------------------------------------------------- carried tiles
 
 
-def add_carried(phase: ir.Phase, tiles: Mapping[str, ir.Tile]) -> ir.Phase:
-    """Fill in `carried` of every loop and branch."""
-    body, _ = _carry(phase.body, frozenset(), tiles)
-    return records.evolve(phase, body=body)
-
-
 def _exposed(
     body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> frozenset[str]:
@@ -219,7 +213,8 @@ def _exposed(
 def _carry(
     body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> tuple[tuple[ir.Statement, ...], frozenset[str]]:
-    """Rewrite a block backwards from the tiles live after it; gives those live before it too.
+    """Fill in `carried` of every loop and branch of a block, backwards from the tiles live after
+    it; gives those live before it too.
 
     Live at a loop's header is what is live after the loop and what its body exposes: a body only
     takes away what it writes first, and the loop may run zero times.
@@ -510,7 +505,9 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
     context = Context(tree, constants, prepass(tree), compare=compare)
     declare(context)
     if tree.misspelt_tiling:
-        _warn_misspelt(context, tree.tiling_span)
+        word = tree.tiling_span.first(len(_MISSPELT))
+        fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
+        context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
     _check_tilings(context)
     phases, schedule = phases_of(context)
     if has_errors(context.diagnostics):
@@ -531,7 +528,10 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         tuple(context.views),
         tuple(context.requires),
         tuple(context.tiles.values()),
-        tuple(add_carried(phase, context.tiles) for phase in phases),
+        tuple(
+            records.evolve(phase, body=_carry(phase.body, frozenset(), context.tiles)[0])
+            for phase in phases
+        ),
         schedule,
         span=tree.span,
     )
@@ -556,12 +556,6 @@ def bindable(tree: syntax.Sketch) -> frozenset[str]:
                 if isinstance(value, syntax.Number) and isinstance(value.value, int):
                     found.add(name.id)
     return frozenset(found)
-
-
-def _warn_misspelt(context: Context, block: Span) -> None:
-    word = block.first(len(_MISSPELT))
-    fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
-    context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
 
 
 def _check_tilings(context: Context) -> None:
