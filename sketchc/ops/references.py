@@ -61,16 +61,11 @@ def sigmoid(np: Any, x: Array) -> Array:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def gelu(np: Any, x: Array) -> Array:
-    """x * Phi(x)."""
-    return 0.5 * x * (1.0 + erf(np, x / np.sqrt(2.0)))
-
-
-def gelu_with(np: Any, x: Array, approximate: str = "none") -> Array:
-    """gelu in the form that is asked for."""
+def gelu(np: Any, x: Array, approximate: str = "none") -> Array:
+    """x * Phi(x), or its approximation by tanh."""
     if approximate == "tanh":
         return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
-    return gelu(np, x)
+    return 0.5 * x * (1.0 + erf(np, x / np.sqrt(2.0)))
 
 
 def scan(

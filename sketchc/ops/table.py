@@ -253,7 +253,7 @@ _ROWS = (
         "gelu",
         Result.FLOAT,
         'x * Phi(x); approximate="tanh" for the tanh form',
-        references.gelu_with,
+        references.gelu,
         (Attribute("approximate", "choice", "none", ("none", "tanh")),),
     ),
     _unary("softplus", Result.FLOAT, "log(1 + exp(x)), without overflow", references.softplus),

@@ -416,10 +416,8 @@ def after(children: Sequence[Any], separator: str) -> Any:
 
 def _number(text: str) -> int | float | None:
     """The value of a literal, or None when it fits neither i64 nor f64."""
-    if text == "inf":
-        return math.inf
-    if text == "nan":
-        return math.nan
+    if text in ("inf", "nan"):
+        return float(text)
     if text[:2].lower() in ("0x", "0o", "0b"):
         integer = int(text, 0)
         return integer if integer <= _LARGEST else None

@@ -24,7 +24,6 @@ from sketchc.checker.calls.operations import computed, operand
 from sketchc.checker.context.context import (
     Context,
     IndexName,
-    InvalidError,
     ScalarName,
     Value,
 )
@@ -109,11 +108,7 @@ def _length(context: Context, part: syntax.Slice | tuple[ir.Expr, ...]) -> ir.Ex
             known = context.host_form(symbolic.simplify(length, context.definitions))
             if known is not None:
                 return ir.Literal(1) if context.is_one(known) else known
-    raise _unknown_length(context, part)
-
-
-def _unknown_length(context: Context, part: syntax.Slice) -> InvalidError:
-    return context.error(
+    raise context.error(
         part.span,
         "SK0306",
         "how many lanes a scalar is stored to must be known at launch",
