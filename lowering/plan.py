@@ -17,7 +17,7 @@ from sketchc.ir import walk
 from sketchc.ir.symbolic import has_floats
 from sketchc.ir.walk import expressions
 from sketchc.launch.index_width import per_sketch
-from sketchc.ops.table import OPS, Category
+from sketchc.ops.table import OPS, Category, Fact
 
 
 @attrs.frozen
@@ -198,7 +198,8 @@ def takes_as_it_is(statement: ir.Compute) -> bool:
     and numbers that are rounded in a direction are made of it at once. Elsewhere it has the
     operation's."""
     rounding = statement.attributes.get("round", "nearest")
-    return statement.operation == "cast" and (not statement.dtype.is_float or rounding != "nearest")
+    converts = Fact.CONVERTS in OPS[statement.operation].facts
+    return converts and (not statement.dtype.is_float or rounding != "nearest")
 
 
 def carried(statement: ir.Compute) -> Iterator[ir.ScalarOperand]:

@@ -105,12 +105,7 @@ def _names(tree: syntax.File) -> Names:
     from sketchc.parsing import syntax
 
     symbols = [
-        frozenset(
-            symbol.name
-            for section in sketch.sections
-            if isinstance(section, syntax.SymbolsSection)
-            for symbol in section.symbols
-        )
+        frozenset(symbol.name for symbol in syntax.declared(sketch, "symbols"))
         for sketch in tree.sketches
     ]
     bound = frozenset(name for sketch in tree.sketches for name in bindable(sketch))

@@ -12,6 +12,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.lowering.plan import Plan, carried, float_parts
+from sketchc.ops.table import OPS, Fact
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
@@ -81,7 +82,7 @@ def _numbers(plan: Plan) -> Iterator[_Refusal]:
     for statement in _computations(plan):
         if (
             statement.dtype.value not in plan.capabilities.dtypes
-            and statement.operation != "cast"
+            and Fact.CONVERTS not in OPS[statement.operation].facts
             and all(isinstance(operand, ir.ScalarOperand) for operand in statement.operands)
             and not any(carried(statement))
         ):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import Enum
+from typing import TypedDict, Unpack
 
 from sketchc.base import records
 
@@ -26,6 +27,11 @@ class Source:
         """The text of line `number` (1-based), without its newline; "" past the end."""
         lines = self.text.split("\n")
         return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) else ""
+
+    @property
+    def start(self) -> Span:
+        """The empty span at its beginning."""
+        return Span(self.name, 0, 0, 1, 1, 1, 1)
 
 
 @records.frozen
@@ -45,15 +51,23 @@ class Span:
 
     def to(self, other: Span) -> Span:
         """The smallest span that covers this one through `other`."""
-        return Span(
-            self.source,
-            self.start,
-            other.end,
-            self.line,
-            self.column,
-            other.end_line,
-            other.end_column,
-        )
+        end, line, column = other.end, other.end_line, other.end_column
+        return Span(self.source, self.start, end, self.line, self.column, line, column)
+
+    @property
+    def before(self) -> Span:
+        """The empty span before it, for insertions."""
+        return self.first(0)
+
+    @property
+    def after(self) -> Span:
+        """The empty span behind it, for insertions."""
+        return records.evolve(self, start=self.end, line=self.end_line, column=self.end_column)
+
+    def first(self, size: int) -> Span:
+        """So many characters from its start on, on one line."""
+        end, column = self.start + size, self.column + size
+        return records.evolve(self, end=end, end_line=self.line, end_column=column)
 
 
 #: The span of what has no place in a source (made by a pass, or by the API).
@@ -68,6 +82,8 @@ class Placed:
 
 
 class Severity(Enum):
+    """How bad a finding is: errors stop the stage."""
+
     ERROR = "error"
     WARNING = "warning"
     NOTE = "note"
@@ -122,34 +138,25 @@ class Diagnostic:
     fixes: tuple[Fix, ...] = ()
 
 
-def error(
-    span: Span,
-    code: str,
-    message: str,
-    label: str = "",
-    *,
-    labels: tuple[Label, ...] = (),
-    notes: tuple[str, ...] = (),
-    help: str = "",
-    fixes: tuple[Fix, ...] = (),
-) -> Diagnostic:
+class More(TypedDict, total=False):
+    """What else a diagnostic may say."""
+
+    labels: tuple[Label, ...]
+    notes: tuple[str, ...]
+    help: str
+    fixes: tuple[Fix, ...]
+
+
+def error(span: Span, code: str, message: str, label: str = "", **more: Unpack[More]) -> Diagnostic:
     """An error at `span`."""
-    return Diagnostic(code, Severity.ERROR, message, span, label, labels, notes, help, fixes)
+    return Diagnostic(code, Severity.ERROR, message, span, label, **more)
 
 
 def warning(
-    span: Span,
-    code: str,
-    message: str,
-    label: str = "",
-    *,
-    labels: tuple[Label, ...] = (),
-    notes: tuple[str, ...] = (),
-    help: str = "",
-    fixes: tuple[Fix, ...] = (),
+    span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
 ) -> Diagnostic:
     """A warning at `span`."""
-    return Diagnostic(code, Severity.WARNING, message, span, label, labels, notes, help, fixes)
+    return Diagnostic(code, Severity.WARNING, message, span, label, **more)
 
 
 def once(
@@ -190,6 +197,7 @@ class UsageError(Exception):
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether an error is among the findings."""
     return any(d.severity is Severity.ERROR for d in diagnostics)
 
 

@@ -35,6 +35,7 @@ class DType(Enum):
 
     @property
     def is_float(self) -> bool:
+        """True for the types of floating-point numbers."""
         return self in _FLOATS
 
     @property
@@ -44,6 +45,7 @@ class DType(Enum):
 
     @property
     def is_signed(self) -> bool:
+        """True for floats, too."""
         return self not in (DType.U8, DType.U32, DType.BOOL)
 
     @property

@@ -179,11 +179,11 @@ def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
 
 def diagnostics_json(error: SketchError | None) -> dict[str, Any]:
     """{"diagnostics": ...} as `sketchc check --format json` has them; nothing for None."""
-    from sketchc.reporting.machine import diagnostic_json
+    from sketchc.reporting.machine import plain
 
     if error is None:
         return {}
-    return {"diagnostics": [diagnostic_json(found) for found in error.diagnostics]}
+    return {"diagnostics": [plain(found) for found in error.diagnostics]}
 
 
 def write_output(text: str, path: str | None) -> None:

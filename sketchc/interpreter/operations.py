@@ -41,7 +41,7 @@ from sketchc.interpreter.tiles import (
     with_part,
 )
 from sketchc.ir.walk import kept_axes
-from sketchc.ops.table import Category, Op, Partial, Result, identity_value
+from sketchc.ops.table import Category, Fact, Layout, Op, Partial, Result, identity_value
 
 
 @records.frozen
@@ -184,16 +184,16 @@ class Operation:
 
     def _rearranged(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
         source = operands[0]
-        match self.row.name:
-            case "permute":
+        match self.row.layout:
+            case Layout.PERMUTED:
                 axes = tuple(axis % len(source.extents) for axis in self.attributes["axes"])
                 values = self.row.reference(np, source.array[lanes(source.valid)], axes)
                 return Outcome(values, tuple(source.valid[axis] for axis in axes))
-            case "reshape":
+            case Layout.RESHAPED:
                 return self._reshape(source, target)
-            case "concat":
+            case Layout.JOINED:
                 return self._concat(source, operands[1], self._axis(len(target)))
-            case "transpose":
+            case Layout.TRANSPOSED:
                 array, box = _oriented(source, True)
                 return Outcome(array[lanes(box)], box)
             case _:
@@ -267,11 +267,11 @@ class Operation:
 
     def _converted(self, array: Array, dtype: DType, position: int) -> Array:
         """An operand in the type of evaluation; floats stay float64, rounded exactly."""
-        if self.row.name == "cast":
+        if Fact.CONVERTS in self.row.facts:
             return array
         if self.row.conditional and position == 0:
             return array.astype(np.bool_, copy=False)
-        if self.row.name.startswith("logical_"):
+        if Fact.LOGICAL in self.row.facts:
             return np.not_equal(array, 0)
         return convert(array, dtype, self.dtype)
 
@@ -295,7 +295,7 @@ class Operation:
         fit, on valid lanes only."""
         if is_empty(box):
             return
-        if self.row.name == "cast":
+        if Fact.CONVERTS in self.row.facts:
             self._reject_conversion(operands[0], extents, box)
         elif self.row.partial is not None and not self.dtype.is_float:
             right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
@@ -316,8 +316,7 @@ class Operation:
             raise OperationError(text, "conversion", _lane(bad, box), box)
 
     def _evaluate(self, arrays: list[Array]) -> Array:
-        name = self.row.name
-        if name == "cast":
+        if Fact.CONVERTS in self.row.facts:
             return cast(arrays[0], self.destination, self.attributes)
         given = {key: value for key, value in self.attributes.items() if value is not None}
         result: Array = self.row.reference(np, *arrays, **given)

@@ -203,15 +203,12 @@ def unused_params(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic
     constants do not take either."""
     del sketch
     read = prepass(tree).read
-    for section in tree.sections:
-        if not isinstance(section, syntax.ParamsSection):
-            continue
-        for param in section.params:
-            if param.name not in read:
-                yield warning(
-                    param.span,
-                    "SK0661",
-                    f"`{param.name}` is never used",
-                    "nothing depends on it",
-                    help="use it where a constant stands in its place, or take it out",
-                )
+    for param in syntax.declared(tree, "params"):
+        if param.name not in read:
+            yield warning(
+                param.span,
+                "SK0661",
+                f"`{param.name}` is never used",
+                "nothing depends on it",
+                help="use it where a constant stands in its place, or take it out",
+            )

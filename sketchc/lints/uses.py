@@ -63,7 +63,7 @@ def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
 def _mentioned(statement: syntax.Statement) -> Iterator[str]:
     """Every name that a simple statement uses."""
     match statement:
-        case syntax.Load() | syntax.Store() | syntax.Atomic():
+        case syntax.Transfer():
             yield from names((statement.access, statement.tile, statement.keywords))
         case syntax.Compute():
             yield from names((statement.arguments, statement.keywords))

@@ -13,16 +13,19 @@ Reference = Callable[..., Array]
 
 
 def erf(np: Any, x: Array) -> Array:
+    """The error function."""
     import math
 
     return np.vectorize(math.erf, otypes=[np.float64])(x)
 
 
 def where_positive(np: Any, x: Array, other: Array) -> Array:
+    """`x` where it is above 0 or NaN, else the other."""
     return np.where(np.isnan(x), x, np.where(x > 0, x, other))
 
 
 def softplus(np: Any, x: Array) -> Array:
+    """log(1 + exp(x)); beyond 30 that is `x`."""
     return np.where(x > 30, x, np.log1p(np.exp(np.minimum(x, 30))))
 
 
@@ -54,17 +57,15 @@ def _held(np: Any, bound: Any, dtype: Any) -> Array:
 
 
 def sigmoid(np: Any, x: Array) -> Array:
+    """1 / (1 + exp(-x))."""
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def gelu(np: Any, x: Array) -> Array:
-    return 0.5 * x * (1.0 + erf(np, x / np.sqrt(2.0)))
-
-
-def gelu_with(np: Any, x: Array, approximate: str = "none") -> Array:
+def gelu(np: Any, x: Array, approximate: str = "none") -> Array:
+    """x * Phi(x), or its approximation by tanh."""
     if approximate == "tanh":
         return 0.5 * x * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (x + 0.044715 * x**3)))
-    return gelu(np, x)
+    return 0.5 * x * (1.0 + erf(np, x / np.sqrt(2.0)))
 
 
 def scan(
@@ -121,16 +122,19 @@ def topk(
 
 
 def softmax(np: Any, x: Array) -> Array:
+    """Over the last axis."""
     shifted = np.exp(x - np.max(x, axis=-1, keepdims=True))
     return shifted / np.sum(shifted, axis=-1, keepdims=True)
 
 
 def layer_norm(np: Any, x: Array, eps: float = 1e-5) -> Array:
+    """Over the last axis."""
     centred = x - np.mean(x, axis=-1, keepdims=True)
     return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps)
 
 
 def rms_norm(np: Any, x: Array, eps: float = 1e-5) -> Array:
+    """Over the last axis."""
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
 
 

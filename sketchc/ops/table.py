@@ -57,6 +57,8 @@ class Result(Enum):
 
 
 class Category(Enum):
+    """What kind of work an operation does: the tables of the documents, one each."""
+
     ELEMENTWISE = "element-wise"
     REDUCTION = "reduction"
     MATRIX = "matrix product"
@@ -76,8 +78,22 @@ class Fact(Enum):
     ZERO_OF_ZERO = "gives zero where all operands are, in every type"
     SELECTS = "gives an element of an operand, its negative, or one of two"
     HANDS_ON = "gives the source's numbers as they are"
+    CONVERTS = "takes any type, and gives the destination's"
+    LOGICAL = "asks whether its operands are zero"
+    ONE_SCALAR = "takes one scalar, for all lanes"
+    FROM_THE_FIRST = "takes lanes that are valid from the first on"
     ADDS = "adds its operands, or the last one to a product"
     SCALES = "multiplies or divides its first two operands"
+
+
+class Layout(Enum):
+    """How an operation of the category LAYOUT arranges the lanes of its operands."""
+
+    TRANSPOSED = "the last two axes exchanged"
+    REPEATED = "along the destination's axes"
+    PERMUTED = "the axes in another order"
+    RESHAPED = "row by row, in another shape"
+    JOINED = "one operand behind the other"
 
 
 class Partial(Enum):
@@ -117,6 +133,7 @@ class Op:
     accumulates: bool = False  # reads its destination
     facts: frozenset[Fact] = frozenset()
     partial: Partial | None = None
+    layout: Layout | None = None
 
     @property
     def truth(self) -> bool:
@@ -143,31 +160,18 @@ _PAIR = ("left", "right")
 _AXIS = Attribute("axis", "int", positional=True)
 _AXES = Attribute("axis", "axes", positional=True)
 _EPS = Attribute("eps", "float", 1e-5)
-_SCAN_ATTRIBUTES = (
-    _AXIS,
-    Attribute("reverse", "bool", False),
-    Attribute("exclusive", "bool", False),
-)
-_MATRIX_ATTRIBUTES = (
-    Attribute("trans_a", "bool", False),
-    Attribute("trans_b", "bool", False),
-    Attribute("precision", "choice", "ieee", ("ieee", "tf32", "tf32x3")),
-)
 
 _unary = partial(Op, category=Category.ELEMENTWISE, operands=_SOURCE, shape=Shape.SAME)
 _binary = partial(Op, category=Category.ELEMENTWISE, operands=_PAIR, shape=Shape.BROADCAST)
-_reduction = partial(
-    Op,
-    category=Category.REDUCTION,
-    operands=_SOURCE,
-    shape=Shape.REDUCED,
-    attributes=(_AXES,),
-)
 _matrix = partial(
     Op,
     result=Result.ACCUMULATOR,
     reference=lambda np, a, b: np.matmul(a, b),
-    attributes=_MATRIX_ATTRIBUTES,
+    attributes=(
+        Attribute("trans_a", "bool", False),
+        Attribute("trans_b", "bool", False),
+        Attribute("precision", "choice", "ieee", ("ieee", "tf32", "tf32x3")),
+    ),
     category=Category.MATRIX,
     operands=("a", "b"),
     shape=Shape.MATRIX_PRODUCT,
@@ -176,23 +180,43 @@ _matrix = partial(
 _layout = partial(Op, category=Category.LAYOUT, operands=_SOURCE)
 _scan = partial(
     Op,
-    attributes=_SCAN_ATTRIBUTES,
+    attributes=(_AXIS, Attribute("reverse", "bool", False), Attribute("exclusive", "bool", False)),
     category=Category.SCAN,
     operands=_SOURCE,
     shape=Shape.SAME,
-)
-_index = partial(
-    Op,
-    attributes=(_AXIS,),
-    category=Category.INDEX,
-    operands=_SOURCE,
-    shape=Shape.REDUCED,
 )
 _sorting = partial(Op, category=Category.SORTING, operands=("values", "indices"), outputs=2)
 _composite = partial(Op, category=Category.COMPOSITE, operands=_SOURCE, shape=Shape.SAME)
 _random = partial(
     Op, category=Category.RANDOM, operands=("seed", "offset"), shape=Shape.DESTINATION
 )
+
+
+def _over_axes(
+    category: Category,
+    attribute: Attribute,
+    name: str,
+    result: Result,
+    doc: str,
+    identity: str | None,
+) -> Op:
+    """A row whose reference is NumPy's function of the same name, without the "reduce_"."""
+    return Op(
+        name,
+        result,
+        doc,
+        references.over_axes(name.removeprefix("reduce_")),
+        (attribute,),
+        category=category,
+        operands=_SOURCE,
+        shape=Shape.REDUCED,
+        identity=identity,
+    )
+
+
+_reduction = partial(_over_axes, Category.REDUCTION, _AXES)
+_index = partial(_over_axes, Category.INDEX, _AXIS, result=Result.I64, identity=None)
+_NAN_WINS = "along the axis: NaN wins, ties go to the first, -1 where no lane is valid"
 
 _ROWS = (
     _unary("copy", Result.SAME, "the source", lambda np, x: x),
@@ -229,7 +253,7 @@ _ROWS = (
         "gelu",
         Result.FLOAT,
         'x * Phi(x); approximate="tanh" for the tanh form',
-        references.gelu_with,
+        references.gelu,
         (Attribute("approximate", "choice", "none", ("none", "tanh")),),
     ),
     _unary("softplus", Result.FLOAT, "log(1 + exp(x)), without overflow", references.softplus),
@@ -342,48 +366,12 @@ _ROWS = (
         operands=("value",),
         shape=Shape.DESTINATION,
     ),
-    _reduction(
-        "reduce_sum",
-        Result.ACCUMULATOR,
-        "sum over the axes",
-        references.over_axes("sum"),
-        identity="zero",
-    ),
-    _reduction(
-        "reduce_prod",
-        Result.ACCUMULATOR,
-        "product over the axes",
-        references.over_axes("prod"),
-        identity="one",
-    ),
-    _reduction(
-        "reduce_max",
-        Result.SAME,
-        "largest over the axes; NaN wins",
-        references.over_axes("max"),
-        identity="lowest",
-    ),
-    _reduction(
-        "reduce_min",
-        Result.SAME,
-        "smallest over the axes; NaN wins",
-        references.over_axes("min"),
-        identity="highest",
-    ),
-    _reduction(
-        "reduce_any",
-        Result.BOOL,
-        "true if any lane is",
-        references.over_axes("any"),
-        identity="false",
-    ),
-    _reduction(
-        "reduce_all",
-        Result.BOOL,
-        "true if all lanes are",
-        references.over_axes("all"),
-        identity="true",
-    ),
+    _reduction("reduce_sum", Result.ACCUMULATOR, "sum over the axes", "zero"),
+    _reduction("reduce_prod", Result.ACCUMULATOR, "product over the axes", "one"),
+    _reduction("reduce_max", Result.SAME, "largest over the axes; NaN wins", "lowest"),
+    _reduction("reduce_min", Result.SAME, "smallest over the axes; NaN wins", "highest"),
+    _reduction("reduce_any", Result.BOOL, "true if any lane is", "false"),
+    _reduction("reduce_all", Result.BOOL, "true if all lanes are", "true"),
     _matrix("gemm", doc="dst += a @ b", accumulates=True),
     _matrix("matmul", doc="dst = a @ b"),
     _matrix("dot", doc="dst = a @ b"),
@@ -441,20 +429,8 @@ _ROWS = (
         lambda np, x, axis, **flags: references.scan(np.cumprod, 1, np, x, axis, **flags),
         identity="one",
     ),
-    _index(
-        "argmax",
-        Result.I64,
-        "lane of the tile that holds the largest along the axis: NaN wins, ties go to the first, "
-        "-1 where no lane is valid",
-        references.over_axes("argmax"),
-    ),
-    _index(
-        "argmin",
-        Result.I64,
-        "lane of the tile that holds the smallest along the axis: NaN wins, ties go to the first, "
-        "-1 where no lane is valid",
-        references.over_axes("argmin"),
-    ),
+    _index("argmax", doc=f"lane of the tile that holds the largest {_NAN_WINS}"),
+    _index("argmin", doc=f"lane of the tile that holds the smallest {_NAN_WINS}"),
     _sorting(
         "topk",
         Result.SAME,
@@ -520,6 +496,10 @@ _FACTS = {
     Fact.ZERO_OF_ZERO: "copy neg abs relu sqrt cast mul add sub sin tanh erf",
     Fact.SELECTS: "copy neg abs relu clamp leaky_relu where max min cast",
     Fact.HANDS_ON: "copy cast",
+    Fact.CONVERTS: "cast",
+    Fact.LOGICAL: "logical_and logical_or logical_not",
+    Fact.ONE_SCALAR: "fill",
+    Fact.FROM_THE_FIRST: "sort",
     Fact.ADDS: "add sub fma",
     Fact.SCALES: "mul div fma",
 }
@@ -530,12 +510,31 @@ _PARTIAL = {
     "shl": Partial.SHIFT,
     "shr": Partial.SHIFT,
 }
+_LAYOUT = {
+    "transpose": Layout.TRANSPOSED,
+    "broadcast": Layout.REPEATED,
+    "permute": Layout.PERMUTED,
+    "reshape": Layout.RESHAPED,
+    "concat": Layout.JOINED,
+}
+#: The operation that compares data tiles as an infix operator does numbers.
+COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
+#: What combines two results of a reduction, by its identity.
+COMBINING = {
+    "zero": "add",
+    "one": "mul",
+    "lowest": "max",
+    "highest": "min",
+    "false": "logical_or",
+    "true": "logical_and",
+}
 
 
 def _complete(row: Op) -> Op:
     """The row with the columns above."""
     facts = frozenset(fact for fact, names in _FACTS.items() if row.name in names.split())
-    return records.evolve(row, facts=facts, partial=_PARTIAL.get(row.name))
+    partial, layout = _PARTIAL.get(row.name), _LAYOUT.get(row.name)
+    return records.evolve(row, facts=facts, partial=partial, layout=layout)
 
 
 #: Every operation by name.

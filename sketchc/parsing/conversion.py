@@ -7,13 +7,22 @@ part leaves a diagnostic and a harmless stand-in, since a file with errors has n
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from functools import partialmethod
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Unpack
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError, Label, Source, Span, error
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    InternalError,
+    Label,
+    More,
+    Placed,
+    Source,
+    Span,
+    error,
+)
 from sketchc.base.types import SPELLINGS, DType
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import nearest, replace
@@ -38,31 +47,36 @@ _DTYPES = {dtype.value: dtype for dtype in DType}
 
 
 @records.frozen
-class Tiling:
+class Tiling(Placed):
     """An `available_tiling` block before it joins its sketch."""
 
     points: tuple[syntax.TilingPoint, ...]
     misspelt: bool
-    span: Span
 
 
 @records.frozen
-class TupleValue:
+class TupleValue(Placed):
     """A bare value in a `constexpr` section: one of `128, 256` behind `m0, k0 =`."""
 
     value: syntax.Expression
-    span: Span
 
 
 @records.frozen
-class Type:
+class Type(Placed):
     """`in f32?`: a role, an element type, and whether the tensor may be absent."""
 
     role: str | None
     dtype: DType
     optional: bool
     dtype_span: Span
-    span: Span
+
+
+@records.frozen
+class Arrow(Placed):
+    """`left -> right` among the arguments of a call."""
+
+    left: syntax.Expression
+    right: syntax.Expression
 
 
 class Conversion:
@@ -74,36 +88,43 @@ class Conversion:
 
     def convert(self, rule: str, children: list[Any]) -> Any:
         """The value of one reduction; raises InternalError for a rule without a method."""
-        function = getattr(self, f"on_{rule}", None)
+        function = getattr(self, f"_on_{rule}", None) or RULES.get(rule)
         if function is None:
             message = f"no conversion for the grammar rule `{rule}`"
             raise InternalError(message)
-        return function(children)
+        return function(children, self.span(children))
 
     # ------------------------------------------------------------ helpers
 
     def span_of(self, child: Any) -> Span:
+        """Where a token or a node stands."""
         span: Span = child.span(self.source.name) if isinstance(child, Token) else child.span
         return span
 
     def span(self, children: Sequence[Any]) -> Span:
-        """From the first child through the last; only what has a place may stand at the ends."""
-        first = self.span_of(children[0])
-        return first if len(children) == 1 else first.to(self.span_of(children[-1]))
+        """From the first child through the last; a block, a tuple of statements, has no place."""
+        placed = [child for child in children if not isinstance(child, tuple)]
+        if not placed:
+            return self.source.start
+        return self.span_of(placed[0]).to(self.span_of(placed[-1]))
 
-    def error(self, span: Span, code: str, message: str, label: str = "", **more: Any) -> None:
-        """Report an error; `more` as in `base.diagnostics.error`."""
+    def error(
+        self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
+    ) -> None:
+        """Report an error."""
         self.diagnostics.append(error(span, code, message, label, **more))
 
     def name(self, token: Token) -> syntax.Name:
+        """A token as a name."""
         return syntax.Name(token.text, span=token.span(self.source.name))
 
     def text(self, span: Span) -> str:
+        """What is written there."""
         return self.source.text[span.start : span.end]
 
     # ------------------------------------------------------------ file and sketch
 
-    def on_file(self, children: list[Any]) -> syntax.File:
+    def _on_file(self, children: list[Any], span: Span) -> syntax.File:
         sketches: list[syntax.Sketch] = []
         for child in children:
             if isinstance(child, syntax.Sketch):
@@ -122,10 +143,9 @@ class Conversion:
                     misspelt_tiling=child.misspelt,
                     tiling_span=child.span,
                 )
-        span = self.span(children) if children else Span(self.source.name, 0, 0, 1, 1, 1, 1)
         return syntax.File(tuple(sketches), span=span)
 
-    def on_sketch(self, children: list[Any]) -> syntax.Sketch:
+    def _on_sketch(self, children: list[Any], span: Span) -> syntax.Sketch:
         name = children[1]
         sections: list[Any] = []
         body: list[Any] = []
@@ -149,21 +169,21 @@ class Conversion:
             name.text,
             tuple(sections),
             tuple(body),
-            span=self.span(children),
+            span=span,
             name_span=self.span_of(name),
         )
 
-    def on_tiling(self, children: list[Any]) -> Tiling:
+    def _on_tiling(self, children: list[Any], span: Span) -> Tiling:
         points = tuple(child for child in children if isinstance(child, syntax.TilingPoint))
         misspelt = children[0].text != "available_tiling"
         ends = [children[0], *(points[-1:] if points else children[-1:])]
-        return Tiling(points, misspelt, self.span(ends))
+        return Tiling(points, misspelt, span=self.span(ends))
 
-    def on_point(self, children: list[Any]) -> syntax.TilingPoint:
+    def _on_point(self, children: list[Any], span: Span) -> syntax.TilingPoint:
         values = nodes(children)
         self.unique([(value.name, value.span) for value in values])
         pairs = tuple((value.name, value.value) for value in values)
-        return syntax.TilingPoint(pairs, span=self.span([values[0], values[-1]]))
+        return syntax.TilingPoint(pairs, span=span)
 
     def unique(self, names: Sequence[tuple[str, Span]]) -> None:
         """Report names given twice."""
@@ -181,43 +201,19 @@ class Conversion:
 
     # ------------------------------------------------------------ sections
 
-    def section_span(self, children: list[Any]) -> Span:
-        """Up to the last item or the colon: a final separator is not part of it."""
-        return self.span([children[0], *(nodes(children[2:])[-1:] or children[1:2])])
-
-    def section(self, kind: Any, children: list[Any]) -> Any:
-        """A section that holds its items as they are."""
-        return kind(nodes(children[2:]), span=self.section_span(children))
-
-    on_symbols = partialmethod(section, syntax.SymbolsSection)
-    on_params = partialmethod(section, syntax.ParamsSection)
-    on_lets = partialmethod(section, syntax.LetSection)
-    on_tensors = partialmethod(section, syntax.TensorsSection)
-    on_workspace = partialmethod(section, syntax.WorkspaceSection)
-    on_views = partialmethod(section, syntax.ViewsSection)
-    on_requirements = partialmethod(section, syntax.RequireSection)
-
-    def on_constants(self, children: list[Any]) -> syntax.ConstexprSection:
-        """Constants, with `m0, k0 = 128, 256` (the public listings) spread over its names."""
-        constants: list[syntax.ConstexprDeclaration] = []
-        from_tuple = False
-        items = nodes(children[2:])
-        index = 0
-        while index < len(items):
-            item = items[index]
-            index += 1
-            if not isinstance(item, TupleValue):
-                constants.append(item)
-                continue
-            values = [item.value]
-            while index < len(items) and isinstance(items[index], TupleValue):
-                values.append(items[index].value)
-                index += 1
-            from_tuple = True
-            self.spread(constants, values)
-        return syntax.ConstexprSection(
-            tuple(constants), from_tuple, span=self.section_span(children)
-        )
+    def _on_section(self, children: list[Any], span: Span) -> syntax.Section:
+        """A section; constants as in `m0, k0 = 128, 256` (the public listings) are spread over
+        their names. A final separator is not part of it."""
+        given = nodes(children[2:])
+        items: list[Any] = []
+        for bare, group in itertools.groupby(given, lambda item: isinstance(item, TupleValue)):
+            if bare:
+                self.spread(items, [item.value for item in group])
+            else:
+                items += group
+        from_tuple = any(isinstance(item, TupleValue) for item in given)
+        span = self.span([children[0], *(given[-1:] or children[1:2])])
+        return syntax.Section(children[0].text, tuple(items), from_tuple, span=span)
 
     def spread(self, constants: list[syntax.ConstexprDeclaration], values: list[Any]) -> None:
         """Give the last names the first name's value and `values`, in order."""
@@ -239,49 +235,36 @@ class Conversion:
             for constant, value in zip(named, everything, strict=True)
         ]
 
-    def on_symbol(self, children: list[Any]) -> syntax.SymbolDeclaration:
-        bound = children[2] if len(children) > 1 else None
-        return syntax.SymbolDeclaration(children[0].text, bound, span=self.span(children))
-
-    def on_param(self, children: list[Any]) -> syntax.ParamDeclaration:
-        name = children[0]
+    def _on_param(self, children: list[Any], span: Span) -> syntax.ParamDeclaration:
         dtype = self.dtype(after(children, ":"))
-        return syntax.ParamDeclaration(
-            name.text, dtype, after(children, "="), span=self.span(children)
-        )
+        return syntax.ParamDeclaration(children[0].text, dtype, after(children, "="), span=span)
 
-    def on_let(self, children: list[Any]) -> syntax.LetDeclaration:
-        return syntax.LetDeclaration(children[0].text, children[2], span=self.span(children))
-
-    def extents(self, children: list[Any]) -> tuple[syntax.Extent, ...]:
-        return tuple(child for child in children if isinstance(child, syntax.Extent))
-
-    def on_tensor(self, children: list[Any]) -> syntax.TensorDeclaration:
+    def _on_tensor(self, children: list[Any], span: Span) -> syntax.TensorDeclaration:
         kind: Type = next(child for child in children if isinstance(child, Type))
         initial = after(children, "=")
         return syntax.TensorDeclaration(
             children[0].text,
-            self.extents(children),
+            _extents(children),
             kind.role,
             kind.dtype,
             initial,
             kind.optional,
-            span=self.span(children),
+            span=span,
             dtype_span=kind.dtype_span,
         )
 
-    def on_type(self, children: list[Any]) -> Type:
+    def _on_type(self, children: list[Any], span: Span) -> Type:
         """The type written by two words at most and a `?`."""
         words = [child for child in children if child.type != "?"]
         role = None
         if len(words) == 2:
             role = words[0].text
             if role not in _ROLES:
-                span = self.span_of(words[0])
+                place = self.span_of(words[0])
                 meant = _ROLE_ALIASES.get(role.lower())
                 known = _ROLES if meant is None else (meant,)
-                advice = self.misspelt(role, known, span, sure=meant is not None)
-                self.error(span, "SK0119", f"`{role}` is no role of a tensor", **advice)
+                advice = self.misspelt(role, known, place, sure=meant is not None)
+                self.error(place, "SK0119", f"`{role}` is no role of a tensor", **advice)
                 role = None
         elif words[0].text in _ROLES:
             self.error(
@@ -291,10 +274,10 @@ class Conversion:
                 label="a role without a type",
                 help=f"write `{words[0].text} f32`",
             )
-            return Type(None, DType.F32, False, self.span(children), self.span(children))
+            return Type(None, DType.F32, False, span, span=span)
         dtype = self.dtype(words[-1]) or DType.F32
         optional = children[-1].type == "?"
-        return Type(role, dtype, optional, self.span_of(words[-1]), self.span(children))
+        return Type(role, dtype, optional, self.span_of(words[-1]), span=span)
 
     def dtype(self, token: Any) -> DType | None:
         """The element type that a NAME token (or a syntax.Name) spells; None, reported, if it is
@@ -310,7 +293,7 @@ class Conversion:
                 known: tuple[str, ...] = (meant.value,)
                 # `float32` says its width; `float` is another one in NumPy than in PyTorch.
                 fixes = replace(f"write `{known[0]}`", span, known[0], word[-1].isdigit())
-                advice = {"help": f"write `{known[0]}`", "fixes": fixes}
+                advice: More = {"help": f"write `{known[0]}`", "fixes": fixes}
             else:
                 advice = self.misspelt(word, tuple(_DTYPES), span)
             self.error(
@@ -318,7 +301,7 @@ class Conversion:
             )
         return dtype
 
-    def on_extent(self, children: list[Any]) -> syntax.Extent:
+    def _on_extent(self, children: list[Any], span: Span) -> syntax.Extent:
         if len(children) == 3 and children[2].text != "1":
             self.error(
                 self.span_of(children[2]),
@@ -327,63 +310,37 @@ class Conversion:
                 label="write 1",
                 fixes=replace("write `1`", self.span_of(children[2]), "1"),
             )
-        return syntax.Extent(children[0], len(children) == 3, span=self.span(children))
+        return syntax.Extent(children[0], len(children) == 3, span=span)
 
-    def on_view(self, children: list[Any]) -> syntax.ViewDeclaration:
+    def _on_view(self, children: list[Any], span: Span) -> syntax.ViewDeclaration:
         base = children[-1]
         return syntax.ViewDeclaration(
             children[0].text,
-            self.extents(children),
+            _extents(children),
             base.text,
-            span=self.span(children),
+            span=span,
             base_span=self.span_of(base),
         )
 
-    def on_constant(self, children: list[Any]) -> syntax.ConstexprDeclaration:
+    def _on_constant(self, children: list[Any], span: Span) -> syntax.ConstexprDeclaration:
         choices = after(children, "in")
         return syntax.ConstexprDeclaration(
             children[0].text,
             self.dtype(after(children, ":")),
             after(children, "="),
             () if choices is None else choices.items,
-            span=self.span(children),
+            span=span,
         )
 
-    def on_tuple_value(self, children: list[Any]) -> TupleValue:
-        value: syntax.Expression = self.on_number(children[-1:])
+    def _on_tuple_value(self, children: list[Any], span: Span) -> TupleValue:
+        value: syntax.Expression = self.convert("number", children[-1:])
         if len(children) == 2:
-            value = syntax.Unary("-", value, span=self.span(children))
-        return TupleValue(value, value.span)
+            value = syntax.Unary("-", value, span=span)
+        return TupleValue(value, span=value.span)
 
     # ------------------------------------------------------------ expressions
 
-    def on_keyword(self, children: list[Any]) -> syntax.Keyword:
-        return syntax.Keyword(children[0].text, children[2], span=self.span(children))
-
-    on_assignment = on_keyword
-
-    def on_name(self, children: list[Any]) -> syntax.Name:
-        return self.name(children[0])
-
-    def on_new_axis(self, children: list[Any]) -> syntax.NewAxis:
-        return syntax.NewAxis(span=self.span(children))
-
-    def on_binary(self, children: list[Any]) -> syntax.Binary:
-        left, operator, right = children
-        return syntax.Binary(operator.text, left, right, span=left.span.to(right.span))
-
-    def on_unary(self, children: list[Any]) -> syntax.Unary:
-        return syntax.Unary(children[0].text, children[1], span=self.span(children))
-
-    def on_choice(self, children: list[Any]) -> syntax.Choice:
-        then, _, condition, _, otherwise = children
-        return syntax.Choice(condition, then, otherwise, span=then.span.to(otherwise.span))
-
-    def on_access(self, children: list[Any]) -> syntax.Subscript:
-        subscripts = nodes(children[1:])
-        return syntax.Subscript(children[0], subscripts, span=self.span(children))
-
-    def on_slice(self, children: list[Any]) -> syntax.Slice:
+    def _on_slice(self, children: list[Any], span: Span) -> syntax.Slice:
         parts: list[Any] = [None]
         for child in children:
             if isinstance(child, Token):
@@ -391,12 +348,10 @@ class Conversion:
             else:
                 parts[-1] = child
         lower, upper, step = (*parts, None, None)[:3]
-        return syntax.Slice(lower, upper, step, span=self.span(children))
+        return syntax.Slice(lower, upper, step, span=span)
 
-    def on_number(self, children: list[Any]) -> syntax.Number:
-        token = children[0]
-        span = token.span(self.source.name)
-        text = token.text
+    def _on_number(self, children: list[Any], span: Span) -> syntax.Number:
+        text = children[0].text
         value = _number(text)
         if value is None:
             self.error(
@@ -409,24 +364,7 @@ class Conversion:
             value = 0
         return syntax.Number(value, text, span=span)
 
-    def on_string(self, children: list[Any]) -> syntax.String:
-        return syntax.String(children[0].text[1:-1], span=self.span(children))
-
-    def on_boolean(self, children: list[Any]) -> syntax.Boolean:
-        return syntax.Boolean(children[0].text in ("True", "true"), span=self.span(children))
-
-    def on_group(self, children: list[Any]) -> syntax.Expression:
-        """Parentheses leave no node; the span keeps them, so that its text is a whole operand."""
-        inner: syntax.Expression = records.evolve(children[1], span=self.span(children))
-        return inner
-
-    def on_list(self, children: list[Any]) -> syntax.List:
-        items = nodes(children)
-        return syntax.List(items, span=self.span(children))
-
-    def misspelt(
-        self, word: str, known: Sequence[str], span: Span, sure: bool = False
-    ) -> dict[str, Any]:
+    def misspelt(self, word: str, known: Sequence[str], span: Span, sure: bool = False) -> More:
         """The help and the fix for a misspelt word, as arguments of `error`; `sure` where the
         only known word is another name for it, however it is spelt."""
         meant = known[0] if sure else nearest(word, known)
@@ -441,6 +379,33 @@ def nodes(children: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(child for child in children if not isinstance(child, Token))
 
 
+def _extents(children: Sequence[Any]) -> tuple[syntax.Extent, ...]:
+    return tuple(child for child in children if isinstance(child, syntax.Extent))
+
+
+#: The rules whose node holds what its children say, as it stands. Parentheses leave no node; the
+#: span keeps them, so that its text is a whole operand.
+RULES: dict[str, Callable[[list[Any], Span], Any]] = {
+    "symbol": lambda c, span: syntax.SymbolDeclaration(c[0].text, after(c, "<="), span=span),
+    "let": lambda c, span: syntax.LetDeclaration(c[0].text, c[2], span=span),
+    "keyword": lambda c, span: syntax.Keyword(c[0].text, c[2], span=span),
+    "assignment": lambda c, span: syntax.Keyword(c[0].text, c[2], span=span),
+    "transfer": lambda c, span: Arrow(c[0], c[2], span=span),
+    "pass": lambda c, span: syntax.Pass(span=span),
+    "block": lambda c, span: nodes(c),
+    "choice": lambda c, span: syntax.Choice(c[2], c[0], c[4], span=span),
+    "binary": lambda c, span: syntax.Binary(c[1].text, c[0], c[2], span=span),
+    "unary": lambda c, span: syntax.Unary(c[0].text, c[1], span=span),
+    "access": lambda c, span: syntax.Subscript(c[0], nodes(c[1:]), span=span),
+    "list": lambda c, span: syntax.List(nodes(c), span=span),
+    "group": lambda c, span: records.evolve(c[1], span=span),
+    "name": lambda c, span: syntax.Name(c[0].text, span=span),
+    "string": lambda c, span: syntax.String(c[0].text[1:-1], span=span),
+    "boolean": lambda c, span: syntax.Boolean(c[0].text in ("True", "true"), span=span),
+    "new_axis": lambda c, span: syntax.NewAxis(span=span),
+}
+
+
 def after(children: Sequence[Any], separator: str) -> Any:
     """The child behind the token of type `separator`, or None."""
     for index, child in enumerate(children):
@@ -451,10 +416,8 @@ def after(children: Sequence[Any], separator: str) -> Any:
 
 def _number(text: str) -> int | float | None:
     """The value of a literal, or None when it fits neither i64 nor f64."""
-    if text == "inf":
-        return math.inf
-    if text == "nan":
-        return math.nan
+    if text in ("inf", "nan"):
+        return float(text)
     if text[:2].lower() in ("0x", "0o", "0b"):
         integer = int(text, 0)
         return integer if integer <= _LARGEST else None

@@ -12,7 +12,7 @@ from typing import Any
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
 from sketchc.parsing import syntax
-from sketchc.parsing.conversion import Conversion, nodes
+from sketchc.parsing.conversion import Arrow, Conversion, nodes
 from sketchc.parsing.errors import replace
 from sketchc.parsing.lexer import Token
 
@@ -24,40 +24,22 @@ _ALLOC_KEYWORDS = ("dtype", "init", "llm_hint")
 
 
 @records.frozen
-class Transfer:
-    """`left -> right` among the arguments of a call."""
-
-    left: syntax.Expression
-    right: syntax.Expression
-    span: Span
-
-
-@records.frozen
 class Arguments:
     """The arguments of one call, sorted out."""
 
     positional: tuple[syntax.Expression, ...]
     keywords: tuple[syntax.Keyword, ...]
-    transfers: tuple[Transfer, ...]
+    transfers: tuple[Arrow, ...]
     late: syntax.Expression | None  # a positional argument behind a keyword
 
 
 class Converter(Conversion):
     """Builds the tree of one source: declarations and expressions, and the statements here."""
 
-    def on_transfer(self, children: list[Any]) -> Transfer:
-        return Transfer(children[0], children[2], self.span(children))
-
-    def on_pass(self, children: list[Any]) -> syntax.Pass:
-        return syntax.Pass(span=self.span(children))
-
-    def on_block(self, children: list[Any]) -> tuple[syntax.Statement, ...]:
-        return nodes(children)
-
     def _arguments(self, children: Sequence[Any]) -> Arguments:
         positional: list[syntax.Expression] = []
         keywords: list[syntax.Keyword] = []
-        transfers: list[Transfer] = []
+        transfers: list[Arrow] = []
         late = None
         for child in children:
             match child:
@@ -65,7 +47,7 @@ class Converter(Conversion):
                     continue
                 case syntax.Keyword():
                     keywords.append(child)
-                case Transfer():
+                case Arrow():
                     transfers.append(child)
                 case _:
                     late = late or (child if keywords else None)
@@ -78,15 +60,10 @@ class Converter(Conversion):
             span = arguments.transfers[0].span
             self.error(span, "SK0115", "`->` stands in `load`, `store` and atomics only")
 
-    def on_call(self, children: list[Any]) -> syntax.Call:
+    def _on_call(self, children: list[Any], span: Span) -> syntax.Call:
         """A call inside an expression."""
         arguments = self._arguments(children[2:-1])
-        if arguments.transfers:
-            self.error(
-                arguments.transfers[0].span,
-                "SK0115",
-                "`->` stands in `load`, `store` and atomics only",
-            )
+        self._without_arrow(arguments)
         if arguments.late is not None:
             self.error(arguments.late.span, "SK0126", "positional arguments stand before keywords")
         return syntax.Call(
@@ -94,15 +71,14 @@ class Converter(Conversion):
             arguments.positional,
             arguments.keywords,
             function_span=self.span_of(children[0]),
-            span=self.span(children),
+            span=span,
         )
 
     # ------------------------------------------------------------ commands
 
-    def on_command(self, children: list[Any]) -> syntax.Statement:
+    def _on_command(self, children: list[Any], span: Span) -> syntax.Statement:
         """A call as a statement."""
         name = children[0].text
-        span = self.span(children)
         arguments = self._arguments(children[2:-1])
         if name in _TRANSFERS:
             return self._transfer_command(name, arguments, span)
@@ -165,42 +141,28 @@ class Converter(Conversion):
                 help=f"write `{form}`, with `0:N` for a whole axis",
             )
             return syntax.Pass(span=span)
-        match tile:
-            case syntax.Name() if name == "load":
-                return syntax.Load(access, tile, arguments.keywords, span=span)
-            case _ if name == "store":
-                return syntax.Store(tile, access, arguments.keywords, span=span)
-            case _ if name != "load":
-                return syntax.Atomic(name, tile, access, arguments.keywords, span=span)
-            case _:
-                self.error(
-                    tile.span,
-                    "SK0115",
-                    "a whole tile is loaded: its name stands alone",
-                    label="not the name of a tile",
-                    help=f"write `{form}`",
-                )
-                return syntax.Pass(span=span)
+        if name == "load" and not isinstance(tile, syntax.Name):
+            self.error(
+                tile.span,
+                "SK0115",
+                "a whole tile is loaded: its name stands alone",
+                label="not the name of a tile",
+                help=f"write `{form}`",
+            )
+            return syntax.Pass(span=span)
+        return syntax.Transfer(name, tile, access, arguments.keywords, span=span)
 
     def _arrow(self, arguments: Arguments) -> Any:
         """The fix for `load(X[...], tile)`."""
         if arguments.transfers or len(arguments.positional) != 2:
             return ()
         left, right = arguments.positional
-        between = records.evolve(
-            left.span,
-            start=left.span.end,
-            line=left.span.end_line,
-            column=left.span.end_column,
-            end=right.span.start,
-            end_line=right.span.line,
-            end_column=right.span.column,
-        )
+        between = left.span.after.to(right.span.before)
         return replace("write `->`", between, " -> ", safe=True)
 
     # ------------------------------------------------------------ bindings
 
-    def on_binding(self, children: list[Any]) -> syntax.Statement:
+    def _on_binding(self, children: list[Any], span: Span) -> syntax.Statement:
         """`name = ...`: a tile, a fetched value, or immutable integers."""
         split = next(
             index
@@ -209,7 +171,6 @@ class Converter(Conversion):
         )
         names = tuple(self.name(child) for child in children[:split] if child.type == "NAME")
         values = nodes(children[split + 1 :])
-        span = self.span(children)
         if len(names) != len(values):
             self.error(
                 span,
@@ -258,7 +219,8 @@ class Converter(Conversion):
         keywords = {keyword.name: keyword for keyword in value.keywords}
         for keyword in value.keywords:
             if keyword.name not in _ALLOC_KEYWORDS:
-                advice = self.misspelt(keyword.name, _ALLOC_KEYWORDS, _name_span(keyword))
+                place = keyword.span.first(len(keyword.name))
+                advice = self.misspelt(keyword.name, _ALLOC_KEYWORDS, place)
                 self.error(
                     keyword.span, "SK0117", f"`alloc` has no argument `{keyword.name}`", **advice
                 )
@@ -321,29 +283,24 @@ class Converter(Conversion):
                 )
         return tuple(words)
 
-    def on_hint(self, children: list[Any]) -> syntax.Hint:
+    def _on_hint(self, children: list[Any], span: Span) -> syntax.Hint:
         """One `@llm_hint(...)` line."""
         name = children[1]
         if name.text != "llm_hint":
-            span = self.span_of(name)
+            place = self.span_of(name)
             self.error(
-                span,
+                place,
                 "SK0120",
                 f"there is no decorator `@{name.text}`",
                 label="only `@llm_hint(...)` stands before a loop",
-                fixes=replace("write `llm_hint`", span, "llm_hint", safe=True),
+                fixes=replace("write `llm_hint`", place, "llm_hint", safe=True),
             )
         arguments = self._arguments(children[3:-2])
-        if arguments.transfers:
-            self.error(
-                arguments.transfers[0].span,
-                "SK0115",
-                "`->` stands in `load`, `store` and atomics only",
-            )
+        self._without_arrow(arguments)
         words = self._words(arguments.positional)
         return syntax.Hint(words, arguments.keywords, span=self.span(children[:-1]))
 
-    def on_for(self, children: list[Any]) -> syntax.For:
+    def _on_for(self, children: list[Any], span: Span) -> syntax.For:
         """`for variable in range(...)` with its hints and body."""
         start = next(index for index, child in enumerate(children) if isinstance(child, Token))
         hints = tuple(children[:start])
@@ -352,13 +309,13 @@ class Converter(Conversion):
         arguments = self._arguments(head[5:-2])
         range_span = self.span(head[3:-1])
         if function.text != "range":
-            span = self.span_of(function)
+            place = self.span_of(function)
             self.error(
-                span,
+                place,
                 "SK0118",
                 f"a loop runs over `range(...)`, not `{function.text}(...)`",
                 label="not a range",
-                fixes=replace("write `range`", span, "range"),
+                fixes=replace("write `range`", place, "range"),
             )
         elif arguments.keywords or arguments.transfers or not 1 <= len(arguments.positional) <= 3:
             self.error(
@@ -377,18 +334,7 @@ class Converter(Conversion):
             range_span=range_span,
         )
 
-    def on_if(self, children: list[Any]) -> syntax.If:
+    def _on_if(self, children: list[Any], span: Span) -> syntax.If:
         """`if condition:` with its body, and the body of its `else`."""
         orelse = children[6] if len(children) > 4 else ()
         return syntax.If(children[1], children[3], orelse, span=self.span(children[:3]))
-
-
-def _name_span(keyword: syntax.Keyword) -> Span:
-    """Where the name of a keyword argument stands."""
-    start, size = keyword.span, len(keyword.name)
-    return records.evolve(
-        start,
-        end=start.start + size,
-        end_line=start.line,
-        end_column=start.column + size,
-    )

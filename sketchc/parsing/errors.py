@@ -21,11 +21,11 @@ def replace(title: str, span: Span, text: str, safe: bool = False) -> tuple[Fix,
     return (Fix(title, (Edit(span, text),), safe),)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The known word that a misspelt one most likely means, or None."""
-    import difflib
+    import difflib  # only mistakes need it, and it takes a millisecond to import
 
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return found[0] if found else None
 
 
@@ -141,6 +141,7 @@ class Refusal:
 
     @property
     def span(self) -> Span:
+        """Where the token stands."""
         return self.token.span(self.source)
 
 
@@ -155,8 +156,7 @@ def explain(refusal: Refusal) -> Diagnostic:
 
 def _behind(refusal: Refusal) -> Span:
     """The empty span behind the last token of the line."""
-    last = refusal.line[-1].span(refusal.source)
-    return records.evolve(last, start=last.end, column=last.end_column)
+    return refusal.line[-1].span(refusal.source).after
 
 
 def _layout(refusal: Refusal) -> Diagnostic | None:
@@ -342,19 +342,14 @@ def _operator(refusal: Refusal) -> Diagnostic | None:
             help=f"write `store(tile -> {line[0].text}[...])`",
         )
     if kind == "|" and line and line[0].type not in ("tensors", "views", "workspace"):
-        return invalid_operator_or(refusal.span)
+        return error(
+            refusal.span,
+            "SK0127",
+            "the language has no operator `|`",
+            label="unknown operator",
+            help="write `or` for conditions, or the operation `bitwise_or(a, b, destination)`",
+        )
     return None
-
-
-def invalid_operator_or(span: Span) -> Diagnostic:
-    """`|` outside a tensor's extents."""
-    return error(
-        span,
-        "SK0127",
-        "the language has no operator `|`",
-        label="unknown operator",
-        help="write `or` for conditions, or the operation `bitwise_or(a, b, destination)`",
-    )
 
 
 def _outside(refusal: Refusal) -> Diagnostic | None:
@@ -372,22 +367,11 @@ def _outside(refusal: Refusal) -> Diagnostic | None:
 def _general(refusal: Refusal) -> Diagnostic:
     token = refusal.token
     what = f"`{token.text}`" if token.text else _ENDS.get(token.type, token.type)
+    notes: tuple[str, ...] = ()
+    if [each.type for each in refusal.line] == ["NAME"]:
+        notes = ("a statement is `name = ...`, a call, `for`, `if` or `pass`",)
     expected = _expected(refusal.accepted)
-    return error(
-        _visible(refusal),
-        "SK0100",
-        f"unexpected {what}",
-        label=expected,
-        help="",
-        notes=_help(refusal),
-    )
-
-
-def _help(refusal: Refusal) -> tuple[str, ...]:
-    first = refusal.line[0] if refusal.line else None
-    if first is None or first.type != "NAME" or len(refusal.line) != 1:
-        return ()
-    return ("a statement is `name = ...`, a call, `for`, `if` or `pass`",)
+    return error(_visible(refusal), "SK0100", f"unexpected {what}", label=expected, notes=notes)
 
 
 def _expected(accepted: frozenset[str]) -> str:

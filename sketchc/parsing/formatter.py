@@ -9,7 +9,6 @@ twice changes nothing, and the text parses to an equal tree.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Source, Span
@@ -71,10 +70,11 @@ class _Planner:
                 yield _item(1, unparse.point(point), point.span)
 
     def section(self, node: syntax.Section) -> Iterator[_Item]:
-        keyword, texts, separator = unparse.section(node)
+        texts, separator = unparse.section(node)
+        keyword = node.keyword
         line = f"{keyword}: {f'{separator} '.join(texts)};"
         span = node.span
-        spans = [item.span for item in syntax.items(node)]
+        spans = [item.span for item in node.items]
         last = spans[-1].line if spans else span.line
         commented = any(span.line <= number < last for number in self.comment_lines)
         if len(line) + len(_INDENT) <= WIDTH and not commented:
@@ -96,19 +96,8 @@ class _Planner:
                     yield from self.block(statement.body, level + 1)
                 case syntax.If():
                     yield from self.branch(statement, level)
-                case (
-                    syntax.Alloc()
-                    | syntax.Load()
-                    | syntax.Store()
-                    | syntax.Atomic()
-                    | syntax.Fetch()
-                    | syntax.Compute()
-                    | syntax.Binding()
-                    | syntax.Pass()
-                ):
-                    yield self.simple(statement, level)
                 case _:
-                    assert_never(statement)
+                    yield self.simple(statement, level)
 
     def branch(self, node: syntax.If, level: int) -> Iterator[_Item]:
         yield _item(level, unparse.statement_text(node), node.span, opens=True)
@@ -198,15 +187,11 @@ class _Writer:
         """An empty line where the source has one, and in front of every sketch but the first."""
         if not self.output or self.output[-1] == "":
             return
-        forced = item is not None and item.begins and self.after_sketch()
+        follows = self.previous is not None and not self.output[-1].lstrip().startswith("#")
+        forced = item is not None and item.begins and follows
         wanted = line > self.end + 1 and not self.opened and not (item is not None and item.closes)
         if forced or wanted:
             self.output.append("")
-
-    def after_sketch(self) -> bool:
-        """Nothing was written since the last sketch or its tuning points."""
-        text = self.output[-1].lstrip()
-        return self.previous is not None and not text.startswith("#")
 
     def beside(self, item: _Item, follower: _Item | None) -> list[str]:
         """The comments that end the item's last line, unless the next item shares that line."""

@@ -57,22 +57,16 @@ class Token:
 
     @property
     def end(self) -> int:
+        """The offset behind its text."""
         return self.start + len(self.text)
 
     def span(self, source: str) -> Span:
-        size = len(self.text)
-        return Span(
-            source,
-            self.start,
-            self.start + size,
-            self.line,
-            self.column,
-            self.line,
-            self.column + size,
-        )
+        """Where it stands in the source of this name."""
+        end = self.column + len(self.text)
+        return Span(source, self.start, self.end, self.line, self.column, self.line, end)
 
 
-def scanner(tables: Tables) -> Callable[[str, int], re.Match[str] | None]:
+def _scanner(tables: Tables) -> Callable[[str, int], re.Match[str] | None]:
     number, string = tables.patterns["NUMBER"], tables.patterns["STRING"]
     return re.compile(
         rf"(?P<blank>[ \t\r\f]+)|(?P<newline>\n)|(?P<comment>\#[^\n]*)"
@@ -98,14 +92,6 @@ def tokenize(source: Source, tables: Tables) -> tuple[list[Token], tuple[Comment
     return lexer.tokens, tuple(lexer.comments)
 
 
-@records.define(eq=False)
-class _Layout:
-    """The open sketch or tiling block: indentation columns (tabs to 8, tabs as 1) of its blocks."""
-
-    opener: Token
-    stack: list[tuple[int, int]] = records.field(factory=list)
-
-
 class _Lexer:
     def __init__(self, source: Source, tables: Tables) -> None:
         self.source = source
@@ -115,12 +101,14 @@ class _Lexer:
         self.reserved = frozenset(
             word for word in tables.literals if word.isidentifier() and word not in CONTEXTUAL
         )
-        self.scan = scanner(tables)
+        self.scan = _scanner(tables)
         self.position = 1 if self.text.startswith("\ufeff") else 0
         self.line = 1
         self.line_start = self.position
         self.brackets: list[Token] = []
-        self.layout: _Layout | None = None  # an open sketch, or a tiling block of lines
+        self.opener: Token | None = None  # of an open sketch, or of a tiling block of lines
+        #: indentation columns (tabs to 8, tabs as 1) of the open blocks of that
+        self.stack: list[tuple[int, int]] = []
         self.at_start = True  # nothing but blanks so far in this physical line
         self.first = True  # the next token is the first of a logical line
         self.stopped = False  # nested too deep
@@ -155,12 +143,16 @@ class _Lexer:
             handlers[kind](match.group(), start)
         self._finish()
 
+    @property
+    def _in_sketch(self) -> bool:
+        return self.opener is not None and self.opener.type == "{"
+
     def _token(self, kind: str, text: str, start: int) -> Token:
         return Token(kind, text, start, self.line, start - self.line_start + 1)
 
     def _emit(self, kind: str, text: str, start: int) -> Token:
-        token = Token(kind, text, start, self.line, start - self.line_start + 1, self.first)
-        self.first = False
+        token = self._token(kind, text, start)
+        token.first, self.first = self.first, False
         self.tokens.append(token)
         return token
 
@@ -196,13 +188,13 @@ class _Lexer:
                 return
             self._close_brackets()
         column = self._column(start)
-        if self.layout is not None and self.layout.opener.type == "{":
+        if self._in_sketch:
             self._sketch_line(text, start, column)
-        elif self.layout is not None:
+        elif self.opener is not None:
             self._tiling_line(text, start, column)
 
     def _sketch_line(self, text: str, start: int, column: tuple[int, int]) -> None:
-        if text == "sketch" and self._sketch_follows(start):
+        if text == "sketch" and re.compile(r"sketch\s+\w+\s*\{").match(self.text, start):
             self._end_sketch(start, missing=True)
             return
         if self.section is not None and not self.first:
@@ -213,9 +205,8 @@ class _Lexer:
         self._end_line(start)
         if text == "}":
             return
-        assert self.layout is not None
-        if not self.layout.stack:
-            self.layout.stack.append(column)
+        if not self.stack:
+            self.stack.append(column)
         else:
             self._indent(start, column)
 
@@ -226,23 +217,19 @@ class _Lexer:
             self._layout_token(";", start)
 
     def _tiling_line(self, text: str, start: int, column: tuple[int, int]) -> None:
-        assert self.layout is not None
-        stack = self.layout.stack
+        stack = self.stack
         self._end_line(start)
         if column[0] > stack[0][0]:
             self._indent(start, column)
-        elif self._point_follows(text):  # not indented, as some listings have it
+        elif text == "(" or (text.isidentifier() and self._next_is("=")):
+            # A tuning point, `T = 64` or `(T = 64)`, not indented, as some listings have it.
             if len(stack) == 1:
                 stack.append(column)
                 self._layout_token("INDENT", start)
         else:
             self._dedent_to(0, start)
-            self.layout = None
+            self.opener = None
             self.first = True
-
-    def _point_follows(self, text: str) -> bool:
-        """The line that begins with this token is a tuning point: `T = 64` or `(T = 64)`."""
-        return text == "(" or (text.isidentifier() and self._next_is("="))
 
     def _end_line(self, start: int) -> None:
         """End the logical line, if it holds anything."""
@@ -256,8 +243,7 @@ class _Lexer:
 
     def _indent(self, start: int, column: tuple[int, int]) -> None:
         """Open or close blocks for a line at `column`; what is wrong follows the layout tokens."""
-        assert self.layout is not None
-        stack = self.layout.stack
+        stack = self.stack
         top = stack[-1]
         deeper = (column[0] > top[0], column[1] > top[1])
         lower = (column[0] < top[0], column[1] < top[1])
@@ -281,9 +267,8 @@ class _Lexer:
             self._error(problem, "", start)
 
     def _dedent_to(self, depth: int, start: int) -> None:
-        assert self.layout is not None
-        while len(self.layout.stack) > depth + 1:
-            self.layout.stack.pop()
+        while len(self.stack) > depth + 1:
+            self.stack.pop()
             self._layout_token("DEDENT", start)
 
     def _layout_token(self, kind: str, start: int) -> None:
@@ -332,7 +317,7 @@ class _Lexer:
             self._emit("BOOLEAN", text, start)
         elif text in self.reserved:
             self._emit(text, text, start)
-        elif self.layout is None and not self.brackets:
+        elif self.opener is None and not self.brackets:
             self._file_word(text, start)
         elif text in SECTIONS and self._at_section() and self._next_is(":"):
             if self.first:
@@ -351,7 +336,7 @@ class _Lexer:
             self.first = True
             token = self._emit("available_tiling", text, start)
             if not (self._next_is(":", "{") or self._next_is("{")):
-                self.layout = _Layout(token, [self._column(start)])
+                self.opener, self.stack = token, [self._column(start)]
         else:
             self._emit("NAME", text, start)
 
@@ -369,9 +354,6 @@ class _Lexer:
                 return False
             position += len(text)
         return True
-
-    def _sketch_follows(self, start: int) -> bool:
-        return re.compile(r"sketch\s+\w+\s*\{").match(self.text, start) is not None
 
     def _number(self, text: str, start: int) -> None:
         rest = re.compile(r"[\w.]+").match(self.text, self.position)
@@ -392,8 +374,8 @@ class _Lexer:
     # ------------------------------------------------------------ operators and brackets
 
     def _operator(self, text: str, start: int) -> None:
-        if text in _CLOSER and not (text == "{" and self.layout is None and not self._tiling()):
-            if text == "{" and self.layout is not None and self.layout.opener.type == "{":
+        if text in _CLOSER and not (text == "{" and self.opener is None and not self._tiling()):
+            if text == "{" and self._in_sketch:
                 self._unmatched(text, start, None)
                 return
             if len(self.brackets) >= MAXIMUM_BRACKETS:
@@ -401,16 +383,11 @@ class _Lexer:
                 return
             self.brackets.append(self._emit(text, text, start))
         elif text == "{":
-            opener = self._emit(text, text, start)
-            self.layout = _Layout(opener)
+            self.opener, self.stack = self._emit(text, text, start), []
             self.first = True
         elif text in (")", "]", "}"):
             self._close(text, start)
-        else:
-            self._plain_operator(text, start)
-
-    def _plain_operator(self, text: str, start: int) -> None:
-        if text not in OPERATORS:
+        elif text not in OPERATORS:
             self._error(invalid_operator(text, self._span(start, len(text))), text, start)
         else:
             self._emit(text, text, start)
@@ -424,7 +401,7 @@ class _Lexer:
         if self.brackets and _CLOSER[self.brackets[-1].type] == text:
             self.brackets.pop()
             self._emit(text, text, start)
-        elif text == "}" and self.layout is not None and self.layout.opener.type == "{":
+        elif text == "}" and self._in_sketch:
             if self.brackets:
                 self._close_brackets()
             self._end_sketch(start, missing=False)
@@ -472,11 +449,10 @@ class _Lexer:
 
     def _end_sketch(self, start: int, *, missing: bool) -> None:
         """Close the open blocks and the sketch; with `missing` the brace itself is not there."""
-        assert self.layout is not None
-        opener = self.layout.opener
+        opener, self.opener = self.opener, None
+        assert opener is not None
         self._end_line(start)
         self._dedent_to(0, start)
-        self.layout = None
         if missing:
             problem = error(
                 opener.span(self.source.name),
@@ -522,12 +498,13 @@ class _Lexer:
             return
         if self.brackets:
             self._close_brackets()
-        if self.layout is not None and self.layout.opener.type == "{":
+        if self._in_sketch:
             self._end_sketch(start, missing=True)
-        elif self.layout is not None:
+        elif self.opener is not None:
             self._end_line(start)
             self._dedent_to(0, start)
-        self.tokens.append(Token("$END", "", start, self.line, start - self.line_start + 1, True))
+        self.first = True
+        self._emit("$END", "", start)
 
 
 def _short(text: str) -> str:

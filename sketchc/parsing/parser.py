@@ -30,7 +30,6 @@ from sketchc.base.diagnostics import (
     DiagnosticError,
     InternalError,
     Source,
-    Span,
     UsageError,
     error,
     has_errors,
@@ -231,7 +230,7 @@ _DEEPENING = frozenset(("binary", "unary", "choice", "access", "call", "list", "
 
 def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     """Parse one file. The tree is None when there are errors; never raises for a user's mistake."""
-    span = _start(source.name)
+    span = source.start
     if len(source.text) > MAXIMUM_SIZE:
         message = f"the file holds {len(source.text):,} characters; the limit is {MAXIMUM_SIZE:,}"
         help_text = "is this a sketch? Split it into one file per kernel"
@@ -308,17 +307,9 @@ class _Driver:
         children = self.values[base:]
         depth = max(self.depths[base:], default=0)
         self._cut(base)
-        value: Any
-        if rule.inlined:
-            value = _spliced(children)
-        else:
-            flat: list[Any] = []
-            for child in children:
-                if isinstance(child, list):
-                    flat += child
-                else:
-                    flat.append(child)
-            value, depth = self._convert(rule.name, flat, depth)
+        value: Any = _spliced(children)
+        if not rule.inlined:
+            value, depth = self._convert(rule.name, value, depth)
         states.append(self.tables.gotos[states[-1]][rule.origin])
         self.values.append(value)
         self.depths.append(depth)
@@ -344,11 +335,16 @@ class _Driver:
 
     def _recover(self, token: Token) -> bool:
         """Report the token that cannot be shifted, and go on behind its line; False to stop."""
-        accepted = self._accepted_types()
-        if token.type == "DEDENT" and self._top_type() == "INDENT":
+        # Other tokens in the tables only reduce, then fail.
+        types = self.tables.actions[self.states[-1]]
+        accepted = frozenset(kind for kind in types if self._can_shift(kind))
+        top = self.values[-1]
+        if token.type == "DEDENT" and isinstance(top, Token) and top.type == "INDENT":
             self._insert((("pass", "pass"), ("NEWLINE", "")), token)  # all lines were skipped
             return True
-        line = self.index if token.first else self._line_start()
+        line = self.index
+        while line > 0 and not self.tokens[line].first:
+            line -= 1
         if token.problem is not None:
             self.diagnostics.append(token.problem)
         else:
@@ -360,17 +356,6 @@ class _Driver:
         if self._holds("{"):
             return self._skip_line(token, line, accepted)
         return self._next_sketch()
-
-    def _line_start(self) -> int:
-        """The index of the first token of the line that the current token stands in."""
-        index = self.index
-        while index > 0 and not self.tokens[index].first:
-            index -= 1
-        return index
-
-    def _top_type(self) -> str:
-        top = self.values[-1]
-        return top.type if isinstance(top, Token) else ""
 
     def _holds(self, kind: str) -> bool:
         """A token of this type is on the stack, its construct not yet complete."""
@@ -386,12 +371,10 @@ class _Driver:
                 self._insert((("sketch", "sketch"), ("NAME", "_")), self.tokens[self.index])
                 return True
             self.index += 1
-        return self.tokens[self.index].type == "sketch" and self._accepts_sketch()
-
-    def _accepts_sketch(self) -> bool:
-        """The stack, cut back to complete sketches, can go on with one more."""
+        if self.tokens[self.index].type != "sketch":
+            return False
         while len(self.states) > 1 and not self._can_shift("sketch"):
-            self._cut(len(self.states) - 1)
+            self._cut(len(self.states) - 1)  # back to complete sketches
         return True
 
     def _skip_line(self, token: Token, line: int, accepted: frozenset[str]) -> bool:
@@ -429,11 +412,6 @@ class _Driver:
         made[0].first = made[0].type in ("for", "if", "sketch")
         self.tokens[self.index : self.index] = made
 
-    def _accepted_types(self) -> frozenset[str]:
-        """The tokens that can be shifted here; others in the tables only reduce, then fail."""
-        types = self.tables.actions[self.states[-1]]
-        return frozenset(kind for kind in types if self._can_shift(kind))
-
     def _can_shift(self, kind: str) -> bool:
         states = self.states.copy()
         while True:
@@ -455,9 +433,9 @@ def _header(word: str) -> tuple[tuple[str, str], ...]:
     """A stand-in for a broken `for` or `if` line, which owns the block that follows."""
     if word == "if":
         return (("if", "if"), ("NUMBER", "0"), (":", ":"), ("NEWLINE", ""))
-    loop = ["for", "_", "in", "range", "(", "0", ")", ":"]
-    kinds = ("for", "NAME", "in", "NAME", "(", "NUMBER", ")", ":")
-    return (*zip(kinds, loop, strict=True), ("NEWLINE", ""))
+    loop = ("for", "_", "in", "range", "(", "0", ")", ":", "")
+    kinds = ("for", "NAME", "in", "NAME", "(", "NUMBER", ")", ":", "NEWLINE")
+    return tuple(zip(kinds, loop, strict=True))
 
 
 def _spliced(children: list[Any]) -> list[Any]:
@@ -484,21 +462,23 @@ def read(path: str) -> Source:
     not the text of a sketch: binary data (SK0131) or more than `MAXIMUM_SIZE` bytes (SK0132).
     """
     name = "<stdin>" if path == STANDARD_INPUT else path
+    span = Source(name, "").start
     content = _content(path)
-    size = len(content)
-    if size > MAXIMUM_SIZE:
-        raise DiagnosticError([_too_large(name, path)])
-    offset = content.find(b"\0")
-    what = "a NUL byte"
-    text = ""
+    if len(content) > MAXIMUM_SIZE:
+        size = os.path.getsize(path) if os.path.isfile(path) else 0
+        held = f"{size:,} bytes" if size else f"more than {MAXIMUM_SIZE:,} bytes"
+        message = f"the file holds {held}; the limit is {MAXIMUM_SIZE:,}"
+        advice = "a sketch is a page or two: give the path of one, or split the file"
+        raise DiagnosticError([error(span, "SK0132", message, help=advice)])
+    offset, what = content.find(b"\0"), "a NUL byte"
     if offset < 0:
         try:
-            text = content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            offset, what = error.start, "no UTF-8"
-    if offset >= 0:
-        raise DiagnosticError([_binary(name, offset, what)])
-    return Source(name, text)
+            return Source(name, content.decode("utf-8"))
+        except UnicodeDecodeError as problem:
+            offset, what = problem.start, "no UTF-8"
+    message = f"the file is not text: {what} at byte offset {offset}"
+    advice = "give the path of a sketch, saved as UTF-8"
+    raise DiagnosticError([error(span, "SK0131", message, help=advice)])
 
 
 def _content(path: str) -> bytes:
@@ -515,30 +495,6 @@ def _content(path: str) -> bytes:
         reason = getattr(error, "strerror", None) or str(error)
         message = f"cannot read {path}: {reason}"
         raise UsageError(message) from error
-
-
-def _start(name: str) -> Span:
-    return Span(name, 0, 0, 1, 1, 1, 1)
-
-
-def _too_large(name: str, path: str) -> Diagnostic:
-    size = os.path.getsize(path) if os.path.isfile(path) else 0
-    held = f"{size:,} bytes" if size else f"more than {MAXIMUM_SIZE:,} bytes"
-    return error(
-        _start(name),
-        "SK0132",
-        f"the file holds {held}; the limit is {MAXIMUM_SIZE:,}",
-        help="a sketch is a page or two: give the path of one, or split the file",
-    )
-
-
-def _binary(name: str, offset: int, what: str) -> Diagnostic:
-    return error(
-        _start(name),
-        "SK0131",
-        f"the file is not text: {what} at byte offset {offset}",
-        help="give the path of a sketch, saved as UTF-8",
-    )
 
 
 def sketch_files(path: str) -> list[str]:

@@ -11,6 +11,7 @@ Nothing is reported here: names that resolve to nothing are left to elaboration.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 from sketchc.base import records
 from sketchc.base.types import DType
@@ -20,6 +21,8 @@ from sketchc.parsing.syntax import names
 
 
 class Use(Enum):
+    """A way in which a name is used."""
+
     SHAPE = "shapes tiles, loops or slices"
     DATA = "is used as data"
     CONDITION = "decides a branch"
@@ -86,41 +89,40 @@ class _Walker:
     # ------------------------------------------------------------ declarations
 
     def sections(self, tree: syntax.Sketch) -> None:
-        views: list[syntax.ViewDeclaration] = []
+        """Note what the sections declare and use."""
         for section in tree.sections:
-            match section:
-                case syntax.LetSection(lets=lets):
-                    for let in lets:
-                        for name in names(let.value):
-                            self.uses.setdefault(name, set()).add(Use.HOST)
-                        self._let_names.append((let.name, frozenset(names(let.value))))
-                        if _is_float(let.value, self.floats):
-                            self.floats.add(let.name)
-                case syntax.TensorsSection(tensors=found) | syntax.WorkspaceSection(tensors=found):
-                    given = isinstance(section, syntax.TensorsSection)
-                    for tensor in found:
-                        self.tensors[tensor.name] = tensor.dtype
-                        self.use(tensor.extents, Use.PARAMETER if given else Use.SHAPE)
-                case syntax.ViewsSection():
-                    views.extend(section.views)
-                case syntax.ParamsSection(params=params):
-                    for param in params:
-                        number = isinstance(param.default, syntax.Number)
-                        untyped = number and _is_float(param.default, self.floats)
-                        if untyped if param.dtype is None else param.dtype.is_float:
-                            self.floats.add(param.name)
-                case syntax.ConstexprSection(constants=constants):
-                    for constant in constants:
-                        if _is_float(constant.value, self.floats):
-                            self.floats.add(constant.name)
-                case syntax.RequireSection(conditions=conditions):
-                    self.use(conditions, Use.HOST)
-                case syntax.SymbolsSection():
-                    pass
-        for view in views:
+            for item in section.items:
+                self.declaration(section.keyword, item)
+        for view in syntax.declared(tree, "views"):
             self.use(view.extents, Use.PARAMETER)
             if view.base in self.tensors:
                 self.tensors.setdefault(view.name, self.tensors[view.base])
+
+    def declaration(self, keyword: str, node: Any) -> None:
+        """Note what an item of a section declares and uses; views come last."""
+        match node:
+            case syntax.LetDeclaration(name, value):
+                parts = frozenset(names(value))
+                for part in parts:
+                    self.uses.setdefault(part, set()).add(Use.HOST)
+                self._let_names.append((name, parts))
+                if _is_float(value, self.floats):
+                    self.floats.add(name)
+            case syntax.TensorDeclaration(name):
+                self.tensors[name] = node.dtype
+                self.use(node.extents, Use.PARAMETER if keyword == "tensors" else Use.SHAPE)
+            case syntax.ParamDeclaration(name, dtype, default):
+                number = isinstance(default, syntax.Number)
+                untyped = number and _is_float(default, self.floats)
+                if untyped if dtype is None else dtype.is_float:
+                    self.floats.add(name)
+            case syntax.ConstexprDeclaration(name):
+                if _is_float(node.value, self.floats):
+                    self.floats.add(name)
+            case syntax.SymbolDeclaration() | syntax.ViewDeclaration():
+                pass
+            case _:
+                self.use(node, Use.HOST)
 
     def infer(self) -> None:
         """Settle uses through lets, then the types of allocs from their writes."""
@@ -130,12 +132,12 @@ class _Walker:
                 self.uses.setdefault(name, set()).update(self.uses.get(let, ()))
         pending = [write for write in self.writes if write.destination.dtype is None]
         while pending:
-            waiting = [write for write in pending if not _settle(write, force=False)]
-            waiting = [write for write in waiting if write.destination.dtype is None]
+            for write in pending:
+                _settle(write, force=False)
+            waiting = [write for write in pending if write.destination.dtype is None]
             if len(waiting) == len(pending):
                 _settle(waiting[0], force=True)
-                waiting = [write for write in waiting if write.destination.dtype is None]
-            pending = waiting
+            pending = [write for write in waiting if write.destination.dtype is None]
 
     # ------------------------------------------------------------ statements
 
@@ -172,17 +174,13 @@ class _Walker:
             case syntax.Alloc(name=name, extents=extents, dtype=dtype, init=init):
                 self.use(extents, Use.SHAPE)
                 self.use(init, Use.DATA)
-                tile = _Tile(dtype)
-                self.allocs[id(statement)] = self.scopes[-1][name] = tile
-            case syntax.Load(access=access, tile=target, keywords=keywords):
+                self.allocs[id(statement)] = self.scopes[-1][name] = _Tile(dtype)
+            case syntax.Transfer("load", tile, access, keywords):
                 self.access(access, keywords)
-                destination = self.find(target.id)
+                destination = self.target(tile)
                 if destination is not None and destination.dtype is None:
-                    destination.dtype = self.tensors.get(_base(access))
-            case (
-                syntax.Store(tile=value, access=access, keywords=keywords)
-                | syntax.Atomic(tile=value, access=access, keywords=keywords)
-            ):
+                    destination.dtype = self.tensors.get(next(names(access.base), ""))
+            case syntax.Transfer(_, value, access, keywords):
                 self.value(value)
                 self.access(access, keywords)
             case syntax.Fetch(access=access):
@@ -284,10 +282,7 @@ class _Walker:
                 return None
 
     def find(self, name: str) -> _Tile | None:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        return None
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def is_index(self, node: object, *, inside: bool = False) -> bool:
         """Whether an expression is an index tile: it has an iota, or a name bound to one. A tile by
@@ -314,14 +309,14 @@ class _Walker:
                 return False
 
 
-def _settle(write: _Write, *, force: bool) -> bool:
-    """Type a destination from its first write; False while an operand's type is still open."""
+def _settle(write: _Write, *, force: bool) -> None:
+    """Type a destination from its first write, unless an operand's type is still open."""
     destination = write.destination
     if destination.dtype is not None:
-        return True
+        return
     others = [tile for tile in write.tiles if tile is not destination]
     if not force and any(tile.dtype is None for tile in others):
-        return False
+        return
     row = OPS[write.operation]
     known = [tile.dtype for tile in others if tile.dtype is not None]
     if known:
@@ -330,11 +325,6 @@ def _settle(write: _Write, *, force: bool) -> bool:
         destination.dtype = DType.BOOL
     elif force or not others:
         destination.dtype = DType.F32
-    return destination.dtype is not None
-
-
-def _base(access: syntax.Subscript) -> str:
-    return access.base.id if isinstance(access.base, syntax.Name) else ""
 
 
 def _is_float(node: object, floats: set[str]) -> bool:

@@ -24,6 +24,8 @@ def _span() -> Span:
 
 @records.frozen
 class Name(Placed):
+    """A name."""
+
     id: str
 
 
@@ -37,16 +39,22 @@ class Number(Placed):
 
 @records.frozen
 class Boolean(Placed):
+    """`True` or `False`."""
+
     value: bool
 
 
 @records.frozen
 class String(Placed):
+    """A word in quotes."""
+
     value: str
 
 
 @records.frozen
 class Unary(Placed):
+    """`-x`, `+x` or `not x`."""
+
     operator: str  # "-", "+", "not"
     operand: Expression
 
@@ -111,6 +119,8 @@ class Subscript(Placed):
 
 @records.frozen
 class List(Placed):
+    """`[a, b]`."""
+
     items: tuple[Expression, ...]
 
 
@@ -123,36 +133,27 @@ Expression: TypeAlias = (
 
 @records.frozen
 class SymbolDeclaration(Placed):
+    """`M <= 1024`; the bound may be missing."""
+
     name: str
     upper_bound: Expression | None
 
 
 @records.frozen
-class SymbolsSection(Placed):
-    symbols: tuple[SymbolDeclaration, ...]
-
-
-@records.frozen
 class ParamDeclaration(Placed):
+    """`p: f32 = 1.0`; type and default may be missing."""
+
     name: str
     dtype: DType | None
     default: Expression | None
 
 
 @records.frozen
-class ParamsSection(Placed):
-    params: tuple[ParamDeclaration, ...]
-
-
-@records.frozen
 class LetDeclaration(Placed):
+    """`h = ceil(M, 2)`, a value of the host."""
+
     name: str
     value: Expression
-
-
-@records.frozen
-class LetSection(Placed):
-    lets: tuple[LetDeclaration, ...]
 
 
 @records.frozen
@@ -177,26 +178,13 @@ class TensorDeclaration(Placed):
 
 
 @records.frozen
-class TensorsSection(Placed):
-    tensors: tuple[TensorDeclaration, ...]
-
-
-@records.frozen
-class WorkspaceSection(Placed):
-    tensors: tuple[TensorDeclaration, ...]
-
-
-@records.frozen
 class ViewDeclaration(Placed):
+    """`XF[M*N] = X`."""
+
     name: str
     extents: tuple[Extent, ...]
     base: str
     base_span: Span = _span()
-
-
-@records.frozen
-class ViewsSection(Placed):
-    views: tuple[ViewDeclaration, ...]
 
 
 @records.frozen
@@ -210,28 +198,16 @@ class ConstexprDeclaration(Placed):
 
 
 @records.frozen
-class ConstexprSection(Placed):
-    """`from_tuple` when written `m0, k0 = 128, 256` (accepted, with a warning)."""
+class Section(Placed):
+    """A section by its keyword: its declarations, or the conditions of a `require`.
 
-    constants: tuple[ConstexprDeclaration, ...]
+    `from_tuple` where constants are written `m0, k0 = 128, 256` (accepted, with a warning).
+    """
+
+    keyword: str
+    items: tuple[Any, ...]
     from_tuple: bool = records.field(default=False, eq=False)
 
-
-@records.frozen
-class RequireSection(Placed):
-    conditions: tuple[Expression, ...]
-
-
-Section: TypeAlias = (
-    SymbolsSection
-    | ParamsSection
-    | LetSection
-    | TensorsSection
-    | WorkspaceSection
-    | ViewsSection
-    | ConstexprSection
-    | RequireSection
-)
 
 # ---------------------------------------------------------------- statements
 
@@ -249,29 +225,12 @@ class Alloc(Placed):
 
 
 @records.frozen
-class Load(Placed):
-    """`load(T[...] -> tile, pad=, where=)`."""
-
-    access: Subscript
-    tile: Name
-    keywords: tuple[Keyword, ...] = ()
-
-
-@records.frozen
-class Store(Placed):
-    """`store(tile -> T[...], where=, unique=, covers=)`."""
-
-    tile: Expression  # the name of a tile, or what a tile of its own is made for
-    access: Subscript
-    keywords: tuple[Keyword, ...] = ()
-
-
-@records.frozen
-class Atomic(Placed):
-    """`atomic_add | atomic_max | atomic_min (tile -> T[...])`; `tile` as in Store."""
+class Transfer(Placed):
+    """`load(T[...] -> tile, pad=, where=)`, `store(tile -> T[...], where=, unique=, covers=)`, or
+    `atomic_add | atomic_max | atomic_min (tile -> T[...])`."""
 
     operation: str
-    tile: Expression  # the name of a tile, or what a tile of its own is made for
+    tile: Expression  # where it is not loaded, also what a tile of its own is made for
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
 
@@ -329,6 +288,8 @@ class For(Placed):
 
 @records.frozen
 class If(Placed):
+    """`if condition:` with its body, and that of its `else`."""
+
     condition: Expression
     body: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
@@ -339,7 +300,7 @@ class Pass(Placed):
     """A statement that does nothing."""
 
 
-Statement: TypeAlias = Alloc | Load | Store | Atomic | Fetch | Compute | Binding | For | If | Pass
+Statement: TypeAlias = Alloc | Transfer | Fetch | Compute | Binding | For | If | Pass
 
 # ---------------------------------------------------------------- files
 
@@ -353,6 +314,8 @@ class TilingPoint(Placed):
 
 @records.frozen
 class Sketch(Placed):
+    """One sketch, with the tuning points behind it."""
+
     name: str
     sections: tuple[Section, ...]
     body: tuple[Statement, ...]
@@ -372,6 +335,8 @@ class Comment(Placed):
 
 @records.frozen
 class File(Placed):
+    """All sketches of a file."""
+
     sketches: tuple[Sketch, ...]
     comments: tuple[Comment, ...] = records.field(default=(), eq=False)
 
@@ -394,10 +359,11 @@ def parts(node: object) -> Iterator[object]:
             yield from parts(getattr(node, field.name))
 
 
-def items(section: Section) -> tuple[Any, ...]:
-    """The items of a section: its first field of its own."""
-    found: tuple[Any, ...] = getattr(section, type(section).__match_args__[0])
-    return found
+def declared(sketch: Sketch, *keywords: str) -> Iterator[Any]:
+    """The items of all sections with one of these keywords, in the order of the text."""
+    for section in sketch.sections:
+        if section.keyword in keywords:
+            yield from section.items
 
 
 def names(node: object) -> Iterator[str]:

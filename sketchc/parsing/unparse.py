@@ -8,7 +8,7 @@ also keeps comments and line breaks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix
@@ -107,48 +107,37 @@ def arguments(
 # ---------------------------------------------------------------- declarations
 
 
-def section(node: syntax.Section) -> tuple[str, list[str], str]:
-    """The keyword of a section, its items, and what separates them."""
+def section(node: syntax.Section) -> tuple[list[str], str]:
+    """The items of a section, and what separates them."""
+    separator = "," if node.keyword in ("symbols", "constexpr") else ";"
+    if node.keyword == "params" and any(param.name in SECTIONS for param in node.items):
+        separator = ","  # behind `;` a section keyword would begin a section; here it is a name
+    return [_item(item) for item in node.items], separator
+
+
+def _item(node: Any) -> str:
+    """A declaration, or a condition of `require`."""
     match node:
-        case syntax.SymbolsSection():
-            return "symbols", [_symbol(item) for item in node.symbols], ","
-        case syntax.ParamsSection():
-            # Behind `;` a section keyword would begin a section; behind `,` it is a name.
-            separator = "," if any(param.name in SECTIONS for param in node.params) else ";"
-            texts = [_constant(p.name, p.dtype, p.default) for p in node.params]
-            return "params", texts, separator
-        case syntax.LetSection():
-            return "let", [f"{let.name} = {expression_text(let.value)}" for let in node.lets], ";"
-        case syntax.TensorsSection():
-            return "tensors", [_tensor(item) for item in node.tensors], ";"
-        case syntax.WorkspaceSection():
-            return "workspace", [_tensor(item) for item in node.tensors], ";"
-        case syntax.ViewsSection():
-            return "views", [f"{v.name}{_extents(v.extents)} = {v.base}" for v in node.views], ";"
-        case syntax.ConstexprSection():
-            return "constexpr", [_constexpr(item) for item in node.constants], ","
-        case syntax.RequireSection():
-            return "require", [expression_text(item) for item in node.conditions], ";"
+        case syntax.SymbolDeclaration(name, bound):
+            return name + ("" if bound is None else f" <= {expression_text(bound, SUM)}")
+        case syntax.ParamDeclaration(name, dtype, default):
+            return _constant(name, dtype, default)
+        case syntax.LetDeclaration(name, value):
+            return f"{name} = {expression_text(value)}"
+        case syntax.TensorDeclaration():
+            return _tensor(node)
+        case syntax.ViewDeclaration(name, extents, base):
+            return f"{name}{_extents(extents)} = {base}"
+        case syntax.ConstexprDeclaration(name, dtype, value, choices):
+            listed = ", ".join(map(expression_text, choices))
+            return _constant(name, dtype, value) + (f" in [{listed}]" if choices else "")
         case _:
-            assert_never(node)
-
-
-def _symbol(node: syntax.SymbolDeclaration) -> str:
-    if node.upper_bound is None:
-        return node.name
-    return f"{node.name} <= {expression_text(node.upper_bound, SUM)}"
+            return expression_text(node)
 
 
 def _constant(name: str, dtype: DType | None, value: syntax.Expression | None) -> str:
     kind = "" if dtype is None else f": {dtype.value}"
     return f"{name}{kind}" + ("" if value is None else f" = {expression_text(value)}")
-
-
-def _constexpr(node: syntax.ConstexprDeclaration) -> str:
-    text = _constant(node.name, node.dtype, node.value)
-    if not node.choices:
-        return text
-    return f"{text} in [{', '.join(expression_text(choice) for choice in node.choices)}]"
 
 
 def _extents(extents: Sequence[syntax.Extent]) -> str:
@@ -174,14 +163,7 @@ def point(node: syntax.TilingPoint) -> str:
 # ---------------------------------------------------------------- statements
 
 SimpleStatement = (
-    syntax.Alloc
-    | syntax.Load
-    | syntax.Store
-    | syntax.Atomic
-    | syntax.Fetch
-    | syntax.Compute
-    | syntax.Binding
-    | syntax.Pass
+    syntax.Alloc | syntax.Transfer | syntax.Fetch | syntax.Compute | syntax.Binding | syntax.Pass
 )
 
 
@@ -190,15 +172,11 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
     match node:
         case syntax.Alloc():
             return f"{node.name} = alloc", _alloc(node)
-        case syntax.Load():
-            pair = f"{expression_text(node.access)} -> {node.tile.id}"
-            return "load", [pair, *arguments((), node.keywords)]
-        case syntax.Store():
-            pair = f"{expression_text(node.tile)} -> {expression_text(node.access)}"
-            return "store", [pair, *arguments((), node.keywords)]
-        case syntax.Atomic():
-            pair = f"{expression_text(node.tile)} -> {expression_text(node.access)}"
-            return node.operation, [pair, *arguments((), node.keywords)]
+        case syntax.Transfer():
+            sides = [expression_text(node.tile), expression_text(node.access)]
+            if node.operation == "load":
+                sides.reverse()
+            return node.operation, [" -> ".join(sides), *arguments((), node.keywords)]
         case syntax.Fetch():
             return f"{node.name} = fetch", [expression_text(node.access)]
         case syntax.Compute():

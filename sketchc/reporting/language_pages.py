@@ -102,12 +102,11 @@ def hint_table() -> str:
 
 def diagnostic_table() -> str:
     """Every code with the title of its page."""
-    from sketchc.base.explain import codes, page
+    from sketchc.base.explain import codes, title
 
     lines = ["| code | says |", "|---|---|"]
     for code in codes():
-        title = (page(code) or "").partition("\n")[0].removeprefix(f"# {code}: ")
-        lines.append(f"| {code} | {_cell(title)} |")
+        lines.append(f"| {code} | {_cell(title(code))} |")
     return "\n".join(lines)
 
 
@@ -125,6 +124,7 @@ def filled(text: str) -> str:
 
 
 def main() -> None:
+    """Fill the tables of the files that the command line names."""
     for name in sys.argv[1:]:
         path = Path(name)
         path.write_text(filled(path.read_text("utf-8")), "utf-8")

@@ -18,15 +18,15 @@ lines and columns from 1, in Unicode code points; ends are exclusive.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
 from sketchc import __version__
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
 from sketchc.ir import nodes as ir
 from sketchc.reporting.text import SketchReport
 
-_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -37,8 +37,8 @@ def render_json(
     document = {
         "version": 1,
         "tool": {"name": "sketchc", "version": __version__},
-        "diagnostics": [diagnostic_json(found) for found in diagnostics],
-        "sketches": [_sketch(report) for report in sketches],
+        "diagnostics": [plain(found) for found in diagnostics],
+        "sketches": [plain(report) for report in sketches],
         "summary": {
             "files": files,
             "errors": sum(d.severity is Severity.ERROR for d in diagnostics),
@@ -48,61 +48,34 @@ def render_json(
     return json.dumps(document, indent=2) + "\n"
 
 
-def diagnostic_json(found: Diagnostic) -> dict[str, Any]:
-    """One diagnostic as plain data."""
-    return {
-        "code": found.code,
-        "severity": found.severity.value,
-        "message": found.message,
-        "label": found.label,
-        "span": _span(found.span),
-        "labels": [{"span": _span(label.span), "text": label.text} for label in found.labels],
-        "notes": list(found.notes),
-        "help": found.help,
-        "fixes": [
-            {
-                "title": fix.title,
-                "safe": fix.safe,
-                "edits": [
-                    {"span": _span(edit.span), "replacement": edit.replacement}
-                    for edit in fix.edits
-                ],
-            }
-            for fix in found.fixes
-        ],
-    }
+#: The fields that the document has of each record, in its order.
+_FIELDS: dict[type, str] = {
+    Diagnostic: "code severity message label span labels notes help fixes",
+    Label: "span text",
+    Fix: "title safe edits",
+    Edit: "span replacement",
+    SketchReport: "file name proofs",
+    ir.Proof: "claim subject tier detail span counter_example",
+    ir.CounterExample: "symbols iterations element text",
+    Span: "start end line column end_line end_column",
+}
 
 
-def _span(span: Span) -> dict[str, Any]:
-    names = ("start", "end", "line", "column", "end_line", "end_column")
-    return {"file": span.source, **{name: getattr(span, name) for name in names}}
-
-
-def _sketch(report: SketchReport) -> dict[str, Any]:
-    return {
-        "file": report.file,
-        "name": report.name,
-        "proofs": [_proof(proof) for proof in report.proofs],
-    }
-
-
-def _proof(proof: ir.Proof) -> dict[str, Any]:
-    example = proof.counter_example
-    return {
-        "claim": proof.claim,
-        "subject": proof.subject,
-        "tier": proof.tier.value,
-        "detail": proof.detail,
-        "span": _span(proof.span),
-        "counter_example": None
-        if example is None
-        else {
-            "symbols": dict(example.symbols),
-            "iterations": [dict(iteration) for iteration in example.iterations],
-            "element": list(example.element),
-            "text": example.text,
-        },
-    }
+def plain(value: Any) -> Any:
+    """A diagnostic or the report of a sketch, and what stands in them, as plain data."""
+    match value:
+        case Enum():
+            return value.value
+        case Mapping():
+            return dict(value)
+        case tuple() | list():
+            return [plain(one) for one in value]
+        case _ if type(value) in _FIELDS:
+            place = {"file": value.source} if isinstance(value, Span) else {}
+            fields = _FIELDS[type(value)].split()
+            return {**place, **{name: plain(getattr(value, name)) for name in fields}}
+        case _:
+            return value
 
 
 # ---------------------------------------------------------------- SARIF
@@ -124,23 +97,19 @@ def render_sarif(
         "columnKind": "unicodeCodePoints",
         "artifacts": [{"location": {"uri": _uri(name)}} for name in files],
         "results": [_result(found, codes.index(found.code)) for found in diagnostics],
-        "properties": {"sketches": [_sketch(report) for report in sketches]},
+        "properties": {"sketches": [plain(report) for report in sketches]},
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _rule(code: str) -> dict[str, Any]:
-    from sketchc.base.explain import page
+    from sketchc.base.explain import page, title
 
     text = page(code)
     if text is None:
         return {"id": code, "shortDescription": {"text": code}, "help": {"text": code}}
-    title = text.splitlines()[0].lstrip("# ").partition(": ")[2]
-    return {
-        "id": code,
-        "shortDescription": {"text": title},
-        "help": {"text": text, "markdown": text},
-    }
+    advice = {"text": text, "markdown": text}
+    return {"id": code, "shortDescription": {"text": title(code)}, "help": advice}
 
 
 def _result(found: Diagnostic, rule: int) -> dict[str, Any]:
@@ -150,7 +119,7 @@ def _result(found: Diagnostic, rule: int) -> dict[str, Any]:
     result: dict[str, Any] = {
         "ruleId": found.code,
         "ruleIndex": rule,
-        "level": _LEVELS[found.severity],
+        "level": found.severity.value,
         "message": {"text": "\n".join(lines)},
         "locations": [_location(found.span, found.label)],
     }
@@ -195,17 +164,17 @@ def _fix(fix: Fix) -> dict[str, Any]:
         "artifactChanges": [
             {
                 "artifactLocation": {"uri": _uri(name)},
-                "replacements": [_replacement(e) for e in fix.edits if e.span.source == name],
+                "replacements": [
+                    {
+                        "deletedRegion": _region(edit.span),
+                        "insertedContent": {"text": edit.replacement},
+                    }
+                    for edit in fix.edits
+                    if edit.span.source == name
+                ],
             }
             for name in names
         ],
-    }
-
-
-def _replacement(edit: Edit) -> dict[str, Any]:
-    return {
-        "deletedRegion": _region(edit.span),
-        "insertedContent": {"text": edit.replacement},
     }
 
 

@@ -3,13 +3,17 @@ be walked."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import networkx as nx
 import pytest
+
+from sketchc.ops.table import OPS
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("sketchc", "grammar", "lowering", "agents", "docspec", "runtime")
@@ -18,6 +22,27 @@ NAMED = re.compile(rf"`((?:{'|'.join((*PARTS, 'tests', 'examples', 'docs'))})/[^
 PLACEHOLDER = re.compile(r"[…*<]|NAME|xxxx")
 #: Modules that a folder may hold, and lines that a file may have.
 MOST_MODULES, MOST_LINES = 20, 800
+#: Reason -> modules and folders that may name operations in collections and comparisons.
+NAMING = {
+    "the op table": ("sketchc/ops/",),
+    "an emitter's own tables": (
+        "lowering/cpp/",
+        "lowering/loops/",
+        "lowering/python_host/",
+        "lowering/triton/",
+    ),
+    "composites are written out by their names": ("sketchc/checker/calls/composites.py",),
+    "advice on one algorithm, the softmax in one pass": ("sketchc/lints/passes.py",),
+    "kernels that are documents": ("docspec/",),
+    "names of other libraries and of stages": (
+        "runtime/bench/",
+        "runtime/guards/",
+        "runtime/tasks/worker/",
+        "runtime/toolchains/",
+    ),
+}
+#: Operations whose names are also functions of expressions, atomics, keywords or methods.
+SHARED = frozenset("min max abs ceil sqrt rsqrt exp log log2 pow add where eq".split())  # noqa: SIM905
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +93,36 @@ def test_folders_and_files_can_be_taken_in() -> None:
         for path in (ROOT / part).rglob("*.py"):
             if "golden" not in path.parts:
                 assert path.read_text("utf-8").count("\n") <= MOST_LINES, path
+
+
+def operations_in(node: ast.AST) -> Iterator[str]:
+    """The operations that a comparison, a `match` or a collection names."""
+    words: list[ast.expr | None] = []
+    match node:
+        case ast.Compare(left, _, others):
+            words = [left, *others]
+        case ast.Set(elements) | ast.Tuple(elements) | ast.List(elements):
+            words = [*elements]
+        case ast.Dict(keys, values):
+            words = [*keys, *values]
+        case ast.MatchValue(value):
+            words = [value]
+        case ast.Call(ast.Attribute(value, "split" | "startswith")):
+            words = [value, *node.args]
+    for word in words:
+        if isinstance(word, ast.Constant) and isinstance(word.value, str):
+            named = [name for name in word.value.split() if name in OPS.keys() - SHARED]
+            yield from named if len(named) == len(word.value.split()) else ()
+
+
+def test_facts_of_operations_stand_in_the_op_table() -> None:
+    allowed = tuple(name for names in NAMING.values() for name in names)
+    found = {
+        f"{name}:{node.lineno}": names
+        for part in PARTS
+        for path in sorted((ROOT / part).rglob("*.py"))
+        if not (name := path.relative_to(ROOT).as_posix()).startswith(allowed)
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if (names := [*operations_in(node)])
+    }
+    assert found == {}

@@ -34,7 +34,7 @@ LOWERED = (ir.Access, ir.SliceSubscript, ir.IndexSubscript, ir.Load, ir.Store, i
 EXCEPTIONS = {
     "accepted for what others write, with a warning; examples have none": (
         "Compute.late_positional",
-        "ConstexprSection.from_tuple",
+        "Section.from_tuple",
         "Sketch.misspelt_tiling",
     ),
     "read to be refused: no function of expressions takes keywords": ("Call.keywords",),
@@ -76,8 +76,10 @@ def syntax_shown(tree: syntax.File) -> Iterator[str]:
             case syntax.Compute(operation=operation, keywords=keywords):
                 yield f"op {operation}"
                 yield from (f"{operation} {keyword.name}=" for keyword in keywords)
-            case syntax.Atomic(operation=operation):
+            case syntax.Transfer(operation=operation):
                 yield operation
+            case syntax.Section(keyword=keyword):
+                yield f"section {keyword}"
             case syntax.TensorDeclaration(role=str(role)):
                 yield f"role {role}"
             case syntax.Alloc(hints=words) | syntax.Hint(words=words):
@@ -123,7 +125,8 @@ def constructs() -> set[str]:
         found |= {f"lowered {record.__name__}.{field}" for field in fields(record)}
     found |= {f"type {dtype.value}" for dtype in DType}
     found |= {f"role {role}" for role in ("in", "out", "inout")}
-    found |= {"atomic_add", "atomic_max", "atomic_min"}
+    found |= {"load", "store", "atomic_add", "atomic_max", "atomic_min"}
+    found |= {f"section {keyword}" for keyword in syntax.SECTIONS}
     found |= {f"hint {word}" for word in LOOP_HINTS | TILE_HINTS}
     for row in OPS.values():
         found.add(f"op {row.name}")

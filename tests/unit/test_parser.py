@@ -80,27 +80,27 @@ def test_sections_with_every_part():
         "require: M % 2 == 0, not N == 7;"
     )
     symbols, params, lets, tensors, workspace, views, constants, require = found.sections
-    assert [s.name for s in symbols.symbols] == ["M", "N"]
-    assert symbols.symbols[1].upper_bound == syntax.Binary("*", number("2"), number("512"))
-    assert [(p.name, p.dtype) for p in params.params] == [
+    assert [s.name for s in symbols.items] == ["M", "N"]
+    assert symbols.items[1].upper_bound == syntax.Binary("*", number("2"), number("512"))
+    assert [(p.name, p.dtype) for p in params.items] == [
         ("eps", DType.F32),
         ("groups", DType.I64),
     ]
-    assert lets.lets[0].name == "H"
-    x, y, z, w = tensors.tensors
+    assert lets.items[0].name == "H"
+    x, y, z, w = tensors.items
     assert (x.role, x.dtype, x.optional) == ("in", DType.F32, True)
     assert [extent.broadcastable for extent in x.extents] == [True, False]
     assert (y.role, y.initial) == ("out", syntax.Unary("-", number("inf")))
     assert (z.role, z.extents, z.dtype) == ("inout", (), DType.F16)
     assert (w.role, w.dtype) == (None, DType.BOOL)
-    assert workspace.tensors[0].name == "P"
-    assert (views.views[0].name, views.views[0].base) == ("XF", "X")
-    t, eps, c, u = constants.constants
+    assert workspace.items[0].name == "P"
+    assert (views.items[0].name, views.items[0].base) == ("XF", "X")
+    t, eps, c, u = constants.items
     assert (t.dtype, t.value, len(t.choices)) == (DType.I64, number("128"), 2)
     assert (eps.dtype, eps.value, eps.choices) == (None, None, ())
     assert (c.dtype, c.value) == (DType.BOOL, syntax.Boolean(True))
     assert (u.value, len(u.choices)) == (None, 2)
-    assert len(require.conditions) == 2
+    assert len(require.items) == 2
 
 
 def test_sections_share_a_line_and_go_on_over_deeper_ones():
@@ -113,15 +113,15 @@ def test_sections_share_a_line_and_go_on_over_deeper_ones():
 
 def test_section_words_are_names_elsewhere():
     found = sketch("params: a: i64, views: i64;", "let = alloc([4])\nexp(let, views)")
-    assert [param.name for param in found.sections[0].params] == ["a", "views"]
+    assert [param.name for param in found.sections[0].items] == ["a", "views"]
     assert found.body[1] == syntax.Compute("exp", (name("let"), name("views")))
 
 
 def test_constants_of_the_public_listings():
     (section,) = sketch("constexpr: eps, m0, k0, n0 = 128, -256, 64;").sections
     assert section.from_tuple
-    assert [constant.name for constant in section.constants] == ["eps", "m0", "k0", "n0"]
-    assert [constant.value for constant in section.constants] == [
+    assert [constant.name for constant in section.items] == ["eps", "m0", "k0", "n0"]
+    assert [constant.value for constant in section.items] == [
         None,
         number("128"),
         syntax.Unary("-", number("256")),
@@ -175,7 +175,8 @@ def test_alloc():
 
 def test_memory_accesses():
     load = statement("load(X[b, i*T:(i+1)*T:2, :, ::-1] -> x, pad=0, where=m < M)")
-    assert isinstance(load, syntax.Load)
+    assert isinstance(load, syntax.Transfer)
+    assert load.operation == "load"
     scalar, strided, whole, backwards = load.access.subscripts
     assert scalar == name("b")
     assert strided.step == number("2")
@@ -183,12 +184,13 @@ def test_memory_accesses():
     assert backwards == syntax.Slice(None, None, syntax.Unary("-", number("1")))
     assert [keyword.name for keyword in load.keywords] == ["pad", "where"]
     store = statement("store(x -> Y[m[:, None], n], unique=True, covers=true)")
-    assert isinstance(store, syntax.Store)
+    assert isinstance(store, syntax.Transfer)
+    assert store.operation == "store"
     assert store.access.subscripts[0] == syntax.Subscript(
         name("m"), (syntax.Slice(None, None, None), syntax.NewAxis())
     )
     atomic = statement("atomic_add(x -> ACC[])")
-    assert atomic == syntax.Atomic("atomic_add", name("x"), syntax.Subscript(name("ACC"), ()))
+    assert atomic == syntax.Transfer("atomic_add", name("x"), syntax.Subscript(name("ACC"), ()))
     fetched = statement("n = fetch(IDX[3])")
     assert fetched == syntax.Fetch("n", syntax.Subscript(name("IDX"), (number("3"),)))
 
@@ -406,9 +408,11 @@ def test_nesting_below_the_limit_is_read():
 
 
 def test_every_rule_of_the_grammar_has_a_conversion():
+    from sketchc.parsing.conversion import RULES
     from sketchc.parsing.conversion_statements import Converter
 
-    known = {name.removeprefix("on_") for name in dir(Converter) if name.startswith("on_")}
+    methods = {name.removeprefix("_on_") for name in dir(Converter) if name.startswith("_on_")}
+    known = methods | RULES.keys()
     needed = {rule.name for rule in tables().rules if not rule.inlined and not rule.passed}
     assert needed == known
 

@@ -20,8 +20,8 @@ def parsed(text: str) -> syntax.Expression | None:
     if tree is None:
         return None
     (section,) = tree.sketches[0].sections
-    assert isinstance(section, syntax.LetSection)
-    return section.lets[0].value
+    assert section.keyword == "let"
+    return section.items[0].value
 
 
 @pytest.mark.parametrize(("first", "second"), list(product(OPERATORS, repeat=2)))

@@ -25,7 +25,6 @@ from sketchc.checker.context.context import (
     InvalidError,
     TensorName,
     TileName,
-    TileState,
     Typed,
     describe,
 )
@@ -35,12 +34,13 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.parsing import syntax
+from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.syntax import names
 
 _Part: TypeAlias = syntax.Expression | syntax.Slice | syntax.NewAxis
 
 
-def readable_tile(context: Context, node: syntax.Name) -> TileState:
+def readable_tile(context: Context, node: syntax.Name) -> ir.Tile:
     """The tile of this name, in its own phase; raises `InvalidError` after reporting otherwise."""
     entry = context.lookup(node.id, node.span)
     if not isinstance(entry, TileName):
@@ -51,17 +51,17 @@ def readable_tile(context: Context, node: syntax.Name) -> TileState:
             "not a tile",
             labels=(Label(entry.span, "declared here"),),
         )
-    if entry.tile.phase != context.phase:
+    if entry.phase != context.phase:
         raise outside_phase(context, node.id, node.span, entry.tile.span)
     return entry.tile
 
 
-def writable_tile(context: Context, node: syntax.Name) -> TileState:
+def writable_tile(context: Context, node: syntax.Name) -> ir.Tile:
     """The tile of this name, if it may be written here: a tile made outside a parallel loop is
     read-only inside it (R7)."""
     tile = readable_tile(context, node)
-    for loop in context.loops:
-        if loop.parallel and loop.identity not in tile.loops:
+    for loop in context.loops[tile.depth :]:
+        if is_parallel(loop):
             raise context.error(
                 node.span,
                 "SK0213",
@@ -69,7 +69,7 @@ def writable_tile(context: Context, node: syntax.Name) -> TileState:
                 "written inside it",
                 labels=(
                     Label(tile.span, "made outside the loop"),
-                    Label(loop.node.span, "iterations of this loop run in any order"),
+                    Label(loop.span, "iterations of this loop run in any order"),
                 ),
                 notes=("a tile made outside a parallel loop is read-only inside it (R7)",),
                 help="make the tile inside the parallel loop",
@@ -77,7 +77,7 @@ def writable_tile(context: Context, node: syntax.Name) -> TileState:
     return tile
 
 
-def access(context: Context, node: syntax.Subscript, tile: TileState) -> tuple[ir.Access, DType]:
+def access(context: Context, node: syntax.Subscript, tile: ir.Tile) -> tuple[ir.Access, DType]:
     """Resolve `X[...]` for a load into or a store from `tile`; gives the access and the tensor's
     type. Raises `InvalidError` after reporting what does not fit."""
     entry = tensor(context, node)
@@ -169,11 +169,9 @@ def index(context: Context, node: _Part) -> Typed:
 
 def _not_an_index(context: Context, typed: Typed, node: syntax.Expression) -> InvalidError:
     fixes: tuple[Fix, ...] = ()
-    match typed.value:
-        case ir.Literal(float(value)) if value.is_integer():
-            fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),), safe=True),)
-        case _:
-            pass
+    value = typed.value.value if isinstance(typed.value, ir.Literal) else None
+    if isinstance(value, float) and value.is_integer():
+        fixes = (Fix("write an integer", (Edit(node.span, str(int(value))),), safe=True),)
     advice = ""
     if typed.dtype is DType.BOOL and typed.extents is not None:
         advice = "a condition goes into `where=`: it masks lanes, and selects none"
@@ -190,7 +188,7 @@ def _not_an_index(context: Context, typed: Typed, node: syntax.Expression) -> In
 # ---------------------------------------------------------------- shapes
 
 
-def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes: int) -> None:
+def _check_rank(context: Context, node: syntax.Subscript, tile: ir.Tile, lanes: int) -> None:
     if lanes == len(tile.extents):
         return
     if lanes == 0:
@@ -220,7 +218,7 @@ def _check_rank(context: Context, node: syntax.Subscript, tile: TileState, lanes
 
 
 def _check_lane_form(
-    context: Context, node: syntax.Subscript, tile: TileState, indices: list[Typed]
+    context: Context, node: syntax.Subscript, tile: ir.Tile, indices: list[Typed]
 ) -> None:
     """Index tiles without slices broadcast pointwise, to the tile's shape."""
     shapes = [typed.extents for typed in indices if typed.extents is not None]
@@ -246,7 +244,7 @@ def _check_lane_form(
 
 
 def _mixed(
-    context: Context, node: _Part, typed: Typed, tile: TileState, axis: int
+    context: Context, node: _Part, typed: Typed, tile: ir.Tile, axis: int
 ) -> ir.IndexSubscript:
     """An index tile beside slices: of rank 1, it takes one axis of the tile."""
     assert typed.extents is not None
@@ -280,7 +278,7 @@ def _mixed(
 
 
 def _slice(
-    context: Context, node: syntax.Slice, extent: ir.Expr, tile: TileState, axis: int
+    context: Context, node: syntax.Slice, extent: ir.Expr, tile: ir.Tile, axis: int
 ) -> ir.SliceSubscript:
     step: ir.Expr = ir.Literal(1)
     backwards = False
@@ -356,7 +354,7 @@ def tile_with_subscripts(
     return ir.TileOperand(tile.name, layout=None if all(layout) else layout, span=node.span)
 
 
-def _check_repeated(context: Context, node: syntax.Subscript, tile: TileState) -> None:
+def _check_repeated(context: Context, node: syntax.Subscript, tile: ir.Tile) -> None:
     extents = []
     for part in node.subscripts:
         if isinstance(part, syntax.Slice | syntax.NewAxis):

@@ -19,7 +19,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.expressions import constant, number
-from sketchc.checker.context.context import Context, Interval, InvalidError, TileState, closest
+from sketchc.checker.context.context import Context, Interval, InvalidError
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
 from sketchc.checker.context.shapes import broadcast, fits, interval, same, shown
 from sketchc.ir import nodes as ir
@@ -39,6 +39,8 @@ from sketchc.ops.table import (
     writes_implicitly,
 )
 from sketchc.parsing import syntax
+from sketchc.parsing.errors import nearest
+from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.unparse import statement_text
 
 
@@ -99,7 +101,7 @@ def _keywords(
     result: dict[str, syntax.Expression] = {}
     for keyword in node.keywords:
         if keyword.name != "dst" and keyword.name not in known:
-            meant = closest(keyword.name, (*known, "dst"))
+            meant = nearest(keyword.name, (*known, "dst"), 0.7)
             takes = ", ".join(f"`{name}`" for name in (*known, "dst"))
             raise context.error(
                 keyword.span,
@@ -154,7 +156,7 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
             if word in attribute.choices:
                 return word
             listed = ", ".join(f'"{choice}"' for choice in attribute.choices)
-            meant = closest(word, attribute.choices)
+            meant = nearest(word, attribute.choices, 0.7)
             raise context.error(
                 node.span,
                 "SK0211",
@@ -208,21 +210,21 @@ class Call:
     node: syntax.Compute
     row: Op
     operands: tuple[ir.Operand, ...]
-    destination: TileState
-    others: tuple[TileState, ...] = ()
-
-    def tile(self, name: str) -> TileState:
-        return next(tile for tile in reversed(self.context.tiles) if tile.name == name)
+    destination: ir.Tile
+    others: tuple[ir.Tile, ...] = ()
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+        """The shape of an operand."""
         return operand_extents(self.context, operand)
 
     def dtype(self, operand: ir.Operand) -> DType:
-        return (
-            self.tile(operand.tile).dtype if isinstance(operand, ir.TileOperand) else operand.dtype
-        )
+        """The element type of an operand."""
+        if isinstance(operand, ir.TileOperand):
+            return self.context.tiles[operand.tile].dtype
+        return operand.dtype
 
-    def tile_label(self, tile: TileState | None = None) -> tuple[Label, ...]:
+    def tile_label(self, tile: ir.Tile | None = None) -> tuple[Label, ...]:
+        """Where a tile, the destination, was made, and in what shape."""
         tile = tile or self.destination
         return (Label(tile.span, f"its shape is {shown(tile.extents)}"),)
 
@@ -230,7 +232,7 @@ class Call:
 
     def broadcast(self) -> None:
         """Operands broadcast to each other, and the result to the destination (R2)."""
-        if self.row.name == "fill" and not isinstance(self.operands[0], ir.ScalarOperand):
+        if Fact.ONE_SCALAR in self.row.facts and not isinstance(self.operands[0], ir.ScalarOperand):
             raise self.context.error(
                 self.operands[0].span,
                 "SK0206",
@@ -255,7 +257,7 @@ class Call:
             raise self.misfit(message, "SK0305")
 
     def misfit(
-        self, message: str, code: str, tile: TileState | None = None, span: Span | None = None
+        self, message: str, code: str, tile: ir.Tile | None = None, span: Span | None = None
     ) -> InvalidError:
         """Report that a destination has another shape than it needs."""
         tile = tile or self.destination
@@ -274,7 +276,7 @@ class Call:
             changed = [*shapes[:place], (*shapes[place], *more), *shapes[place + 1 :]]
             if more and broadcast(self.context, changed) is not None:
                 marks = [":"] * len(shapes[place]) + ["None"] * len(more)
-                name = f"{self.tile(operand.tile).source_name}[{', '.join(marks)}]"
+                name = f"{self.context.tiles[operand.tile].source_name}[{', '.join(marks)}]"
                 fixes.append(Fix(f"read `{name}`", (Edit(operand.span, name),)))
         return tuple(fixes)
 
@@ -295,7 +297,7 @@ class Call:
             )
         self.check_shape((*shape[:-2], shape[-1], shape[-2]), self.destination)
 
-    def check_shape(self, result: tuple[ir.Expr, ...], destination: TileState) -> None:
+    def check_shape(self, result: tuple[ir.Expr, ...], destination: ir.Tile) -> None:
         """The destination has exactly this shape."""
         if not same(self.context, result, destination.extents):
             message = f"a result of shape {shown(result)} does not fit the destination"
@@ -339,7 +341,7 @@ class Call:
         """A reduction into an accumulator inside a loop overwrites it each time."""
         tile, loops = self.destination, self.context.loops
         looks = tile.initial is not None or "accumulator" in tile.hints
-        if not looks or not loops or loops[-1].identity in tile.loops or loops[-1].parallel:
+        if not looks or len(loops) <= tile.depth or is_parallel(loops[-1]):
             return
         self.context.warn(
             self.node.span,
@@ -360,8 +362,8 @@ class Call:
                 f"`{self.row.name}` multiplies tiles of two axes",
                 f"these are {shown(left)} and {shown(right)}",
             )
-        left = turned(left, attributes["trans_a"])
-        right = turned(right, attributes["trans_b"])
+        left = _turned(left, attributes["trans_a"])
+        right = _turned(right, attributes["trans_b"])
         if not self.context.equal(left[1], right[0]):
             raise self.context.error(
                 self.node.span,
@@ -381,8 +383,8 @@ class Call:
         """Read one operand transposed, where that makes the product fit."""
         fixes = []
         for name, a, b in (
-            ("trans_b", left, turned(right, True)),
-            ("trans_a", turned(left, True), right),
+            ("trans_b", left, _turned(right, True)),
+            ("trans_a", _turned(left, True), right),
         ):
             fitting = self.context.equal(a[1], b[0]) and same(
                 self.context, (a[0], b[1]), self.destination.extents
@@ -403,7 +405,8 @@ class Call:
             self.check_condition(operands.pop(0))
         lanes = [self.dtype(o) for o in operands if not isinstance(o, ir.ScalarOperand)]
         scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
-        weak = [None if _is_integer_literal(o.value) else o.dtype for o in scalars]
+        literals = [isinstance(o.value, ir.Literal) and type(o.value.value) is int for o in scalars]
+        weak = [None if lit else o.dtype for lit, o in zip(literals, scalars, strict=True)]
         operand = common(lanes, weak)
         if not lanes and self.row.result in (Result.SAME, Result.PROMOTE, Result.DESTINATION):
             evaluated = self.from_scalars(scalars)
@@ -427,6 +430,7 @@ class Call:
         return DType.BOOL if self.row.category is Category.REDUCTION else operand
 
     def check_condition(self, operand: ir.Operand) -> None:
+        """The first operand of `where` is a condition."""
         dtype = self.dtype(operand)
         if dtype is not DType.BOOL:
             raise self.context.error(
@@ -438,6 +442,7 @@ class Call:
             )
 
     def check_operand(self, operand: DType) -> None:
+        """The operation has a meaning on this type."""
         wrong = (
             (self.row.result is Result.INTEGER and operand.is_float)
             or (Fact.INTEGRAL in self.row.facts and not operand.is_integer)
@@ -455,7 +460,7 @@ class Call:
     def from_scalars(self, scalars: list[ir.ScalarOperand]) -> DType:
         """All operands are scalars: they take the destination's type, as far as they fit."""
         target = self.destination.dtype
-        for scalar in scalars if self.row.name != "cast" else ():
+        for scalar in scalars if Fact.CONVERTS not in self.row.facts else ():
             check_scalar(self.context, scalar, self.destination)
         return target if self.row.result is Result.DESTINATION else target.compute
 
@@ -469,7 +474,7 @@ class Call:
         )
 
 
-def check_scalar(context: Context, scalar: ir.ScalarOperand, tile: TileState) -> None:
+def check_scalar(context: Context, scalar: ir.ScalarOperand, tile: ir.Tile) -> None:
     """Raises `InvalidError` after reporting a scalar that does not fit the lanes of a tile."""
     source, target = scalar.dtype, tile.dtype
     match scalar.value:
@@ -495,7 +500,7 @@ def no_conversion(
     source: DType,
     target: DType,
     label: str = "",
-    tile: TileState | None = None,
+    tile: ir.Tile | None = None,
     fixes: tuple[Fix, ...] = (),
 ) -> InvalidError:
     """Report a conversion that is not implicit (R6); `tile` is what would be written."""
@@ -514,8 +519,7 @@ def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...
     """The shape of an operand; () for a scalar."""
     match operand:
         case ir.TileOperand(tile=name, layout=layout):
-            tile = next(tile for tile in context.tiles if tile.name == name)
-            return laid_out(tile.extents, layout, ir.Literal(1))
+            return laid_out(context.tiles[name].extents, layout, ir.Literal(1))
         case ir.IndexOperand(extents=extents):
             return extents
         case ir.ScalarOperand():
@@ -524,12 +528,8 @@ def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...
             assert_never(operand)
 
 
-def turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
+def _turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
     return (shape[1], shape[0]) if turn else shape
-
-
-def _is_integer_literal(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Literal) and type(value.value) is int
 
 
 #: What is wrong with the second operand of an operation, and what it may be.
@@ -593,17 +593,11 @@ def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
 def _settled(operator: str, bound: int, known: Interval) -> bool | None:
     """Whether a comparison holds, or does not, for all that its left side can be."""
     low, high = known
-    match operator:
-        case "!=":
-            if low == high == bound:
-                return False
-            away = (low is not None and low > bound) or (high is not None and high < bound)
-            return True if away else None
-        case ">=":
-            if low is not None and low >= bound:
-                return True
-            return False if high is not None and high < bound else None
-        case _:
-            if high is not None and high < bound:
-                return True
-            return False if low is not None and low >= bound else None
+    below = high is not None and high < bound
+    reached = low is not None and low >= bound
+    if operator == "!=":
+        if low == high == bound:
+            return False
+        return True if below or (reached and low != bound) else None
+    holds, fails = (reached, below) if operator == ">=" else (below, reached)
+    return True if holds else False if fails else None

@@ -12,43 +12,17 @@ from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
-from sketchc.checker.context.context import Context, TileState
+from sketchc.checker.context.context import Context
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show, show_layout
 from sketchc.ops.table import OPS
 
 
-def fresh_tile(
-    context: Context,
-    stem: str,
-    extents: tuple[ir.Expr, ...],
-    dtype: DType,
-    span: Span,
-    source_name: str | None = None,
-) -> TileState:
-    """A tile without `init=` whose name begins with `stem`; its alloc is left to the caller. Where
-    it only stands for a tile of the sketch, findings speak of that, `source_name`."""
-    spelt = context.namer.fresh(stem)
-    tile = TileState(
-        name=spelt,
-        source_name=source_name or spelt,
-        extents=extents,
-        dtype=dtype,
-        initial=None,
-        hints=(),
-        loops=tuple(loop.identity for loop in context.loops),
-        phase=context.phase,
-        span=span,
-    )
-    context.tiles.append(tile)
-    return tile
-
-
 def copied(
     context: Context, operand: ir.Operand, stem: str, extents: tuple[ir.Expr, ...], dtype: DType
-) -> tuple[tuple[ir.Statement, ...], TileState]:
+) -> tuple[tuple[ir.Statement, ...], ir.Tile]:
     """Statements that copy an operand, as it is, into a tile of its own, and that tile."""
-    tile = fresh_tile(context, stem, extents, dtype, operand.span)
+    tile = context.make_tile(stem, extents, dtype, operand.span)
     copy = primitive("copy", (operand,), tile.name, dtype.compute, operand.span)
     return (ir.Alloc(tile.name, span=operand.span), copy), tile
 
@@ -132,7 +106,7 @@ class _Writer:
         shifted = self.compute("sub", (source, largest), self.tile("powers"))
         powers = self.compute("exp", (shifted,), shifted)
         total = self.reduce("reduce_sum", powers, "total")
-        self.finish("div", powers, total)
+        self.compute("div", (powers, total), self.target)
 
     def layer_norm(self, source: ir.Operand, eps: object) -> None:
         count = self.count(source)
@@ -156,7 +130,7 @@ class _Writer:
         self.compute("div", (scale, count), scale)
         self.compute("add", (scale, self.number(eps)), scale)
         self.compute("rsqrt", (scale,), scale)
-        self.finish("mul", values, scale)
+        self.compute("mul", (values, scale), self.target)
 
     def clamp(self, value: ir.Operand, low: object, high: object) -> None:
         """min(max(x, low), high); rounding to the destination in between changes nothing."""
@@ -198,10 +172,6 @@ class _Writer:
         row = self.tile(name, extents=(*self.shape[:-1], ir.Literal(1)))
         return self.compute(operation, (source,), row, axis=(len(self.shape) - 1,))
 
-    def finish(self, operation: str, left: ir.Operand, right: ir.Operand) -> None:
-        """The last step, into the destination of the call."""
-        self.compute(operation, (left, right), self.target)
-
     # ------------------------------------------------------------ statements
 
     def tile(
@@ -210,7 +180,7 @@ class _Writer:
         """A tile of its own, as wide as the source unless `extents` says otherwise."""
         stem = f"{self.call.destination.source_name}_{name}"
         span = self.call.node.span
-        tile = fresh_tile(self.call.context, stem, extents or self.shape, dtype or self.dtype, span)
+        tile = self.call.context.make_tile(stem, extents or self.shape, dtype or self.dtype, span)
         self.statements.append(ir.Alloc(tile.name, span=span))
         return ir.TileOperand(tile.name, span=span)
 

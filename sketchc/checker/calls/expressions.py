@@ -7,7 +7,6 @@ the host computes is hoisted into a `let` where a call takes it as a scalar.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
@@ -22,7 +21,6 @@ from sketchc.checker.context.context import (
     ScalarName,
     TensorName,
     TileName,
-    TileState,
     Typed,
     Value,
     describe,
@@ -30,11 +28,10 @@ from sketchc.checker.context.context import (
     is_host,
 )
 from sketchc.checker.context.lets import check_not_tunable, hoist, without_functions
-from sketchc.checker.context.shapes import broadcast, interval, signs
+from sketchc.checker.context.shapes import broadcast, interval, shown, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.show import show
 from sketchc.ir.walk import laid_out, tiles_read
 from sketchc.ops.table import literal_fits
 from sketchc.parsing import syntax
@@ -168,7 +165,7 @@ def _name(context: Context, name: str, span: Span) -> Typed:
                 raise outside_phase(context, name, span, entry.span)
             return Typed(ir.Ref(spelt, ir.NameKind.BINDING, dtype, span=span), dtype, extents)
         case TileName(tile) if not tile.dtype.is_float:
-            if tile.phase != context.phase:
+            if entry.phase != context.phase:
                 raise outside_phase(context, name, span, entry.span)
             return _lanes(tile, span)
         case TileName() | TensorName():
@@ -186,7 +183,7 @@ def _name(context: Context, name: str, span: Span) -> Typed:
             assert_never(entry)
 
 
-def _lanes(tile: TileState, span: Span) -> Typed:
+def _lanes(tile: ir.Tile, span: Span) -> Typed:
     """An integer tile as an index tile of i64, a bool tile as a predicate (R6)."""
     dtype = DType.BOOL if tile.dtype is DType.BOOL else DType.I64
     layout = (True,) * len(tile.extents)
@@ -336,15 +333,11 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
         raise context.error(
             span,
             "SK0305",
-            f"shapes {_shape(left.extents)} and {_shape(right.extents)} do not broadcast",
+            f"shapes {shown(left.extents)} and {shown(right.extents)} do not broadcast",
             "extents differ",
             help="shape index tiles with `[:, None]` and `[None, :]`",
         )
     return joined
-
-
-def _shape(extents: tuple[ir.Expr, ...]) -> str:
-    return f"[{', '.join(show(extent) for extent in extents)}]"
 
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
@@ -411,12 +404,7 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         raise context.error(
             node.span, "SK0302", f"`{name}` takes host scalars, not index tiles", "has lanes"
         )
-    if name == "int":
-        dtype = DType.I64
-    elif name == "abs":
-        dtype = parts[0].dtype
-    else:
-        dtype = DType.F64
+    dtype = {"int": DType.I64, "abs": parts[0].dtype}.get(name, DType.F64)
     function = ir.Function(name, tuple(part.value for part in parts), span=node.span)
     return Typed(function, dtype)
 
@@ -498,12 +486,9 @@ def _iota(context: Context, node: syntax.Call) -> Typed:
             "the extent of an index tile must be known at launch",
             "depends on a loop variable",
         )
-    lower: ir.Expr = ir.Literal(0)
-    upper: ir.Expr | None = None
-    if len(node.arguments) > 1:
-        lower = integer(context, node.arguments[1])
-    if len(node.arguments) > 2:
-        upper = integer(context, node.arguments[2])
+    bounds = [integer(context, bound) for bound in node.arguments[1:]]
+    lower = bounds[0] if bounds else ir.Literal(0)
+    upper = bounds[1] if len(bounds) > 1 else None
     return Typed(ir.Iota(extent, lower, upper, span=node.span), DType.I64, (extent,))
 
 
@@ -570,19 +555,8 @@ def constant(
 
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
     """Evaluate over the constants; raises `InvalidError` where the arithmetic fails."""
-    question = partial(_evaluated, value)
-    return _guarded(context, lambda: context.ask(question), span)
-
-
-def _evaluated(value: ir.Expr, context: Context) -> int | float | bool:
-    return evaluate(value, context.values)
-
-
-def _guarded(
-    context: Context, compute: Callable[[], int | float | bool], span: Span
-) -> int | float | bool:
     try:
-        result = compute()
+        result = context.ask(partial(_evaluated, value))
     except (ZeroDivisionError, OverflowError, ValueError, TypeError) as problem:
         raise context.error(
             span, "SK0214", f"the value cannot be computed: {problem}", "fails"
@@ -592,6 +566,10 @@ def _guarded(
     ):
         raise context.error(span, "SK0302", "the value does not fit in 64 bits", "too large")
     return result
+
+
+def _evaluated(value: ir.Expr, context: Context) -> int | float | bool:
+    return evaluate(value, context.values)
 
 
 def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:

@@ -18,15 +18,13 @@ from sketchc.checker.calls.accesses import (
     writable_tile,
 )
 from sketchc.checker.calls.calls import check_scalar, no_conversion
-from sketchc.checker.calls.composites import copied, fresh_tile, primitive
+from sketchc.checker.calls.composites import copied, primitive
 from sketchc.checker.calls.expressions import as_held, condition, constant, number
 from sketchc.checker.calls.operations import computed, operand
 from sketchc.checker.context.context import (
     Context,
     IndexName,
-    InvalidError,
     ScalarName,
-    TileState,
     Value,
 )
 from sketchc.checker.context.fixits import cast_fix
@@ -44,7 +42,7 @@ from sketchc.parsing.unparse import statement_text
 
 def stored_value(
     context: Context, node: syntax.Expression, access: syntax.Subscript, dtype: DType
-) -> TileState:
+) -> ir.Tile:
     """The tile for a scalar or an index tile that is stored, or combined with memory, as it is.
     A scalar takes the tensor's type, and stands at every element that the access names."""
     value = operand(context, node)
@@ -56,7 +54,7 @@ def stored_value(
     return computed(context, node, "fill", (value,), extents or (ir.Literal(1),), dtype)
 
 
-def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> TileState | None:
+def squeezed(context: Context, tile: ir.Tile, access: syntax.Subscript) -> ir.Tile | None:
     """A tile to stand for one that has axes of extent 1 which the access lacks: `[TM, 1]` beside
     `S[lo:hi]`. None where the access has as many axes as the tile, or they do not go together."""
     count = len(_axes(context, access))
@@ -68,10 +66,10 @@ def squeezed(context: Context, tile: TileState, access: syntax.Subscript) -> Til
         if len(kept) > 1:
             return None  # which of the axes of extent 1 go is not said
     name = tile.source_name
-    return fresh_tile(context, f"{name}_flat", kept, tile.dtype, access.span, name)
+    return context.make_tile(f"{name}_flat", kept, tile.dtype, access.span, name)
 
 
-def reshaped(source: TileState, result: TileState, span: Span) -> ir.Compute:
+def reshaped(source: ir.Tile, result: ir.Tile, span: Span) -> ir.Compute:
     """The same lanes with other axes of extent 1."""
     operand = ir.TileOperand(source.name, span=span)
     return primitive("reshape", (operand,), result.name, source.dtype.compute, span)
@@ -110,11 +108,7 @@ def _length(context: Context, part: syntax.Slice | tuple[ir.Expr, ...]) -> ir.Ex
             known = context.host_form(symbolic.simplify(length, context.definitions))
             if known is not None:
                 return ir.Literal(1) if context.is_one(known) else known
-    raise _unknown_length(context, part)
-
-
-def _unknown_length(context: Context, part: syntax.Slice) -> InvalidError:
-    return context.error(
+    raise context.error(
         part.span,
         "SK0306",
         "how many lanes a scalar is stored to must be known at launch",
@@ -127,50 +121,20 @@ def _unknown_length(context: Context, part: syntax.Slice) -> InvalidError:
 _ATOMIC = (DType.I32, DType.I64, DType.U32, DType.F32, DType.F64, DType.F16, DType.BF16)
 
 
-def load(context: Context, node: syntax.Load) -> tuple[ir.Statement, ...]:
-    """Elaborate `load(X[...] -> tile, pad=, where=)`."""
-    keywords = _keywords(context, node.keywords, "load", ("pad", "where"))
-    target = writable_tile(context, node.tile)
-    tile = squeezed(context, target, node.access) or target
-    source, dtype = access(context, node.access, tile)
-    _check_conversion(context, node, dtype, tile.dtype)
-    done = ir.Load(
-        source,
-        tile.name,
-        pad=_pad(context, keywords.get("pad"), tile),
-        where=_where(context, keywords.get("where"), tile),
-        text=statement_text(node),
-        span=node.span,
-    )
-    if tile is target:
-        return (done,)
-    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target, node.span))
+#: The keyword arguments of the statements other than atomics.
+_KEYWORDS = {"load": ("pad", "where"), "store": ("where", "unique", "covers")}
 
 
-def store(context: Context, node: syntax.Store) -> tuple[ir.Statement, ...]:
-    """Elaborate `store(tile -> X[...], where=, unique=, covers=)`."""
-    keywords = _keywords(context, node.keywords, "store", ("where", "unique", "covers"))
+def transfer(context: Context, node: syntax.Transfer) -> tuple[ir.Statement, ...]:
+    """Elaborate `load(X[...] -> tile, pad=, where=)`, `store(tile -> X[...], where=, unique=,
+    covers=)`, or `atomic_add(tile -> X[...], where=)` and its like."""
+    keywords = _keywords(context, node, _KEYWORDS.get(node.operation, ("where",)))
+    if node.operation == "load":
+        return _load(context, node, keywords)
     tile = _stored(context, node)
     target, dtype = access(context, node.access, tile)
-    _check_conversion(context, node, tile.dtype, dtype)
-    done = ir.Store(
-        tile.name,
-        target,
-        where=_where(context, keywords.get("where"), tile),
-        unique=_promise(context, keywords, "unique"),
-        covers=_promise(context, keywords, "covers"),
-        text=statement_text(node),
-        span=node.span,
-    )
-    return (done,)
-
-
-def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
-    """Elaborate `atomic_add(tile -> X[...], where=)` and its like."""
-    keywords = _keywords(context, node.keywords, node.operation, ("where",))
-    tile = _stored(context, node)
-    target, dtype = access(context, node.access, tile)
-    if dtype not in _ATOMIC:
+    store = node.operation == "store"
+    if not store and dtype not in _ATOMIC:
         raise context.error(
             node.span,
             "SK0330",
@@ -179,18 +143,36 @@ def atomic(context: Context, node: syntax.Atomic) -> tuple[ir.Statement, ...]:
             help=f"use a tensor of {', '.join(known.value for known in _ATOMIC)}",
         )
     _check_conversion(context, node, tile.dtype, dtype)
-    done = ir.Atomic(
-        node.operation.removeprefix("atomic_"),
-        tile.name,
-        target,
-        where=_where(context, keywords.get("where"), tile),
-        text=statement_text(node),
-        span=node.span,
+    where = _where(context, keywords.get("where"), tile)
+    text = statement_text(node)
+    if not store:
+        name = node.operation.removeprefix("atomic_")
+        return (ir.Atomic(name, tile.name, target, where=where, text=text, span=node.span),)
+    unique, covers = (_promise(context, keywords, name) for name in ("unique", "covers"))
+    done = ir.Store(
+        tile.name, target, where=where, unique=unique, covers=covers, text=text, span=node.span
     )
     return (done,)
 
 
-def _stored(context: Context, node: syntax.Store | syntax.Atomic) -> TileState:
+def _load(
+    context: Context, node: syntax.Transfer, keywords: dict[str, syntax.Expression]
+) -> tuple[ir.Statement, ...]:
+    assert isinstance(node.tile, syntax.Name)  # the parser has seen to it
+    target = writable_tile(context, node.tile)
+    tile = squeezed(context, target, node.access) or target
+    source, dtype = access(context, node.access, tile)
+    _check_conversion(context, node, dtype, tile.dtype)
+    pad = _pad(context, keywords.get("pad"), tile)
+    where = _where(context, keywords.get("where"), tile)
+    text = statement_text(node)
+    done = ir.Load(source, tile.name, pad=pad, where=where, text=text, span=node.span)
+    if tile is target:
+        return (done,)
+    return (ir.Alloc(tile.name, span=node.span), done, reshaped(tile, target, node.span))
+
+
+def _stored(context: Context, node: syntax.Transfer) -> ir.Tile:
     """The tile that a store or an atomic writes from. What is not a tile as it is gets one of its
     own: `t[:, None]`, a scalar, `iota(T)`, and a tile with axes of extent 1 that the access
     lacks."""
@@ -236,7 +218,7 @@ def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
     dtype = entry.dtype.compute
     if dtype.is_integer:
         dtype = DType.I64
-    name = context.namer.fresh(node.name)
+    name = context.fresh(node.name)
     context.scopes.add(node.name, ScalarName(name, kind, dtype, node.span))
     limits = entry.dtype.limits
     if entry.dtype.is_integer and entry.dtype is not DType.I64 and limits is not None:
@@ -246,22 +228,22 @@ def fetch(context: Context, node: syntax.Fetch, kind: ir.NameKind) -> ir.Fetch:
 
 
 def _keywords(
-    context: Context, given: tuple[syntax.Keyword, ...], statement: str, known: tuple[str, ...]
+    context: Context, node: syntax.Transfer, known: tuple[str, ...]
 ) -> dict[str, syntax.Expression]:
     """The keyword arguments by name; the parser has seen to it that none is given twice."""
-    for keyword in given:
+    for keyword in node.keywords:
         if keyword.name not in known:
             raise context.error(
                 keyword.span,
                 "SK0211",
-                f"`{statement}` has no argument `{keyword.name}`",
+                f"`{node.operation}` has no argument `{keyword.name}`",
                 f"it takes {', '.join(known)}",
             )
-    return {keyword.name: keyword.value for keyword in given}
+    return {keyword.name: keyword.value for keyword in node.keywords}
 
 
 def _pad(
-    context: Context, node: syntax.Expression | None, tile: TileState
+    context: Context, node: syntax.Expression | None, tile: ir.Tile
 ) -> Value | ir.ScalarOperand | None:
     """The value of lanes that lie outside the tensor, in the tile's type."""
     if node is None:
@@ -282,7 +264,7 @@ def _pad(
     return held
 
 
-def _where(context: Context, node: syntax.Expression | None, tile: TileState) -> ir.Expr | None:
+def _where(context: Context, node: syntax.Expression | None, tile: ir.Tile) -> ir.Expr | None:
     """The condition under which a lane is read or written; it broadcasts to the tile."""
     if node is None:
         return None
@@ -311,12 +293,9 @@ def _promise(context: Context, keywords: dict[str, syntax.Expression], name: str
 
 
 def _check_conversion(
-    context: Context,
-    node: syntax.Load | syntax.Store | syntax.Atomic,
-    source: DType,
-    target: DType,
+    context: Context, node: syntax.Transfer, source: DType, target: DType
 ) -> None:
     """What is loaded or stored converts to the type of its destination without `cast`."""
     if not writes_implicitly(source, target):
-        fixes = cast_fix(context, node, source if isinstance(node, syntax.Load) else target)
+        fixes = cast_fix(context, node, source if node.operation == "load" else target)
         raise no_conversion(context, node.span, source, target, fixes=fixes)

@@ -21,16 +21,16 @@ from sketchc.checker.calls.calls import (
     no_conversion,
     operand_extents,
 )
-from sketchc.checker.calls.composites import copied, expand, fresh_tile, primitive
+from sketchc.checker.calls.composites import copied, expand, primitive
 from sketchc.checker.calls.expressions import expression, scalar_operand
-from sketchc.checker.context.context import Context, TileName, TileState, Typed
+from sketchc.checker.context.context import Context, TileName, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import broadcast, fits, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import tiles_read
-from sketchc.ops.table import OPS, Category, Op, Shape, writes_implicitly
+from sketchc.ops.table import COMPARISONS, OPS, Category, Layout, Op, Shape, writes_implicitly
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import statement_text
 
@@ -248,14 +248,14 @@ def _axis(call: Call, attributes: dict[str, object]) -> int:
 
 
 def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) -> None:
-    match call.row.name:
-        case "transpose":
+    match call.row.layout:
+        case Layout.TRANSPOSED:
             call.transpose()
-        case "permute":
+        case Layout.PERMUTED:
             attributes["axes"] = permute(call, arguments.axes)
-        case "reshape":
+        case Layout.RESHAPED:
             reshape(call)
-        case "concat":
+        case Layout.JOINED:
             attributes["axis"] = concat(call, _axis(call, attributes))
         case _:
             call.broadcast()
@@ -265,6 +265,7 @@ def _arrange(call: Call, arguments: Arguments, attributes: dict[str, object]) ->
 
 
 def operand(context: Context, node: syntax.Expression) -> ir.Operand:
+    """A tile, an index tile or a scalar; raises `InvalidError` after reporting anything else."""
     match node:
         case syntax.Name(id=name) if isinstance(context.scopes.find(name), TileName):
             return ir.TileOperand(readable_tile(context, node).name, span=node.span)
@@ -313,7 +314,7 @@ def _own_tiles(call: Call) -> tuple[tuple[ir.Statement, ...], tuple[ir.Operand, 
     return tuple(before), tuple(operands)
 
 
-def _destination(context: Context, node: syntax.Expression) -> TileState:
+def _destination(context: Context, node: syntax.Expression) -> ir.Tile:
     match node:
         case syntax.Name():
             return writable_tile(context, node)
@@ -345,7 +346,7 @@ def _check_in_place(
     node: syntax.Compute,
     row: Op,
     operands: tuple[ir.Operand, ...],
-    destinations: tuple[TileState, ...],
+    destinations: tuple[ir.Tile, ...],
 ) -> None:
     """An operation across lanes reads no tile that it writes (R3), and writes none twice."""
     if len(destinations) > 1 and destinations[0] is destinations[1]:
@@ -373,12 +374,9 @@ def _check_in_place(
                 )
 
 
-_OPERATIONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
-
-
 def compare(context: Context, node: syntax.Binary) -> Typed:
     """A comparison of data tiles, as the predicate that its operation puts into a bool tile."""
-    operation = _OPERATIONS[node.operator]
+    operation = COMPARISONS[node.operator]
     sides = (operand(context, node.left), operand(context, node.right))
     shapes = [operand_extents(context, side) for side in sides]
     extents = broadcast(context, shapes)
@@ -403,10 +401,10 @@ def computed(
     operands: tuple[ir.Operand, ...],
     extents: tuple[ir.Expr, ...],
     dtype: DType,
-) -> TileState:
+) -> ir.Tile:
     """A tile of its own for the result of an operation, which comes first."""
     stem = next((one.tile for one in operands if isinstance(one, ir.TileOperand)), "value")
-    tile = fresh_tile(context, f"{stem}_{operation}", extents, dtype, node.span)
+    tile = context.make_tile(f"{stem}_{operation}", extents, dtype, node.span)
     call_node = syntax.Compute(operation, (), span=node.span, operation_span=node.span)
     call = Call(context, call_node, OPS[operation], operands, tile, ())
     call.broadcast()

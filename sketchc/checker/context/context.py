@@ -10,20 +10,22 @@ loops may each make their own. A name that is still visible is never made a seco
 
 from __future__ import annotations
 
+import itertools
 import keyword
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, More, Span, error, warning
 from sketchc.base.types import DType
 from sketchc.ir import guards, symbolic, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.walk import tiles_read
 from sketchc.parsing import syntax
+from sketchc.parsing.errors import nearest
 from sketchc.parsing.prepass import Prepass
 
 _CPP = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t
@@ -41,22 +43,6 @@ _ Exception ValueError TypeError RuntimeError"""
 
 #: Words that generated code cannot use as names.
 RESERVED = frozenset((*_CPP.split(), *_PYTHON.split(), *keyword.kwlist, *keyword.softkwlist))
-
-
-@records.define(eq=False)
-class TileState:
-    """A tile while its sketch is elaborated; `loops` are the identities of those around its
-    alloc, outermost first."""
-
-    name: str
-    source_name: str
-    extents: tuple[ir.Expr, ...]
-    dtype: DType
-    initial: int | float | bool | None
-    hints: tuple[str, ...]
-    loops: tuple[int, ...]
-    phase: int
-    span: Span
 
 
 @records.frozen
@@ -82,10 +68,14 @@ class IndexName:
 
 @records.frozen
 class TileName:
-    tile: TileState
+    """A tile, and the phase that made it."""
+
+    tile: ir.Tile
+    phase: int
 
     @property
     def span(self) -> Span:
+        """Where its name was made."""
         return self.tile.span
 
 
@@ -144,38 +134,22 @@ class Scopes:
     ended: dict[str, Entry] = records.field(factory=dict)
 
     def find(self, name: str) -> Entry | None:
-        for block in reversed(self.blocks):
-            if name in block:
-                return block[name]
-        return None
+        """What a name stands for; None for one that is not visible."""
+        return next((block[name] for block in reversed(self.blocks) if name in block), None)
 
     def add(self, name: str, entry: Entry) -> None:
+        """Make a name in the innermost block."""
         self.blocks[-1][name] = entry
 
-    def open(self) -> None:
-        self.blocks.append({})
-
-    def close(self) -> None:
-        self.ended.update(self.blocks.pop())
-
     def visible(self) -> list[str]:
+        """All names that can be used here."""
         return [name for block in self.blocks for name in block]
 
 
-@records.define(eq=False)
-class Namer:
-    """Gives every name of a sketch its own identifier, valid in Python and in C++."""
-
-    taken: set[str] = records.field(factory=set)
-
-    def fresh(self, wanted: str) -> str:
-        name = identifier(wanted)
-        candidate, count = name, 1
-        while candidate in self.taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        self.taken.add(candidate)
-        return candidate
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """A name that is not taken: `wanted`, or with the first number from 2 on that is free."""
+    candidates = (f"{wanted}_{count}" for count in itertools.count(2))
+    return next(name for name in itertools.chain((wanted,), candidates) if name not in taken)
 
 
 def identifier(name: str) -> str:
@@ -186,27 +160,10 @@ def identifier(name: str) -> str:
     return f"{cleaned}_" if cleaned in RESERVED else cleaned
 
 
-def closest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that `name` was probably meant to be."""
-    import difflib  # only mistakes need it, and it takes a millisecond to import
-
-    found = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.7)
-    return found[0] if found else None
-
-
 Value = int | float | bool
 #: (lowest, highest) value; None where unbounded.
 Interval = tuple[int | None, int | None]
 _Answer = TypeVar("_Answer")
-
-
-class More(TypedDict, total=False):
-    """What else a diagnostic may say."""
-
-    labels: tuple[Label, ...]
-    notes: tuple[str, ...]
-    help: str
-    fixes: tuple[Fix, ...]
 
 
 class InvalidError(Exception):
@@ -222,16 +179,6 @@ class Typed:
     extents: tuple[ir.Expr, ...] | None = None
 
 
-@records.frozen
-class LoopState:
-    """A loop around the current statement."""
-
-    identity: int
-    node: syntax.For
-    variable: str  # in the IR
-    parallel: bool
-
-
 @records.define(eq=False)
 class Context:
     """State of one elaboration; see the module docstring."""
@@ -241,7 +188,7 @@ class Context:
     prepass: Prepass
     diagnostics: list[Diagnostic] = records.field(factory=list)
     scopes: Scopes = records.field(factory=Scopes)
-    namer: Namer = records.field(factory=Namer)
+    taken: set[str] = records.field(factory=set)  # all names of the IR
     definitions: dict[str, symbolic.Polynomial] = records.field(factory=dict)
     #: compile-time values by IR name, which are read in questions alone (see `ask`), and which of
     #: them are tunable (or depend on one: lets)
@@ -263,10 +210,9 @@ class Context:
     declared_roles: set[str] = records.field(factory=set)  # tensors whose role is written
     dtype_spans: dict[str, Span] = records.field(factory=dict)
     views: list[ir.View] = records.field(factory=list)
-    tiles: list[TileState] = records.field(factory=list)
+    tiles: dict[str, ir.Tile] = records.field(factory=dict)
     allocs: dict[str, syntax.Alloc] = records.field(factory=dict)  # by IR name
-    loops: list[LoopState] = records.field(factory=list)
-    loop_count: int = 0
+    loops: list[syntax.For] = records.field(factory=list)  # around the statement, in its phase
     phase: int = 0
     present: set[str] = records.field(factory=set)  # optional tensors known to be given here
     #: what the host knows to hold here, by the branches around
@@ -288,21 +234,21 @@ class Context:
         self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> InvalidError:
         """Record an error; returns the exception to raise where the statement cannot go on."""
-        self.diagnostics.append(Diagnostic(code, Severity.ERROR, message, span, label, **more))
+        self.diagnostics.append(error(span, code, message, label, **more))
         return InvalidError(message)
 
     def warn(
         self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> None:
         """Record a warning."""
-        self.diagnostics.append(Diagnostic(code, Severity.WARNING, message, span, label, **more))
+        self.diagnostics.append(warning(span, code, message, label, **more))
 
     def unknown(
         self, span: Span, code: str, message: str, label: str, candidates: Iterable[str]
     ) -> InvalidError:
         """Record an unknown name, the last word of `message`; in place of `label`, what it was
         probably meant to be."""
-        meant = closest(message.split("`")[-2], candidates)
+        meant = nearest(message.split("`")[-2], candidates, 0.7)
         if meant is None:
             return self.error(span, code, message, label)
         fix = Fix(f"use `{meant}`", (Edit(span, meant),))
@@ -313,13 +259,11 @@ class Context:
     def lookup(self, name: str, span: Span) -> Entry:
         """What `name` stands for; raises `InvalidError` for an unknown or poisoned name."""
         entry = self.scopes.find(name)
-        if isinstance(entry, PoisonedName):
+        ended = self.scopes.ended.get(name)
+        if isinstance(entry or ended, PoisonedName):
             raise InvalidError(name)
         if entry is not None:
             return entry
-        ended = self.scopes.ended.get(name)
-        if isinstance(ended, PoisonedName):
-            raise InvalidError(name)
         if ended is not None:
             raise self.error(
                 span,
@@ -333,10 +277,16 @@ class Context:
         visible = self.scopes.visible()
         raise self.unknown(span, "SK0201", f"unknown name `{name}`", "not declared", visible)
 
+    def fresh(self, wanted: str) -> str:
+        """An identifier of its own for a name, valid in Python and in C++."""
+        name = free_name(identifier(wanted), self.taken)
+        self.taken.add(name)
+        return name
+
     def declare(self, name: str, span: Span) -> str:
         """Check that a top-level name is new, reserve its identifier and return that."""
         self.check_new(name, span)
-        spelt = self.namer.fresh(name)
+        spelt = self.fresh(name)
         self.sources[spelt] = name
         if spelt != name:
             self.warn(
@@ -376,6 +326,25 @@ class Context:
             )
         self.check_new(name, span)
 
+    def make_tile(
+        self,
+        stem: str,
+        extents: tuple[ir.Expr, ...],
+        dtype: DType,
+        span: Span,
+        source_name: str | None = None,
+        initial: Value | None = None,
+        hints: tuple[str, ...] = (),
+    ) -> ir.Tile:
+        """A tile whose name begins with `stem`; its alloc is left to the caller. Where it stands
+        for a tile of the sketch, findings speak of that, `source_name`."""
+        name = self.fresh(stem)
+        known = source_name or name
+        depth = len(self.loops)
+        tile = ir.Tile(name, known, extents, dtype, initial, hints, depth=depth, span=span)
+        self.tiles[name] = tile
+        return tile
+
     def binding(self, name: str, spelt: str) -> Value | None:
         """The value that the caller binds to a constant or param, by either of its names."""
         return self.given.get(name, self.given.get(spelt))
@@ -391,11 +360,11 @@ class Context:
         if condition is not None:
             parts = map(self.host_form, guards.consequences(condition, holds))
             self.guards += tuple(part for part in parts if part is not None)
-        self.scopes.open()
+        self.scopes.blocks.append({})
         try:
             yield
         finally:
-            self.scopes.close()
+            self.scopes.ended.update(self.scopes.blocks.pop())
             self.present, self.guards = before, outer
 
     def trial(self) -> Context:
@@ -412,7 +381,6 @@ class Context:
         changes["scopes"] = Scopes(
             [dict(block) for block in self.scopes.blocks], dict(self.scopes.ended)
         )
-        changes["namer"] = Namer(set(self.namer.taken))
         changes["mentioned"] = self.mentioned
         return records.evolve(self, **changes)
 
@@ -471,6 +439,7 @@ class Context:
         return next((one.name for one in references if one.name in self.tunable), None)
 
     def is_one(self, extent: ir.Expr) -> bool:
+        """Whether an extent is 1 at all sizes."""
         return symbolic.constant_value(extent, self.definitions) == 1
 
     def require(self, condition: ir.Expr, span: Span) -> None:
@@ -478,9 +447,7 @@ class Context:
         needed = guards.where(self.guards, condition)
         if needed is None or any(r.condition in (condition, needed) for r in self.requires):
             return
-        condition = needed
-        text = show(condition)
-        self.requires.append(ir.Require(condition, text, generated=True, span=span))
+        self.requires.append(ir.Require(needed, show(needed), generated=True, span=span))
 
 
 def _answer(question: Callable[[Context], object], context: Context) -> object:
@@ -502,13 +469,3 @@ def in_phase(expression: ir.Expr) -> bool:
     """Whether an expression uses what exists only inside a launch."""
     kinds = {reference.kind for reference in walk.references(expression)}
     return bool(tiles_read(expression) or kinds & {ir.NameKind.LOOP, ir.NameKind.BINDING})
-
-
-def at_start(span: Span) -> Span:
-    """The empty span before `span`, for insertions."""
-    return records.evolve(span, end=span.start, end_line=span.line, end_column=span.column)
-
-
-def at_end(span: Span) -> Span:
-    """The empty span after `span`, for insertions."""
-    return records.evolve(span, start=span.end, line=span.end_line, column=span.end_column)

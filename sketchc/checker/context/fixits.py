@@ -11,22 +11,17 @@ from collections.abc import Iterable
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Edit, Fix
 from sketchc.base.types import DType
-from sketchc.checker.context.context import Context, TileName, TileState
+from sketchc.checker.context.context import Context, TileName, free_name
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
-from sketchc.ops.table import OPS
+from sketchc.ops.table import COMBINING, OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import line_edit, statement_text
 
 
 def _free_name(context: Context, wanted: str) -> str:
-    visible = {*context.scopes.visible(), *context.namer.taken}
-    name, count = wanted, 1
-    while name in visible:
-        count += 1
-        name = f"{wanted}_{count}"
-    return name
+    return free_name(wanted, {*context.scopes.visible(), *context.taken})
 
 
 def init_fix(node: syntax.Alloc) -> Fix:
@@ -37,9 +32,7 @@ def init_fix(node: syntax.Alloc) -> Fix:
 
 
 def cast_fix(
-    context: Context,
-    node: syntax.Load | syntax.Store | syntax.Atomic | syntax.Compute,
-    dtype: DType,
+    context: Context, node: syntax.Transfer | syntax.Compute, dtype: DType
 ) -> tuple[Fix, ...]:
     """Put a tile of type `dtype` and a `cast` between a statement and its tile; nothing where the
     statement adds to what the tile holds."""
@@ -48,13 +41,12 @@ def cast_fix(
             keywords = {keyword.name for keyword in node.keywords}
             if OPS[node.operation].accumulates or "dst" in keywords:
                 return ()
-        case syntax.Load(tile=syntax.Name(id=name)):
-            pass
-        case syntax.Store(tile=syntax.Name(id=name)) | syntax.Atomic(tile=syntax.Name(id=name)):
+        case syntax.Transfer(tile=syntax.Name(id=name)):
             pass
         case _:
             return ()
-    original = _alloc_of(context, name)
+    entry = context.scopes.find(name)
+    original = context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
     if original is None:
         return ()
     between = syntax.Name(_free_name(context, f"{name}_{dtype.value}"))
@@ -64,16 +56,11 @@ def cast_fix(
         lines = [made, statement_text(records.evolve(node, arguments=arguments))]
     else:
         lines = [made, statement_text(records.evolve(node, tile=between))]
-    if isinstance(node, syntax.Store | syntax.Atomic):
+    if isinstance(node, syntax.Transfer) and node.operation != "load":
         lines.insert(1, f"cast({name}, {between.id})")
     else:
         lines.append(f"cast({between.id}, {name})")
     return (Fix("convert with `cast`", (line_edit(node, lines),)),)
-
-
-def _alloc_of(context: Context, name: str) -> syntax.Alloc | None:
-    entry = context.scopes.find(name)
-    return context.allocs.get(entry.tile.name) if isinstance(entry, TileName) else None
 
 
 def late_positional_fix(node: syntax.Compute) -> Fix:
@@ -81,21 +68,10 @@ def late_positional_fix(node: syntax.Compute) -> Fix:
     return Fix("put the keywords last", (Edit(node.span, statement_text(node)),), safe=True)
 
 
-#: What combines two results of a reduction, by its identity.
-_COMBINING = {
-    "zero": "add",
-    "one": "mul",
-    "lowest": "max",
-    "highest": "min",
-    "false": "logical_or",
-    "true": "logical_and",
-}
-
-
-def accumulate_fix(context: Context, node: syntax.Compute, tile: TileState) -> tuple[Fix, ...]:
+def accumulate_fix(context: Context, node: syntax.Compute, tile: ir.Tile) -> tuple[Fix, ...]:
     """Reduce into a tile of its own, then add that to the accumulator."""
     original = context.allocs.get(tile.name)
-    operation = _COMBINING.get(OPS[node.operation].identity or "")
+    operation = COMBINING.get(OPS[node.operation].identity or "")
     match node:
         case syntax.Compute(arguments=(*_, syntax.Name(id=name))) if (
             original is not None and operation is not None and name == tile.source_name

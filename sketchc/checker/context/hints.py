@@ -7,8 +7,9 @@ wrong with a hint is therefore only ever a warning.
 from __future__ import annotations
 
 from sketchc.base.diagnostics import Edit, Fix
-from sketchc.checker.context.context import Context, at_end, at_start, closest
+from sketchc.checker.context.context import Context
 from sketchc.parsing import syntax
+from sketchc.parsing.errors import nearest
 
 _LOOP = """parallel grididx grididx.x grididx.y grididx.z threadidx threadidx.x threadidx.y
 threadidx.z coreidx warp simd pipeline vectorize unroll async tensor_core"""
@@ -94,7 +95,7 @@ def _known(
             fixes=(_portable_fix(word, words, portable),),
         )
         return False
-    meant = closest(word.value, known)
+    meant = nearest(word.value, known, 0.7)
     message = f'unknown hint "{word.value}"'
     if meant is None:
         context.warn(word.span, "SK0606", message, "ignored")
@@ -113,9 +114,6 @@ def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portabl
     said |= {HARDWARE_HINTS.get(other.value.lower(), "") for other in words[:place]}
     if not said & ({portable} | (_LEVELS if portable in _LEVELS else set())):
         return Fix(f'say "{portable}"', (Edit(word.span, f'"{portable}"'),), safe=True)
-    if place:  # from the end of the word before, or up to the start of the next one
-        before = words[place - 1].span
-        gap = at_end(before).to(word.span)
-    else:
-        gap = word.span.to(at_start(words[1].span))
+    here = word.span  # from the end of the word before, or up to the start of the next one
+    gap = words[place - 1].span.after.to(here) if place else here.to(words[1].span.before)
     return Fix("leave it out", (Edit(gap, ""),), safe=True)

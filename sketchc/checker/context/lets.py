@@ -30,8 +30,7 @@ _NONE: frozenset[str] = frozenset()
 def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
     """For each `let` the optional tensors without which nothing uses it; lets that are needed
     without any are left out."""
-    sections = [one for one in tree.sections if isinstance(one, syntax.LetSection)]
-    lets = [let for section in sections for let in section.lets]
+    lets = list(syntax.declared(tree, "let"))
     uses: dict[str, list[frozenset[str]]] = {let.name: [] for let in lets}
 
     def note(node: object, given: frozenset[str]) -> None:
@@ -39,7 +38,7 @@ def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
             if name in uses:
                 uses[name].append(tensors)
 
-    note(tuple(one for one in tree.sections if one not in sections), _NONE)
+    note(tuple(one for one in tree.sections if one.keyword != "let"), _NONE)
     note(tree.body, _NONE)
     found: dict[str, frozenset[str]] = {}
     for let in reversed(lets):
@@ -142,7 +141,7 @@ def hoist(context: Context, value: ir.Expr, dtype: DType, span: Span) -> ir.Ref:
     for let in context.lets:
         if let.value == value:
             return ir.Ref(let.name, ir.NameKind.LET, let.dtype, span=span)
-    name = context.namer.fresh("scalar")
+    name = context.fresh("scalar")
     dtype = add_let(context, None, name, value, dtype, span)
     return ir.Ref(name, ir.NameKind.LET, dtype, span=span)
 
@@ -152,7 +151,7 @@ def without_functions(context: Context, typed: Typed, span: Span) -> ir.Expr:
     floats, are hoisted. Raises `InvalidError` after reporting a host function of something that the
     host does not know."""
     value = _without_floats(context, typed.value, span)
-    if not _has_function(value):
+    if not _has(value, ir.Function):
         return value
     if typed.extents is None and is_host(value):
         return hoist(context, value, typed.dtype, span)
@@ -174,19 +173,15 @@ def _without_floats(context: Context, value: ir.Expr, span: Span) -> ir.Expr:
             return hoist(context, value, DType.BOOL, span)
         case ir.Unary("not") | ir.Binary("and" | "or") | ir.Choice():
             pass
-        case ir.Binary() if _has_choice(value):
+        case ir.Binary() if _has(value, ir.Choice):
             pass
         case _:
             return value
     return walk.changed(value, lambda part: _without_floats(context, part, span))
 
 
-def _has_choice(value: ir.Expr) -> bool:
-    return any(isinstance(part, ir.Choice) for part in walk.parts(value))
-
-
-def _has_function(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Function) or any(map(_has_function, walk.children(value)))
+def _has(value: ir.Expr, kind: type[ir.Expr]) -> bool:
+    return any(isinstance(part, kind) for part in walk.parts(value))
 
 
 def check_not_tunable(context: Context, value: ir.Expr, span: Span, what: str) -> None:

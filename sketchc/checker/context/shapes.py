@@ -47,6 +47,7 @@ def fits(context: Context, shape: tuple[ir.Expr, ...], target: tuple[ir.Expr, ..
 
 
 def same(context: Context, left: tuple[ir.Expr, ...], right: tuple[ir.Expr, ...]) -> bool:
+    """Whether two shapes agree on every axis."""
     return len(left) == len(right) and all(
         context.equal(a, b) for a, b in zip(left, right, strict=True)
     )

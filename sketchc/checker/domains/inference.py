@@ -42,7 +42,7 @@ from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_s
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import element_indices, kept_axes, laid_out, tiles_read
-from sketchc.ops.table import OPS, Category, Shape, identity_value
+from sketchc.ops.table import OPS, Category, Fact, Layout, Result, Shape, identity_value
 
 #: For each axis of an operand, the destination's axis that it becomes; None for one that is
 #: consumed.
@@ -87,10 +87,10 @@ def axis_map(
             axes = attribute_axes(compute)
             # An index of lower rank is aligned to the right, as in NumPy.
             return tuple(None if place in axes else place for place in aligned)
-        case Shape.REARRANGED if op.name == "permute":
+        case Shape.REARRANGED if op.layout is Layout.PERMUTED:
             order = attribute_axes(compute, "axes")
             return tuple(order.index(axis) for axis in range(rank))
-        case Shape.REARRANGED if op.name == "reshape":
+        case Shape.REARRANGED if op.layout is Layout.RESHAPED:
             before, after = ([scope.form(e) for e in shape] for shape in (extents, result))
             return kept_axes(before, after, constant(1))
         case _:
@@ -458,7 +458,9 @@ class _Walk:
     ) -> ir.AxisDomain:
         """The lanes of an operand's axis in the destination: the right part of `concat` stands
         after the left one, which is fully valid."""
-        if compute.operation != "concat" or place not in attribute_axes(compute):
+        if OPS[compute.operation].layout is not Layout.JOINED or place not in attribute_axes(
+            compute
+        ):
             return valid
         left = compute.operands[0]
         if position == 0 or not isinstance(left, ir.TileOperand):
@@ -477,13 +479,13 @@ class _Walk:
     ) -> None:
         """Axes that must be valid as a whole, or from lane 0 on."""
         named = own_axes(compute, len(operand.domain), self._rank(compute.operands[0]))
+        row = OPS[compute.operation]
+        joined = row.layout is Layout.JOINED
         for axis, valid in enumerate(operand.domain):
             along = axis in named
-            prefix = along and (
-                compute.operation == "sort" or (compute.operation == "concat" and position == 1)
-            )
-            whole = (compute.operation == "reshape" and places[axis] is None) or (
-                compute.operation == "concat" and along and position == 0
+            prefix = along and (Fact.FROM_THE_FIRST in row.facts or (joined and position == 1))
+            whole = (row.layout is Layout.RESHAPED and places[axis] is None) or (
+                joined and along and position == 0
             )
             if (whole and not valid.full) or (prefix and valid.lower):
                 tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
@@ -560,5 +562,6 @@ class _Walk:
 
 def _moves(compute: ir.Compute) -> bool:
     """Lanes of the result are lanes of the source as they are."""
-    layout = OPS[compute.operation].category is Category.LAYOUT
-    return compute.operation == "copy" or (layout and len(compute.operands) == 1)
+    row = OPS[compute.operation]
+    copies = row.result is Result.SAME and Fact.HANDS_ON in row.facts
+    return copies or (row.layout is not None and len(compute.operands) == 1)

@@ -9,6 +9,7 @@ from sketchc.checker.domains.bounds import Trouble
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify
+from sketchc.ops.table import OPS, Fact, Layout
 
 
 def describe(domain: ir.Domain) -> str:
@@ -170,12 +171,13 @@ def partial(
 ) -> Diagnostic:
     """An axis must be valid as a whole, or from its first lane on, and is not."""
     name = f"`{tile.source_name}`" if tile is not None else "the index tile"
-    if compute.operation == "sort":
+    row = OPS[compute.operation]
+    if Fact.FROM_THE_FIRST in row.facts:
         code, wanted = "SK0426", "from the first lane on"
         help_text = "load the lanes from the start of the tile"
     else:
         code, wanted = "SK0429", "as a whole"
-        if valid.lower and compute.operation == "concat":
+        if valid.lower and row.layout is Layout.JOINED:
             wanted = "from the first lane on" if operand != compute.operands[0] else wanted
         help_text = "choose tiles whose extents divide the tensor's, or pad the load"
     return Diagnostic(

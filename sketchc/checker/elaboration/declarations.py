@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Span
@@ -29,9 +29,7 @@ from sketchc.checker.context.context import (
     ScalarName,
     TensorName,
     TileName,
-    TileState,
     Value,
-    at_end,
     identifier,
 )
 from sketchc.checker.context.hints import tile_hints
@@ -49,47 +47,29 @@ from sketchc.parsing.unparse import dtype_fix, expression_text
 DEFAULT_TILE = 64
 
 
-class _Node(Protocol):
-    """A declaration, or a precondition."""
-
-    @property
-    def span(self) -> Span: ...
-
-
-_Declared = TypeVar("_Declared", bound=_Node)
-
-
 def declare(context: Context) -> None:
     """Declare everything in the sketch's sections; reports and goes on."""
     declare_constants(context)
     context.asked.clear()  # binding declares the constants again
-    sections = context.tree.sections
-    for kind, function in _ORDER:
-        for section in sections:
-            if isinstance(section, kind):
-                for node in syntax.items(section):
-                    _attempt(context, node, function)
+    for keyword, function in _ORDER:
+        for node in syntax.declared(context.tree, keyword):
+            _attempt(context, node, function)
     learn(context, tuple(require.condition for require in context.requires))
 
 
 def declare_constants(context: Context) -> None:
     """Declare the symbols, still without bounds, and the constants."""
-    sections = context.tree.sections
-    for section in sections:
-        if isinstance(section, syntax.SymbolsSection):
-            for symbol in section.symbols:
-                _attempt(context, symbol, _symbol)
-    for section in sections:
-        if isinstance(section, syntax.ConstexprSection):
+    for symbol in syntax.declared(context.tree, "symbols"):
+        _attempt(context, symbol, _symbol)
+    for section in context.tree.sections:
+        if section.keyword == "constexpr":
             if section.from_tuple:
-                warn_tuple(context, section.constants, section.span)
-            for item in section.constants:
+                _warn_tuple(context, section)
+            for item in section.items:
                 _attempt(context, item, _constexpr)
 
 
-def _attempt(
-    context: Context, node: _Declared, function: Callable[[Context, _Declared], None]
-) -> None:
+def _attempt(context: Context, node: Any, function: Callable[[Context, Any], None]) -> None:
     """Run one declaration; one that failed leaves its name poisoned, so that uses stay quiet."""
     try:
         function(context, node)
@@ -99,17 +79,16 @@ def _attempt(
             context.scopes.add(name, PoisonedName(node.span))
 
 
-def warn_tuple(
-    context: Context, constants: tuple[syntax.ConstexprDeclaration, ...], span: Span
-) -> None:
+def _warn_tuple(context: Context, section: syntax.Section) -> None:
     """The tuple form `m0, k0 = 128, 256` is accepted with a warning and a fix-it."""
-    texts = [f"{c.name} = {expression_text(c.value)}" for c in constants if c.value is not None]
+    valued = [item for item in section.items if item.value is not None]
+    texts = [f"{item.name} = {expression_text(item.value)}" for item in valued]
     fixes: tuple[Fix, ...] = ()
-    if len(texts) == len(constants):
-        edit = Edit(span, f"constexpr: {', '.join(texts)}")
+    if len(texts) == len(section.items):
+        edit = Edit(section.span, f"constexpr: {', '.join(texts)}")
         fixes = (Fix("one value for each name", (edit,), safe=True),)
     context.warn(
-        span,
+        section.span,
         "SK0604",
         "constants are declared one by one",
         "accepted",
@@ -121,15 +100,9 @@ def warn_tuple(
 # ---------------------------------------------------------------- scalars
 
 
-def _scalar(
-    context: Context, source: str, name: str, kind: ir.NameKind, dtype: DType, span: Span
-) -> None:
-    context.scopes.add(source, ScalarName(name, kind, dtype, span))
-
-
 def _symbol(context: Context, node: syntax.SymbolDeclaration) -> None:
     name = context.declare(node.name, node.span)
-    _scalar(context, node.name, name, ir.NameKind.SYMBOL, DType.I64, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.SYMBOL, DType.I64, node.span))
     context.symbols.append(ir.Symbol(name, span=node.span))
     context.note_interval(name, lambda _: (0, None))
 
@@ -219,7 +192,7 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
     context.constants.append(
         ir.Constant(name, dtype, value, choices, tunable, chosen_by, span=node.span)
     )
-    _scalar(context, node.name, name, ir.NameKind.CONSTANT, dtype, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.CONSTANT, dtype, node.span))
 
 
 def _without_value(
@@ -239,7 +212,7 @@ def _constexpr_param(context: Context, node: syntax.ConstexprDeclaration, name: 
     """A constexpr without value that only feeds data stays a parameter of the wrapper."""
     dtype = node.dtype or DType.F32
     context.params.append(ir.Param(name, dtype, from_constexpr=True, span=node.span))
-    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.PARAM, dtype, node.span))
 
 
 def _param(context: Context, node: syntax.ParamDeclaration) -> None:
@@ -254,7 +227,7 @@ def _param(context: Context, node: syntax.ParamDeclaration) -> None:
     if default is not None:
         default, dtype = _typed_value(context, default, dtype, f"`{node.name}`", node.span)
     context.params.append(ir.Param(name, dtype, default, span=node.span))
-    _scalar(context, node.name, name, ir.NameKind.PARAM, dtype, node.span)
+    context.scopes.add(node.name, ScalarName(name, ir.NameKind.PARAM, dtype, node.span))
     _in_type(context, name, dtype, node.span)
 
 
@@ -398,7 +371,7 @@ def bound_fix(context: Context, symbol: str) -> tuple[Fix, ...]:
     """Insert an upper bound after a symbol's declaration."""
     for known in context.symbols:
         if known.name == symbol and known.upper_bound is None:
-            edit = Edit(at_end(known.span), " <= 1024")
+            edit = Edit(known.span.after, " <= 1024")
             return (Fix(f"bound `{symbol}` (choose the largest size that you need)", (edit,)),)
     return ()
 
@@ -431,20 +404,10 @@ def alloc(context: Context, node: syntax.Alloc) -> ir.Alloc:
             help=f"accumulate in {wide.value}; a store converts back",
             fixes=(dtype_fix(node, wide),),
         )
-    tile = TileState(
-        name=context.namer.fresh(node.name),
-        source_name=node.name,
-        extents=extents,
-        dtype=dtype,
-        initial=initial,
-        hints=hints,
-        loops=tuple(loop.identity for loop in context.loops),
-        phase=context.phase,
-        span=node.name_span,
-    )
-    context.tiles.append(tile)
+    name, span = node.name, node.name_span
+    tile = context.make_tile(name, extents, dtype, span, name, initial, hints)
     context.allocs[tile.name] = node
-    context.scopes.add(node.name, TileName(tile))
+    context.scopes.add(name, TileName(tile, context.phase))
     return ir.Alloc(tile.name, span=node.span)
 
 
@@ -527,14 +490,14 @@ def _contradiction(context: Context, node: syntax.Alloc, message: str) -> None:
     context.warn(node.span, "SK0612", message, "`init=` counts, hints never change meaning")
 
 
-#: What is declared after symbols and constants, in order: the kinds of sections, and what declares
+#: What is declared after symbols and constants, in order: the sections, and what declares
 #: one of their parts.
-_ORDER: tuple[tuple[type[syntax.Section], Callable[[Context, Any], None]], ...] = (
-    (syntax.SymbolsSection, _bound),
-    (syntax.ParamsSection, _param),
-    (syntax.LetSection, _let),
-    (syntax.TensorsSection, partial(_tensor, parameter=True)),
-    (syntax.WorkspaceSection, partial(_tensor, parameter=False)),
-    (syntax.ViewsSection, _view),
-    (syntax.RequireSection, _require),
+_ORDER: tuple[tuple[str, Callable[[Context, Any], None]], ...] = (
+    ("symbols", _bound),
+    ("params", _param),
+    ("let", _let),
+    ("tensors", partial(_tensor, parameter=True)),
+    ("workspace", partial(_tensor, parameter=False)),
+    ("views", _view),
+    ("require", _require),
 )

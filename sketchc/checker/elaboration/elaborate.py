@@ -54,10 +54,10 @@ from functools import partial
 from typing import assert_never
 
 from sketchc.base import records, verification
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span, has_errors
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, error, has_errors
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.operations import compare
-from sketchc.checker.context.context import Context, InvalidError, Value, at_start, identifier
+from sketchc.checker.context.context import Context, InvalidError, Value, identifier
 from sketchc.checker.context.fixits import init_fix
 from sketchc.checker.elaboration.declarations import declare, declare_constants
 from sketchc.checker.elaboration.statements import phases_of
@@ -152,7 +152,7 @@ class _Assignment:
         self.reported.add(name)
         tile = self.tiles[name]
         source = tile.source_name
-        labels = [Label(tile.span, "allocated here, without `init=`")]
+        labels: tuple[Label, ...] = (Label(tile.span, "allocated here, without `init=`"),)
         fixes: tuple[Fix, ...] = (init_fix(self.allocs[name]),)
         if accumulates:
             code = "SK0403"
@@ -167,29 +167,20 @@ class _Assignment:
                 "what only a loop assigns ends with it" if runs else "not assigned on every path"
             )
             what = "assigned in this loop alone" if runs else "this loop may run zero times"
-            labels.append(Label(loop.span, what))
+            labels += (Label(loop.span, what),)
         elif name in self.branches:
             code = "SK0404"
             message = f"`{source}` is read after an `if` that writes it in one branch only"
             label = "not assigned on every path"
-            labels.append(Label(self.branches[name], "the other branch leaves it as it is"))
+            labels += (Label(self.branches[name], "the other branch leaves it as it is"),)
         else:
             code = "SK0401"
             message = f"`{source}` is read before anything is written to it"
             label = "not assigned yet"
             fixes = ()
-        self.found.append(
-            Diagnostic(
-                code,
-                Severity.ERROR,
-                message,
-                span,
-                label,
-                tuple(labels),
-                help="" if not fixes else "a tile with `init=` has a value from the start",
-                fixes=fixes,
-            )
-        )
+        advice = "a tile with `init=` has a value from the start" if fixes else ""
+        found = error(span, code, message, label, labels=labels, help=advice, fixes=fixes)
+        self.found.append(found)
 
 
 def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
@@ -202,12 +193,6 @@ def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
 
 
 # ---------------------------------------------------------------- carried tiles
-
-
-def add_carried(phase: ir.Phase, tiles: Mapping[str, ir.Tile]) -> ir.Phase:
-    """Fill in `carried` of every loop and branch."""
-    body, _ = _carry(phase.body, frozenset(), tiles)
-    return records.evolve(phase, body=body)
 
 
 def _exposed(
@@ -228,7 +213,8 @@ def _exposed(
 def _carry(
     body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> tuple[tuple[ir.Statement, ...], frozenset[str]]:
-    """Rewrite a block backwards from the tiles live after it; gives those live before it too.
+    """Fill in `carried` of every loop and branch of a block, backwards from the tiles live after
+    it; gives those live before it too.
 
     Live at a loop's header is what is live after the loop and what its body exposes: a body only
     takes away what it writes first, and the loop may run zero times.
@@ -368,7 +354,7 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
             return records.evolve(tensor, role=role)
         fixes: tuple[Fix, ...] = ()
         if not declared:
-            edit = Edit(at_start(context.dtype_spans[tensor.name]), "inout ")
+            edit = Edit(context.dtype_spans[tensor.name].before, "inout ")
             fixes = (Fix(f"declare `{tensor.name}` as `inout`", (edit,)),)
         early_help = (
             f"write it in an earlier phase, or give it an initial value: `{tensor.name}"
@@ -519,28 +505,16 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
     context = Context(tree, constants, prepass(tree), compare=compare)
     declare(context)
     if tree.misspelt_tiling:
-        _warn_misspelt(context, tree.tiling_span)
+        word = tree.tiling_span.first(len(_MISSPELT))
+        fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
+        context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
     _check_tilings(context)
     phases, schedule = phases_of(context)
     if has_errors(context.diagnostics):
         return Elaboration(None, tuple(context.diagnostics), context)
     tensors = settle_roles(context, phases, schedule)
     check_symbols(context, tensors)
-    tiles = tuple(
-        ir.Tile(
-            tile.name,
-            tile.source_name,
-            tile.extents,
-            tile.dtype,
-            tile.initial,
-            tile.hints,
-            depth=len(tile.loops),
-            span=tile.span,
-        )
-        for tile in context.tiles
-    )
-    by_name = {tile.name: tile for tile in tiles}
-    unassigned = check_assignment(phases, by_name, context.allocs)
+    unassigned = check_assignment(phases, context.tiles, context.allocs)
     if has_errors(context.diagnostics):
         return Elaboration(None, (*context.diagnostics, *unassigned), context)
     context.diagnostics.extend(unassigned)
@@ -553,8 +527,11 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         tensors,
         tuple(context.views),
         tuple(context.requires),
-        tiles,
-        tuple(add_carried(phase, by_name) for phase in phases),
+        tuple(context.tiles.values()),
+        tuple(
+            records.evolve(phase, body=_carry(phase.body, frozenset(), context.tiles)[0])
+            for phase in phases
+        ),
         schedule,
         span=tree.span,
     )
@@ -572,30 +549,13 @@ def _verified(sketch: ir.Sketch) -> ir.Sketch:
 
 def bindable(tree: syntax.Sketch) -> frozenset[str]:
     """The names that `constants` may bind: constexprs, params, and constants bound in the body."""
-    found: set[str] = set()
-    for section in tree.sections:
-        match section:
-            case syntax.ConstexprSection(constants=constants):
-                found.update(item.name for item in constants)
-            case syntax.ParamsSection(params=params):
-                found.update(item.name for item in params)
-            case _:
-                pass
+    found = {item.name for item in syntax.declared(tree, "constexpr", "params")}
     for statement in tree.body:
         if isinstance(statement, syntax.Binding):
             for name, value in zip(statement.names, statement.values, strict=False):
                 if isinstance(value, syntax.Number) and isinstance(value.value, int):
                     found.add(name.id)
     return frozenset(found)
-
-
-def _warn_misspelt(context: Context, block: Span) -> None:
-    end = block.start + len(_MISSPELT)
-    word = records.evolve(
-        block, end=end, end_line=block.line, end_column=block.column + len(_MISSPELT)
-    )
-    fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
-    context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
 
 
 def _check_tilings(context: Context) -> None:

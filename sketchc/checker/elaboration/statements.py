@@ -27,14 +27,13 @@ from sketchc.checker.calls.expressions import (
     is_constant,
     is_loaded,
 )
-from sketchc.checker.calls.memory import atomic, fetch, load, store
+from sketchc.checker.calls.memory import fetch, transfer
 from sketchc.checker.calls.operations import compute
 from sketchc.checker.context.context import (
     Context,
     IndexName,
     Interval,
     InvalidError,
-    LoopState,
     PoisonedName,
     ScalarName,
     Typed,
@@ -53,7 +52,7 @@ from sketchc.ir.walk import expressions
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.syntax import names
-from sketchc.parsing.unparse import expression_text, statement_text
+from sketchc.parsing.unparse import expression_text, line_edit, statement_text
 
 #: What is reported of a branch that is not taken: the rest may depend on the constants.
 _ALWAYS_WRONG = frozenset(["SK0201", "SK0210"])
@@ -158,10 +157,8 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
     match node:
         case syntax.Alloc():
             return _alloc(context, node)
-        case syntax.Load():
-            return load(context, node)
-        case syntax.Store():
-            return store(context, node)
+        case syntax.Transfer():
+            return transfer(context, node)
         case syntax.Compute():
             return compute(context, node)
         case syntax.Binding():
@@ -172,8 +169,6 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
             return ()
         case syntax.If():
             return _branch(context, node)
-        case syntax.Atomic():
-            return atomic(context, node)
         case syntax.Fetch():
             return (fetch(context, node, ir.NameKind.BINDING),)
         case _:
@@ -224,8 +219,7 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
     ]
     fixes: tuple[Fix, ...] = ()
     if not constants:
-        edit = Edit(node.span, f"\n{' ' * (node.span.column - 1)}".join(lines))
-        fixes = (Fix("one binding a line", (edit,), safe=True),)
+        fixes = (Fix("one binding a line", (line_edit(node, lines),), safe=True),)
     elif context.tree.body[0] is node:  # a section may stand here
         edit = Edit(node.span, f"constexpr: {', '.join(lines)};")
         fixes = (Fix("declare constants", (edit,), safe=True),)
@@ -255,7 +249,7 @@ def _bind(
     outside = not context.loops and typed.extents is None and not in_phase(typed.value)
     host = outside and is_host(typed.value)  # becomes a `let`, which may call
     value = typed.value if host else without_functions(context, typed, node.span)
-    spelt = context.namer.fresh(name.id)
+    spelt = context.fresh(name.id)
     text = f"{name.id} = {expression_text(node)}"
     if typed.extents is not None:
         context.index_ranks[spelt] = len(typed.extents)
@@ -355,8 +349,7 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
     parallel = is_parallel(node)
 
     def inside(variable: str) -> tuple[ir.Statement, ...]:
-        context.loop_count += 1
-        context.loops.append(LoopState(context.loop_count, node, variable, parallel))
+        context.loops.append(node)
         body = block(context, node.body)
         context.loops.pop()
         return body
@@ -386,7 +379,7 @@ def _looped(
             context.check_assignable(node.variable.id, node.variable.span)
         except InvalidError:
             failed = True
-        variable = context.namer.fresh(node.variable.id)
+        variable = context.fresh(node.variable.id)
         entry = ScalarName(variable, kind, DType.I64, node.variable.span)
         context.scopes.add(node.variable.id, entry)
         note_loop(context, variable, *bounds)
