@@ -264,24 +264,17 @@ class _Writer:
     def _session(self) -> Session:
         """What the helpers of the agents ask for; no agent is called with it."""
         from sketchc.agents.config.settings import Configuration
-        from sketchc.agents.state.state import Session
+        from sketchc.agents.run.run import session_of
 
-        description: Any = None
-        return Session(
-            task=self.task,
-            description=description,
+        return session_of(
+            self.options,
+            self.task,
+            description=None,
             task_source="",
-            target=self.options.target,
-            hardware=self.options.hardware,
-            constants=self.options.constants,
-            coder=self.options.coder,
             model=None,
             configuration=Configuration(),
-            seed=self.options.seed,
             folder=self.folder,
-            progress=_Silent(),
-            max_attempts=self.options.max_attempts,
-            max_repairs=self.options.max_repairs,
+            progress=None,
         )
 
     def _kernel(self, plan: Plan | None) -> None:
@@ -355,10 +348,3 @@ def _described(name: str, kernel: Kernel) -> str:
             return "the kernel as a Python module, for this machine"
         case _:
             return "imported by the task" if name.endswith(".py") else "part of the kernel"
-
-
-class _Silent:
-    """Nobody listens."""
-
-    def note(self, agent: str, text: str) -> None:
-        """Nothing."""

@@ -186,6 +186,7 @@ class RunFolder:
 
     @property
     def ledger_path(self) -> Path:
+        """The ledger of the calls to the model."""
         return self.inner / "ledger.jsonl"
 
     def exists(self) -> bool:
@@ -234,8 +235,8 @@ class RunFolder:
             yield
 
     def write_options(self, options: RunOptions) -> None:
-        plain = {"version": VERSION, **attrs.asdict(options)}
-        _replace(self.inner / "run.json", plain)
+        """Keep what was asked for."""
+        _replace(self.inner / "run.json", {"version": VERSION, **attrs.asdict(options)})
 
     def read_options(self) -> RunOptions:
         """Raises `UsageError` for a folder that holds no run of this version."""
@@ -375,6 +376,20 @@ class Run:
     on_step: Callable[[RunState, Session], None] | None = None
 
 
+#: What a session has of the options.
+_SHARED = (
+    *("target", "hardware", "constants", "coder", "seed", "max_attempts", "max_repairs"),
+    "everything_to_coder",
+)
+
+
+def session_of(options: RunOptions, task: WorkerTask, **others: Any) -> Session:
+    """The session of a run with these options; `others` are what they do not say."""
+    shared = {name: getattr(options, name) for name in _SHARED}
+    agents = agents_of(load_workflow(options.workflow))
+    return Session(task=task, agents=agents, **shared, **others)
+
+
 def go(run: Run, bench: bool) -> RunState:
     """Walk the workflow from the last checkpoint, or from the start, to an end.
 
@@ -382,23 +397,15 @@ def go(run: Run, bench: bool) -> RunState:
     """
     options = run.options
     graph = load_workflow(options.workflow)
-    session = Session(
-        task=run.task,
+    session = session_of(
+        options,
+        run.task,
         description=run.task.describe(options.seed % (1 << 31)),
         task_source=run.task_source,
-        target=options.target,
-        hardware=options.hardware,
-        constants=options.constants,
-        coder=options.coder,
         model=run.client,
         configuration=run.configuration,
-        seed=options.seed,
         folder=run.folder.inner.resolve(),
         progress=run.progress,
-        max_attempts=options.max_attempts,
-        max_repairs=options.max_repairs,
-        agents=agents_of(graph),
-        everything_to_coder=options.everything_to_coder,
         bench=bench,
     )
     state, consumed = run.folder.read_checkpoint() or (first_state(graph, options), 0)
