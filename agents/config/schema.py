@@ -57,6 +57,7 @@ class Setting:
 
     @property
     def parts(self) -> tuple[str, ...]:
+        """The names between the dots."""
         return tuple(self.key.split("."))
 
 
