@@ -272,7 +272,8 @@ def route(failure: str, evidence: Evidence, history: Sequence[Step], team: Team)
         return found
     if team.coder_repeats:
         return Route("designer", f"{found.reason}; but the built-in Coder would write the same")
-    same = _repeated(failure, evidence.reason, history)
+    wanted = _fingerprint(failure, evidence.reason)
+    same = sum(_fingerprint(s.failure, s.reason) == wanted for s in _candidates(history))
     if same >= SAME_FAILURES:
         reason = f"{found.reason}; but it is the same failure {same} times: the Coder is stuck"
         return Route("designer", reason)
@@ -288,7 +289,7 @@ def _by_table(rule: Rule, failure: str, evidence: Evidence, history: Sequence[St
         case Rule.SKETCH_DECIDES:
             return _by_sketch(failure, evidence)
         case Rule.CODER_ONCE:
-            if _since_design(history, failure) > 1:
+            if sum(step.failure == failure for step in _candidates(history)) > 1:
                 return Route("designer", "other code did not need less: the sketch asks for it")
             return Route("coder", f"{failure}: {rule.value}")
         case Rule.PLAN_DECIDES:
@@ -344,28 +345,15 @@ def _retry(history: Sequence[Step]) -> Route:
     return Route("verifier", "the machinery failed, which says nothing about the kernel")
 
 
-def _last_design(history: Sequence[Step]) -> int:
-    """The position behind the Designer's last step."""
-    places = [place for place, step in enumerate(history) if step.agent == "designer"]
-    return places[-1] + 1 if places else 0
-
-
-def _since_design(history: Sequence[Step], failure: str) -> int:
-    """How many candidates failed so since the Designer's last step."""
-    return sum(step.failure == failure for step in _candidates(history))
-
-
 def _candidates(history: Sequence[Step]) -> list[Step]:
     """The Verifier's steps since the Designer's last one, each of another candidate."""
-    steps = history[_last_design(history) :]
-    return [step for step in steps if step.agent == "verifier" and not step.details.get("again")]
-
-
-def _repeated(failure: str, reason: str, history: Sequence[Step]) -> int:
-    """How many candidates since the Designer's last step failed with the same evidence."""
-    wanted = _fingerprint(failure, reason)
-    steps = _candidates(history)
-    return sum(_fingerprint(step.failure, step.reason) == wanted for step in steps)
+    found: list[Step] = []
+    for step in history:
+        if step.agent == "designer":
+            found = []
+        elif step.agent == "verifier" and not step.details.get("again"):
+            found.append(step)
+    return found
 
 
 def _fingerprint(failure: str, reason: str) -> tuple[str, str]:

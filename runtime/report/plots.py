@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import attrs
+from markupsafe import Markup
 
 from sketchc.runtime.bench.measurement import Speedup
 from sketchc.runtime.report.content import Contender, Measured
@@ -138,7 +139,8 @@ class Drawing:
             f"{html.escape(shown)}</text>"
         )
 
-    def text(self) -> str:
+    def text(self) -> Markup:
+        """The whole drawing, as markup."""
         name = html.escape(self.identifier, quote=True)
         size = f"0 0 {round_number(self.width)} {round_number(self.height)}"
         head = (
@@ -146,7 +148,7 @@ class Drawing:
             f'class="plot"><title id="{name}-title">{html.escape(self.title)}</title>'
             f'<desc id="{name}-about">{html.escape(self.description)}</desc>'
         )
-        return head + "".join(self.shapes) + "</svg>"
+        return Markup(head + "".join(self.shapes) + "</svg>")
 
     # ------------------------------------------------------------ axes
 
@@ -209,7 +211,7 @@ def spread(place: int) -> float:
     return (place * _GOLDEN) % 1.0 - 0.5
 
 
-def errors_plot(verdict: Verdict, identifier: str) -> str:
+def errors_plot(verdict: Verdict, identifier: str) -> Markup:
     """The largest error of each output of each case as a share of what is allowed, by kind of
     input, on a logarithmic axis; "" without any."""
     points: dict[str, list[tuple[float, int, str]]] = {}
@@ -219,7 +221,7 @@ def errors_plot(verdict: Verdict, identifier: str) -> str:
                 tip = f"case {number}, {sizes(case)}, {output.name}: {short(output.worst)}"
                 points.setdefault(case.kind or "inputs", []).append((output.worst, number, tip))
     if not points:
-        return ""
+        return Markup()
     finite = [w for row in points.values() for w, _, _ in row if math.isfinite(w)]
     largest = max([*finite, 10.0])
     scale = Scale(_SMALLEST, 10.0 ** math.ceil(math.log10(largest)), _LEFT, _RIGHT, True)
@@ -247,12 +249,12 @@ def errors_plot(verdict: Verdict, identifier: str) -> str:
 # ---------------------------------------------------------------- times
 
 
-def times_plot(measured: Measured, identifier: str) -> str:
+def times_plot(measured: Measured, identifier: str) -> Markup:
     """Every raw sample of every contender, with a box from quartile to quartile, a line at the
     median and whiskers to the last sample within 1.5 boxes."""
     contenders = measured.contenders
     if not contenders:
-        return ""
+        return Markup()
     samples = [value for one in contenders for value in one.samples if value > 0]
     wide = bool(samples) and max(samples) / min(samples) > _SPREAD
     scale = log_scale(samples, _LEFT, _RIGHT) if wide else linear_scale(samples, _LEFT, _RIGHT)
@@ -322,7 +324,7 @@ def _colour(one: Contender) -> str:
 # ---------------------------------------------------------------- speedups
 
 
-def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
+def speedups_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
     """A bar for each speedup with its 95 % interval, and a line at 1; "" without any."""
     rows: list[tuple[str, Speedup]] = []
     for one in measurements:
@@ -331,7 +333,7 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
             rows.append((f"{about}against {baseline}", gain))
     rows = [row for row in rows if math.isfinite(row[1].of_medians)][:_MOST_ROWS]
     if not rows:
-        return ""
+        return Markup()
     ends = [v for _, g in rows for v in (g.of_medians, g.high) if math.isfinite(v)]
     scale = linear_scale([*ends, 1.2], _LEFT, _RIGHT)
     height = 58 + 46 * len(rows)
@@ -360,13 +362,13 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
 # ---------------------------------------------------------------- roofline
 
 
-def roofline_plot(measurements: Sequence[Measured], identifier: str) -> str:
+def roofline_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
     """FLOP/s over FLOPs per byte, both logarithmic: the slope of the memory's bandwidth, the peak
     where it is known, and a point for each contender. Measurements of one machine share a roof;
     "" where there is nothing to draw."""
     drawn = [m for m in measurements if m.measurement.flops and m.measurement.bytes and m.bandwidth]
     if not drawn:
-        return ""
+        return Markup()
     roofs = _roofs(drawn)
     points = [
         (m.measurement.flops / m.measurement.bytes, one.rate, one, m)
@@ -375,7 +377,7 @@ def roofline_plot(measurements: Sequence[Measured], identifier: str) -> str:
         if one.rate
     ]
     if not points:
-        return ""
+        return Markup()
     ridges = [peak / bandwidth for bandwidth, peak in roofs if peak]
     intensities = [x for x, _, _, _ in points]
     x_scale = log_scale(

@@ -14,7 +14,7 @@ from sketchc.base.json_form import number
 from sketchc.runtime.bench import text as measurements
 from sketchc.runtime.bench.measurement import Baseline, Measurement
 from sketchc.runtime.report.content import OPEN, Contender, Failure, Measured, Verified
-from sketchc.runtime.report.text import clean, clean_line
+from sketchc.runtime.report.text import Fields, clean, clean_line
 from sketchc.runtime.verify.compare import Comparison, PaperRule, Waiver, WrongElement
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
@@ -120,17 +120,7 @@ def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
 
 def pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     """Names and values as text."""
-    return tuple((name, _short(value)) for name, value in values.items())
-
-
-def _short(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-        case _:
-            return clean_line(value)
+    return tuple(Fields(values).entries())
 
 
 def sizes(case: CaseResult) -> str:

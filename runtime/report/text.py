@@ -158,6 +158,7 @@ class Fields:
 
     @property
     def mapping(self) -> Mapping[str, Any]:
+        """The fields by name."""
         return self.data if isinstance(self.data, Mapping) else {}
 
     def raw(self, *names: str) -> Any:
@@ -216,14 +217,8 @@ class Fields:
         """The entries as text; those that hold objects or lists are left out."""
         for name, value in self.mapping.items():
             if not isinstance(value, Mapping | list | tuple) and value is not None:
-                yield clean_line(name), clean_line(_plain(value))
-
-
-def _plain(value: object) -> object:
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-        case _:
-            return value
+                text = f"{value:g}" if isinstance(value, float) else str(value)
+                yield (
+                    clean_line(name),
+                    clean_line(text.lower() if isinstance(value, bool) else text),
+                )

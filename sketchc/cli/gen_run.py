@@ -286,28 +286,23 @@ def _run_to_end(run: Run, bench: bool) -> tuple[RunState, str]:
     except (LlmError, KeyboardInterrupt) as error:
         kept = run.folder.read_checkpoint()
         state = first_state(load_workflow(run.options.workflow), run.options)
-        return (state if kept is None else kept[0]), _why(error)
+        why = f"{error.kind}: {error}" if isinstance(error, LlmError) else INTERRUPTED
+        return (state if kept is None else kept[0]), why
 
 
-def _why(error: LlmError | KeyboardInterrupt) -> str:
-    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{error.kind}: {error}"
+#: What a ledger's header says of a run, besides its seed.
+_RECORDED = ("task", "target", "hardware", "workflow", "coder")
 
 
 def _header(asked: RunOptions) -> Header:
-    return Header(
-        task=asked.task,
-        target=asked.target,
-        hardware=asked.hardware,
-        workflow=asked.workflow,
-        coder=asked.coder,
-        seed=asked.seed,
-        options={"constants": dict(asked.constants), "task_digest": asked.task_digest},
-    )
+    said = {name: getattr(asked, name) for name in (*_RECORDED, "seed")}
+    options = {"constants": dict(asked.constants), "task_digest": asked.task_digest}
+    return Header(**said, options=options)
 
 
 def _fits_recording(wanted: RunOptions, recorded: Header) -> None:
     """Raises `UsageError` where the recording is of another run."""
-    for name in ("task", "target", "hardware", "workflow", "coder"):
+    for name in _RECORDED:
         old, new = getattr(recorded, name), getattr(wanted, name)
         if old != new:
             msg = f"the recording is of {name} {old!r}, and {new!r} is asked for"
