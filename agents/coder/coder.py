@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sketchc.agents.coder.code_writer import (
-    CoderSettings,
+    KernelWriter,
     NothingWrongError,
     UnusableReplyError,
-    repair_kernel,
-    write_kernel,
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.prompts.language import reach
@@ -64,25 +62,18 @@ class Coder:
 def _by_model(state: RunState, session: Session, assignment: Assignment, mending: bool) -> Turn:
     assert session.model is not None
     documents = documents_of(session.target)
-    settings = CoderSettings(docs_tokens=session.configuration.docs_tokens)
+    tokens = session.configuration.docs_tokens
+    writer = KernelWriter(assignment, session.model, documents, tokens)
     try:
         if not mending:
             session.progress.note("coder", "a model writes the kernel")
-            kernel = write_kernel(assignment, session.model, documents, settings)
-            return _coded(state, kernel, "llm", "written by a model")
+            return _coded(state, writer.write(), "llm", "written by a model")
         assert state.feedback is not None
         assert state.kernel is not None
         session.progress.note("coder", f"a model mends the kernel: {state.feedback.failure}")
-        kernel = repair_kernel(
-            assignment,
-            state.kernel.source,
-            state.feedback,
-            session.model,
-            documents,
-            settings,
-            _earlier(state),
-            dispute=state.verdict is not None and not state.disputed,
-        )
+        dispute = state.verdict is not None and not state.disputed
+        source = state.kernel.source
+        kernel = writer.repair(source, state.feedback, _earlier(state), dispute)
         return _coded(state, kernel, "llm", f"mended by a model after {state.feedback.failure}")
     except NothingWrongError as error:
         reason = f"a model says that nothing is wrong here: {error} (the evidence is taken again)"

@@ -176,16 +176,10 @@ def write_messages(
     asked = message(
         "user",
         "coder_write.jinja",
-        **_common(assignment),
-        documents=documents,
-        documents_name=_documents_name(assignment, budget),
+        **_common(assignment, documents, budget),
         starting_point=starting_point,
     )
     return (_system(assignment), asked)
-
-
-def _documents_name(assignment: Assignment, budget: int) -> str:
-    return f"documents of {assignment.target} within {budget} tokens"
 
 
 def repair_messages(
@@ -209,9 +203,7 @@ def repair_messages(
     asked = message(
         "user",
         "coder_repair.jinja",
-        **_common(assignment),
-        documents=documents,
-        documents_name=_documents_name(assignment, budget),
+        **_common(assignment, documents, budget),
         numbered=numbered(source),
         failure=feedback.failure,
         meaning=FAILURES.get(feedback.failure, "it was not accepted"),
@@ -254,7 +246,7 @@ def _system(assignment: Assignment) -> Message:
     )
 
 
-def _common(assignment: Assignment) -> dict[str, Any]:
+def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, Any]:
     """What both prompts show."""
     target = load_target(assignment.target)
     plan = assignment.plan
@@ -272,6 +264,8 @@ def _common(assignment: Assignment) -> dict[str, Any]:
         "task_source": assignment.task_source,
         "parts": assignment.parts,
         "reach": assignment.reach,
+        "documents": documents,
+        "documents_name": f"documents of {assignment.target} within {budget} tokens",
     }
 
 

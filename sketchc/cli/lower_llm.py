@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from sketchc.agents.coder.code_writer import CoderSettings, Coding, code_until_right, sketch_check
+from sketchc.agents.coder.code_writer import Coding, KernelWriter, code_until_right, sketch_check
 from sketchc.agents.coder.coder import documents_of
 from sketchc.agents.coder.messages import for_plan
 from sketchc.agents.llm.client import Client, Spend
@@ -92,15 +92,14 @@ def code_with_model(
             check = sketch_check(
                 plan, Path(folder), header.seed, configuration.target(plan.target).verify_timeout
             )
-            coding = code_until_right(
+            writer = KernelWriter(
                 for_plan(plan),
                 client,
                 documents_of(plan.target),
-                CoderSettings(configuration.docs_tokens, starting_point=not options.no_start),
-                check,
-                options.max_attempts or MAX_ATTEMPTS,
-                note,
+                configuration.docs_tokens,
+                starting_point=not options.no_start,
             )
+            coding = code_until_right(writer, check, options.max_attempts or MAX_ATTEMPTS, note)
     except LlmError as error:
         again = "; the same --ledger goes on from here" if options.ledger else ""
         click.echo(f"error: the model cannot be asked: {error.kind}: {error}{again}", err=True)
