@@ -7,6 +7,7 @@ stops at the first stage that refuses and says why, as JSON that a model can act
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -147,17 +148,11 @@ def _fixed_elements(sketch: ir.Sketch) -> int:
     """The largest product of a tensor's extents that are numbers."""
     from sketchc.ir import nodes as ir
 
-    largest = 1
-    for tensor in sketch.tensors:
-        fixed = 1
-        for extent in tensor.extents:
-            match extent:
-                case ir.Literal(value=value):
-                    fixed *= max(int(value), 1)
-                case _:
-                    pass
-        largest = max(largest, fixed)
-    return largest
+    fixed = (
+        [max(int(extent.value), 1) for extent in tensor.extents if isinstance(extent, ir.Literal)]
+        for tensor in sketch.tensors
+    )
+    return max(map(math.prod, fixed), default=1)
 
 
 def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:

@@ -588,27 +588,21 @@ def _checked_key(key: str) -> str:
     return key
 
 
-class _HideKey(logging.Filter):
-    """Takes a key out of log records; the packages below log what a server sends back."""
+def _keep_out_of_logs(key: str) -> None:
+    """Take a key out of log records: the packages below log what a server sends back. Their loggers
+    exist once they are imported. A filter of a logger does not reach the loggers below it: each
+    needs its own."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__()
-        self._key = key
-
-    def filter(self, record: logging.LogRecord) -> bool:
+    def hide(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        hidden = redact(text, [self._key])
+        hidden = redact(text, [key])
         if hidden != text:
             record.msg, record.args = hidden, ()
         return True
 
-
-def _keep_out_of_logs(key: str) -> None:
-    """Their loggers exist once they are imported. A filter of a logger does not reach the loggers
-    below it: each needs its own."""
     for name in tuple(logging.root.manager.loggerDict):
         if key and name.startswith(("openai", "httpx", "httpcore")):
-            logging.getLogger(name).addFilter(_HideKey(key))
+            logging.getLogger(name).addFilter(hide)
 
 
 def _name_of(base_url: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -392,12 +393,13 @@ def _best_start(lines: list[str], search: tuple[str, ...]) -> int:
     wanted = [line.strip() for line in search]
     stripped = [line.strip() for line in lines]
     known = set(wanted) - {""}
-    scores: dict[int, int] = {}
-    for index, line in enumerate(stripped):
-        if line in known:
-            for offset, other in enumerate(wanted):
-                if other == line and index >= offset:
-                    scores[index - offset] = scores.get(index - offset, 0) + 1
+    scores = Counter(
+        index - offset
+        for index, line in enumerate(stripped)
+        if line in known
+        for offset, other in enumerate(wanted)
+        if other == line and index >= offset
+    )
     if scores:
         return max(scores, key=lambda start: (scores[start], -start))
     first = next(offset for offset, line in enumerate(wanted) if line)

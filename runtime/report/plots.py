@@ -26,7 +26,7 @@ _MOST_LETTERS = 64
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
-def round_number(value: float) -> str:
+def _round_number(value: float) -> str:
     """A coordinate: two decimals are finer than anybody sees."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if math.isfinite(value) else "0"
 
@@ -42,6 +42,7 @@ class Scale:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
+        """The coordinate of a value."""
         low, high = self.low, self.high
         if self.logarithmic:
             value = max(value, 1e-300)
@@ -98,26 +99,29 @@ class Drawing:
     width: float = WIDTH
     shapes: list[str] = attrs.field(factory=list)
 
-    def add(self, shape: str) -> None:
-        self.shapes.append(shape)
-
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """A line."""
         places = (("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))
-        self.add(f"<line {_attributes(places)} class={_quoted(kind)}/>")
+        self.shapes.append(f"<line {_attributes(places)} class={_quoted(kind)}/>")
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        shown = "L".join(f"{round_number(x)} {round_number(y)}" for x, y in points)
-        self.add(f'<path d="M{shown}" class={_quoted(kind)}/>')
+        """A line through several points."""
+        shown = "L".join(f"{_round_number(x)} {_round_number(y)}" for x, y in points)
+        self.shapes.append(f'<path d="M{shown}" class={_quoted(kind)}/>')
 
     def box(
         self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
     ) -> None:
+        """A rectangle, with words for a reader who points at it."""
         places = (("x", x), ("y", y), ("width", max(width, 0.0)), ("height", max(height, 0.0)))
-        self.add(f"<rect {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</rect>")
+        self.shapes.append(f"<rect {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</rect>")
 
     def dot(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
+        """A circle, with words for a reader who points at it."""
         places = (("cx", x), ("cy", y), ("r", radius))
-        self.add(f"<circle {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</circle>")
+        self.shapes.append(
+            f"<circle {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</circle>"
+        )
 
     def words(
         self,
@@ -132,9 +136,9 @@ class Drawing:
         shown = text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}\u2026"
         places = (("x", x), ("y", y))
         named = f" class={_quoted(kind)}" if kind else ""
-        around = " ".join(round_number(value) for value in (degrees, x, y))
+        around = " ".join(_round_number(value) for value in (degrees, x, y))
         turned = f' transform="rotate({around})"' if degrees else ""
-        self.add(
+        self.shapes.append(
             f"<text {_attributes(places)} text-anchor={_quoted(anchor)}{named}{turned}>"
             f"{html.escape(shown)}</text>"
         )
@@ -142,7 +146,7 @@ class Drawing:
     def text(self) -> Markup:
         """The whole drawing, as markup."""
         name = html.escape(self.identifier, quote=True)
-        size = f"0 0 {round_number(self.width)} {round_number(self.height)}"
+        size = f"0 0 {_round_number(self.width)} {_round_number(self.height)}"
         head = (
             f'<svg viewBox="{size}" role="img" aria-labelledby="{name}-title {name}-about" '
             f'class="plot"><title id="{name}-title">{html.escape(self.title)}</title>'
@@ -184,7 +188,7 @@ class Drawing:
 
 
 def _attributes(places: Sequence[tuple[str, float]]) -> str:
-    return " ".join(f'{name}="{round_number(value)}"' for name, value in places)
+    return " ".join(f'{name}="{_round_number(value)}"' for name, value in places)
 
 
 def _quoted(text: str) -> str:
@@ -206,7 +210,7 @@ _SPREAD = 30.0
 _MOST_ROWS = 24
 
 
-def spread(place: int) -> float:
+def _spread(place: int) -> float:
     """A number between -0.5 and 0.5 for each place."""
     return (place * _GOLDEN) % 1.0 - 0.5
 
@@ -242,7 +246,7 @@ def errors_plot(verdict: Verdict, identifier: str) -> Markup:
         drawing.words(_LEFT, y + 4, kind.replace("_", " "), "row")
         for place, (worst, _, tip) in enumerate(found):
             mark = "dot bad" if worst > 1 else "dot good"
-            drawing.dot(scale(worst), y + 20 + 10 * spread(place), 3.6, mark, tip)
+            drawing.dot(scale(worst), y + 20 + 10 * _spread(place), 3.6, mark, tip)
     return drawing.text()
 
 
@@ -272,7 +276,7 @@ def times_plot(measured: Measured, identifier: str) -> Markup:
     )
     label = f"time of one run ({unit})" + (", logarithmic" if wide else "")
     drawing.bottom_axis(
-        scale, 8, bottom, label, seconds if wide else lambda value: significant_tick(value / size)
+        scale, 8, bottom, label, seconds if wide else lambda value: _significant(value / size)
     )
     for row, one in enumerate(contenders):
         _samples(drawing, scale, 16 + 62.0 * row, one)
@@ -284,20 +288,20 @@ def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None
     drawing.words(_LEFT, top + 4, f"{one.name}: {seconds(one.times.median)}", "row")
     middle = top + 27
     ordered = sorted(one.samples)
-    low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
+    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
     reach = 1.5 * (high - low)
     inside = [value for value in ordered if low - reach <= value <= high + reach] or ordered
     drawing.line(scale(inside[0]), middle, scale(inside[-1]), middle, f"whisker {colour}")
     width = max(scale(high) - scale(low), 1.0)
     drawing.box(scale(low), middle - 11, width, 22, f"box {colour}")
     for place, value in enumerate(one.samples):
-        y = middle + 20 * spread(place)
+        y = middle + 20 * _spread(place)
         drawing.dot(scale(value), y, 2.6, f"sample {colour}", seconds(value, 4))
     at = scale(one.times.median)
     drawing.line(at, middle - 13, at, middle + 13, f"median {colour}")
 
 
-def quantile(ordered: Sequence[float], part: float) -> float:
+def _quantile(ordered: Sequence[float], part: float) -> float:
     """Of sorted values, between neighbours linearly."""
     place = part * (len(ordered) - 1)
     below = math.floor(place)
@@ -310,7 +314,7 @@ def _unit(largest: float) -> tuple[str, float]:
     return next((unit for unit in units if largest >= unit[1]), units[-1])
 
 
-def significant_tick(value: float) -> str:
+def _significant(value: float) -> str:
     return f"{value:.4g}"
 
 
@@ -344,7 +348,7 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
         "; ".join(f"{name}: {times(gain.of_medians)}" for name, gain in rows),
         height,
     )
-    drawing.bottom_axis(scale, 6, bottom, "times as fast (95 % interval)", significant_tick)
+    drawing.bottom_axis(scale, 6, bottom, "times as fast (95 % interval)", _significant)
     for row, (name, gain) in enumerate(rows):
         top = 12 + 46.0 * row
         drawing.words(_LEFT, top + 6, f"{name}: {times(gain.of_medians)}", "row")
