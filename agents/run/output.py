@@ -207,10 +207,6 @@ class _Writer:
         self._text("verdict.json", _json(self._verdict()), _about(self.state.verdict))
 
     def facts(self, spend: Spend, folder: Path) -> Facts:
-        from sketchc.agents.run.run import needs_model
-        from sketchc.agents.workflows import agents_of, load_workflow
-
-        graph = load_workflow(self.options.workflow)
         self.files.append(("trace.json", "every step and route, with counts of calls, as data"))
         self.files.append(("SUMMARY.md", "this page"))
         return Facts(
@@ -220,13 +216,10 @@ class _Writer:
             stopped=self.stopped,
             files=tuple(self.files),
             task_path=self.task.specification,
-            needs_model=needs_model(graph, self.options.coder),
-            workflow=graph.graph["description"],
             folder=str(folder),
             given_kernel=self._given_kernel(),
             dropin=self.dropin,
             no_dropin=self.no_dropin,
-            agents=agents_of(graph),
         )
 
     def _given_kernel(self) -> str:

@@ -29,12 +29,11 @@ from sketchc.agents.run.run import (
     RunResult,
     first_state,
     go,
-    needs_model,
     require_own_folder,
     settle_options,
 )
 from sketchc.agents.run.summary import counted, ending
-from sketchc.agents.workflows import agents_of, load_workflow
+from sketchc.agents.workflows import load_workflow
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.json_form import to_plain
 from sketchc.cli.consoles import make_console
@@ -223,12 +222,12 @@ def generate(
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
     folder = RunFolder(output or _default_folder(wanted, configuration, resume))
-    graph = load_workflow(wanted.workflow)
-    if "verifier" in agents_of(graph):
+    workflow = load_workflow(wanted.workflow)
+    if "verifier" in workflow.agents:
         require_running(toolchain(wanted.target))  # before anything is paid for
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
-    if needs_model(graph, wanted.coder):
+    if workflow.needs_model(wanted.coder):
         from sketchc.agents.llm.settings import make_provider
 
         provider = make_provider(configuration.llm, configuration.target(wanted.target))
