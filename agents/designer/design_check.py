@@ -162,11 +162,14 @@ def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:
     try:
         bound = bind(sketch, session.description, session.constants)
     except UsageError as error:
-        return Finding("bind", "design", (), str(error), {"problem": str(error)})
+        return _problem("bind", str(error))
     if bound.other_types:
-        problem = f"types differ: {'; '.join(bound.other_types)}"
-        return Finding("bind", "design", (), problem, {"problem": problem})
+        return _problem("bind", f"types differ: {'; '.join(bound.other_types)}")
     return None
+
+
+def _problem(stage: str, said: str) -> Finding:
+    return Finding(stage, "design", (), said, {"problem": said})
 
 
 def _compared(plan: Plan, session: Session) -> Finding | None:
@@ -179,7 +182,7 @@ def _compared(plan: Plan, session: Session) -> Finding | None:
     except TaskFailure:
         raise
     except UsageError as error:
-        return Finding("bind", "design", (), str(error), {"problem": str(error)})
+        return _problem("bind", str(error))
     right = any(case.passed for case in verdict.cases) and not verdict.failures
     return None if right else _verdict_finding(verdict)
 
@@ -189,8 +192,9 @@ def _verdict_finding(verdict: Verdict) -> Finding:
 
     codes = tuple(dict.fromkeys(case.failure for case in verdict.failures))
     if not codes:
-        summary = "no small sizes were found at which both the task and the sketch run"
-        return Finding("meaning", "design", (), summary, {"problem": summary})
+        return _problem(
+            "meaning", "no small sizes were found at which both the task and the sketch run"
+        )
     found = evidence(verdict)
     return Finding("meaning", "design", codes, str(found["reason"]), found)
 

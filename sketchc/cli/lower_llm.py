@@ -19,6 +19,7 @@ from sketchc.agents.coder.coder import documents_of
 from sketchc.agents.coder.messages import for_plan
 from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
+from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.messages import LlmError
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.settings import make_provider
@@ -76,7 +77,9 @@ def code_with_model(
     def waiting(path: Path) -> None:
         click.echo(f"coder: waiting for {path}", err=True)
 
-    provider = make_provider(configuration.llm, configuration.target(plan.target), waiting)
+    provider = make_provider(configuration.llm, configuration.target(plan.target))
+    if isinstance(provider, MailboxProvider):
+        provider.waiting = waiting
     if isinstance(provider, ReplayProvider):
         provider.noted = note
     ledger = Ledger(None if options.ledger is None else Path(options.ledger))
