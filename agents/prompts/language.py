@@ -6,7 +6,6 @@ Nothing here is written twice: an operation with a row appears in the prompts by
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib.resources import files
 from math import prod
 from typing import Any
@@ -92,11 +91,11 @@ def _values(attribute: Attribute) -> str:
     return str(attribute.kind) if attribute.default is None else str(attribute.default)
 
 
-def example_sketches(names: Iterable[str] = EXAMPLES) -> tuple[Example, ...]:
+def example_sketches() -> tuple[Example, ...]:
     """The examples' texts."""
     folder = files("sketchc.agents.prompts") / "examples"
     return tuple(
-        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in names
+        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in EXAMPLES
     )
 
 

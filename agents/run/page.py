@@ -252,11 +252,11 @@ def trace_of(trace: Fields, records: Sequence[Record], note: str = "") -> Trace:
 
 
 def _totals(data: Fields) -> tuple[tuple[str, str], ...]:
-    shown = []
-    for name in ("calls", "input_tokens", "output_tokens"):
-        value = data.integer(name)
-        if value is not None:
-            shown.append((name.replace("_", " "), f"{value:,}"))
+    shown = [
+        (name.replace("_", " "), f"{value:,}")
+        for name in ("calls", "input_tokens", "output_tokens")
+        if (value := data.integer(name)) is not None
+    ]
     unpriced = data.integer("unpriced_calls") or 0
     cost = data.number("cost") or 0.0
     if data.integer("calls"):

@@ -12,11 +12,9 @@ import attrs
 
 from sketchc.runtime.bench.measurement import Measurement, Speedup, Summary
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
-from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
 #: How something ended, also the name of its colour: right, wrong, left out, neither.
 OPEN = "open"
-STATES = (PASSED, FAILED, SKIPPED, OPEN)
 
 
 @attrs.frozen

@@ -65,10 +65,9 @@ class Scale:
         return [place * step for place in range(first, last + 1)]
 
 
-def linear_scale(values: Sequence[float], start: float, end: float, zero: bool = True) -> Scale:
-    """A linear scale that holds all values (finite ones), from 0 where `zero`."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    low = min(low, 0.0) if zero else low - 0.05 * (high - low)
+def linear_scale(values: Sequence[float], start: float, end: float) -> Scale:
+    """A linear scale from 0 that holds all values (finite ones)."""
+    low, high = min([0.0, *values]), max(values, default=1.0)
     high = high + 0.06 * (high - low or 1.0)
     return Scale(low, high, start, end)
 
@@ -96,7 +95,6 @@ class Drawing:
     title: str
     description: str
     height: float
-    width: float = WIDTH
     shapes: list[str] = attrs.field(factory=list)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
@@ -146,7 +144,7 @@ class Drawing:
     def text(self) -> Markup:
         """The whole drawing, as markup."""
         name = html.escape(self.identifier, quote=True)
-        size = f"0 0 {_round_number(self.width)} {_round_number(self.height)}"
+        size = f"0 0 {_round_number(WIDTH)} {_round_number(self.height)}"
         head = (
             f'<svg viewBox="{size}" role="img" aria-labelledby="{name}-title {name}-about" '
             f'class="plot"><title id="{name}-title">{html.escape(self.title)}</title>'
@@ -163,14 +161,13 @@ class Drawing:
         bottom: float,
         label: str,
         shown: Callable[[float], str],
-        most: int = 6,
     ) -> None:
         """Ticks and words below, and lines of a grid up to `top`."""
-        for value in scale.ticks(most):
+        for value in scale.ticks():
             x = scale(value)
             self.line(x, top, x, bottom, "grid")
             # Words at the ends would stick out.
-            anchor = "start" if x < 24 else "end" if x > self.width - 24 else "middle"
+            anchor = "start" if x < 24 else "end" if x > WIDTH - 24 else "middle"
             self.words(x, bottom + 15, shown(value), "tick", anchor)
         self.line(scale.start, bottom, scale.end, bottom, "axis")
         self.words((scale.start + scale.end) / 2, bottom + 33, label, "label", "middle")

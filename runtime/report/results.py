@@ -74,12 +74,13 @@ def _limits(asked: Mapping[str, Any]) -> list[str]:
     """The bounds on time that are not those of `sketchc verify` itself."""
     run, task, budget = (number(asked.get(n)) for n in ("timeout", "task_timeout", "budget"))
     found = []
-    if run is not None and run != _TIMEOUT:
-        found += ["--timeout", f"{run!r}"]
-    if task is not None and task != max(run or _TIMEOUT, _TIMEOUT):
-        found += ["--task-timeout", f"{task!r}"]
-    if budget is not None and budget != _BUDGET:
-        found += ["--budget", f"{budget!r}"]
+    for option, value, usual in (
+        ("--timeout", run, _TIMEOUT),
+        ("--task-timeout", task, max(run or _TIMEOUT, _TIMEOUT)),
+        ("--budget", budget, _BUDGET),
+    ):
+        if value is not None and value != usual:
+            found += [option, f"{value!r}"]
     return found
 
 
