@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 
+from sketchc.agents.conductor.estimate import estimate
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.messages import (
     ContextOverflowError,
@@ -26,8 +27,17 @@ from sketchc.agents.llm.messages import (
 )
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
 from sketchc.agents.prompts.rendering import message
+from sketchc.agents.state.candidates import plan_of, signature_plan
 from sketchc.agents.state.state import Feedback, RunState, Step, Turn
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.docspec.loader import load
+from sketchc.docspec.needs import needs_of
+from sketchc.docspec.schema import Category
+from sketchc.docspec.selector import select
 from sketchc.lowering.registry import load_language
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.evidence import clean_log
+from sketchc.runtime.verify.verdict import FAILURES, from_json
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Session
@@ -114,8 +124,6 @@ def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
 
 def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
     """What the template shows; nothing in it depends on the machine."""
-    from sketchc.runtime.verify.verdict import FAILURES
-
     last = state.history[-1]
     failure = failure_of(last)
     earlier = [
@@ -156,13 +164,6 @@ def _shortened(source: str) -> str:
 
 def documents(state: RunState, session: Session, failure: str) -> str:
     """The target's expert suggestions that serve this sketch and this failure; "" for none."""
-    from sketchc.agents.state.candidates import plan_of, signature_plan
-    from sketchc.base.diagnostics import DiagnosticError, UsageError
-    from sketchc.docspec.loader import load
-    from sketchc.docspec.needs import needs_of
-    from sketchc.docspec.schema import Category
-    from sketchc.docspec.selector import select
-
     try:
         plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
         spec = load(session.target)
@@ -468,8 +469,6 @@ def team_of(state: RunState, session: Session) -> Team:
 
 def told(step: Step) -> str:
     """What went wrong in a step, as a prompt may hold it: without paths and places."""
-    from sketchc.runtime.verify.evidence import clean_log
-
     found = step.details.get("evidence")
     said = found.get("reason") if isinstance(found, Mapping) else None
     if not isinstance(said, str):
@@ -490,8 +489,6 @@ def evidence_data(step: Step) -> dict[str, Any]:
 
 def evidence_of(state: RunState, session: Session) -> Evidence:
     """What the verdict says about the failure of the last step."""
-    from sketchc.runtime.verify.verdict import from_json
-
     last = state.history[-1]
     verdict = from_json(state.verdict or {})
     case = next(iter(verdict.failures), None)
@@ -509,11 +506,6 @@ def _plan_seconds(
     state: RunState, session: Session, sizes: Mapping[str, int], params: Mapping[str, Any]
 ) -> float | None:
     """The plan's time at the failing sizes, on hardware that is really there."""
-    from sketchc.agents.conductor.estimate import estimate
-    from sketchc.agents.state.candidates import plan_of
-    from sketchc.base.diagnostics import DiagnosticError, UsageError
-    from sketchc.runtime.toolchains.base import toolchain
-
     if toolchain(session.target).status().interpreted:
         return None
     try:
