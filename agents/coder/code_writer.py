@@ -28,8 +28,16 @@ from sketchc.agents.llm.replies import (
 )
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.state import Feedback
+from sketchc.docspec.needs import needs_of
+from sketchc.docspec.schema import FAILURES, TOPICS
+from sketchc.docspec.selector import select
 from sketchc.lowering.kernel import Kernel
 from sketchc.ops.table import OPS
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.design import verify_against_sketch
+from sketchc.runtime.verify.evidence import evidence
+from sketchc.runtime.verify.verdict import taken_again
+from sketchc.runtime.verify.verify import Candidate
 
 if TYPE_CHECKING:
     from sketchc.docspec.schema import DocSpec
@@ -123,10 +131,6 @@ def selected(
     """The documents for an assignment (after a `failure`, for its repair) as Markdown."""
     if documents is None or budget <= 0:
         return ""
-    from sketchc.docspec.needs import needs_of
-    from sketchc.docspec.schema import FAILURES, TOPICS
-    from sketchc.docspec.selector import select
-
     if assignment.plan is None:
         # A task may need anything: the budget alone decides.
         operations: tuple[str, ...] = tuple(OPS)
@@ -267,8 +271,6 @@ def _next(writer: KernelWriter, attempts: list[Attempt]) -> Kernel:
 
 def _again(last: Attempt, number: int, check: Check) -> Attempt:
     """The candidate before once more: with the inputs of that verdict, and with others."""
-    from sketchc.runtime.verify.verdict import taken_again
-
     kernel, verdict = last.checked
     same = check(kernel, last.number)
     return Attempt(number, kernel, taken_again(verdict, same, check(kernel, number)), again=True)
@@ -276,8 +278,6 @@ def _again(last: Attempt, number: int, check: Check) -> Attempt:
 
 def feedback_of(verdict: Verdict) -> Feedback:
     """A failed verdict as the Coder is told of it."""
-    from sketchc.runtime.verify.evidence import evidence
-
     found = evidence(verdict)
     return Feedback(verdict.failure, str(found.get("reason", "")), found)
 
@@ -293,10 +293,6 @@ def _told(attempt: Attempt) -> str:
 def sketch_check(plan: Plan, folder: Path, seed: int, timeout: float) -> Check:
     """Decides by the sketch's own interpretation at small sizes; builds go into `folder`, one place
     for each attempt, and `timeout` (seconds) bounds each run."""
-    from sketchc.runtime.toolchains.base import toolchain
-    from sketchc.runtime.verify.design import verify_against_sketch
-    from sketchc.runtime.verify.verify import Candidate
-
     tool = toolchain(plan.target)
 
     def check(kernel: Kernel, number: int) -> Verdict:

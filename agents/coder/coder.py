@@ -15,10 +15,13 @@ from sketchc.agents.coder.code_writer import (
     UnusableReplyError,
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
+from sketchc.agents.designer.design_check import diagnostics_json
 from sketchc.agents.prompts.language import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
 from sketchc.agents.state.state import Feedback, KernelText, RunState, Turn
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
+from sketchc.docspec.loader import load
+from sketchc.lowering.registry import load_target
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Session
@@ -84,9 +87,6 @@ def _by_model(state: RunState, session: Session, assignment: Assignment, mending
 
 def documents_of(target: str) -> DocSpec | None:
     """The documents of a target; None where it has none. Raises `UsageError` for broken ones."""
-    from sketchc.docspec.loader import load
-    from sketchc.lowering.registry import load_target
-
     return load(target) if load_target(target).documents else None
 
 
@@ -130,8 +130,6 @@ def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
 
 def _refused(state: RunState, session: Session, error: DiagnosticError) -> Turn:
     """The sketch does not lower: what the Designer must know."""
-    from sketchc.agents.designer.design_check import diagnostics_json
-
     found = diagnostics_json(Source(f"{session.name}.sketch", state.sketch), error.diagnostics)
     errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
     failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"

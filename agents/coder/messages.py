@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.agents.llm.messages import Message
+from sketchc.agents.llm.replies import EDIT_FORMAT
 from sketchc.agents.prompts.rendering import as_json, message
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -26,6 +27,8 @@ from sketchc.lowering.plan import Plan
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_target
 from sketchc.ops.table import OPS, Category, Op
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.verdict import FAILURES
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Feedback
@@ -195,9 +198,6 @@ def repair_messages(
     """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
     failed attempt before this one. `dispute`: the reply may be that nothing is wrong. `documents`
     are Markdown ("" for none), chosen within a `budget` of tokens."""
-    from sketchc.agents.llm.replies import EDIT_FORMAT
-    from sketchc.runtime.verify.verdict import FAILURES
-
     # The class of failure and its meaning stand above the evidence.
     found = {k: v for k, v in feedback.evidence.items() if k not in ("failure", "meaning")}
     asked = message(
@@ -271,8 +271,6 @@ def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, An
 
 def _flags(target: str) -> str:
     """What a compiler is told, warnings apart."""
-    from sketchc.runtime.toolchains.base import toolchain
-
     flags: tuple[str, ...] = getattr(toolchain(target), "flags", ())
     return " ".join(flag for flag in flags if not flag.startswith("-W"))
 
