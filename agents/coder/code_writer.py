@@ -29,20 +29,18 @@ from sketchc.agents.llm.replies import (
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.state import Feedback
 from sketchc.docspec.needs import needs_of
-from sketchc.docspec.schema import FAILURES, TOPICS
+from sketchc.docspec.schema import FAILURES, TOPICS, DocSpec
 from sketchc.docspec.selector import select
 from sketchc.lowering.kernel import Kernel
 from sketchc.ops.table import OPS
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.design import verify_against_sketch
 from sketchc.runtime.verify.evidence import evidence
-from sketchc.runtime.verify.verdict import taken_again
+from sketchc.runtime.verify.verdict import Verdict, taken_again
 from sketchc.runtime.verify.verify import Candidate
 
 if TYPE_CHECKING:
-    from sketchc.docspec.schema import DocSpec
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.verify.verdict import Verdict
 
 #: Which model writes code.
 LEVEL = "complex"

@@ -18,13 +18,12 @@ from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.designer.design_check import diagnostics_json
 from sketchc.agents.prompts.language import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Turn
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Session, Turn
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
 from sketchc.docspec.loader import load
 from sketchc.lowering.registry import load_target
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
     from sketchc.docspec.schema import DocSpec
     from sketchc.lowering.kernel import Kernel
 

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import attrs
 
@@ -28,7 +28,7 @@ from sketchc.agents.llm.messages import (
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.candidates import plan_of, signature_plan
-from sketchc.agents.state.state import Feedback, RunState, Step, Turn
+from sketchc.agents.state.state import Feedback, RunState, Session, Step, Turn
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.docspec.loader import load
 from sketchc.docspec.needs import needs_of
@@ -38,9 +38,6 @@ from sketchc.lowering.registry import load_language
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, from_json
-
-if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
 
 #: A wrong route or a wrong suggestion costs an attempt of the models at level "complex", so "fast"
 #: saves in the wrong place; and the question is small: evidence is given, no code is written.

@@ -11,7 +11,7 @@ computes the wrong thing, "complex" is asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -25,11 +25,8 @@ from sketchc.agents.designer.messages import (
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.messages import ContextOverflowError, LanguageModel, Message, Reply, Request
 from sketchc.agents.llm.replies import ReplyError, single_block
-from sketchc.agents.state.state import RunState, Turn
+from sketchc.agents.state.state import RunState, Session, Turn
 from sketchc.base.diagnostics import InternalError, Source
-
-if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
 
 PURPOSE = "designer"
 REPAIR = "designer-repair"

@@ -6,16 +6,12 @@ import ipaddress
 import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.llm.client import Caps, RetryPolicy
+from sketchc.agents.llm.client import Caps, Provider, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.base.diagnostics import UsageError
-
-if TYPE_CHECKING:
-    from sketchc.agents.llm.client import Provider
 
 FILE_NAME = "sketchc.toml"
 

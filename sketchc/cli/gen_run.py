@@ -14,10 +14,10 @@ import attrs
 from rich.console import Console
 from rich.markup import escape
 
-from sketchc.agents.llm.client import Client, Spend
+from sketchc.agents.llm.client import Client, Provider, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
-from sketchc.agents.llm.messages import LlmError
+from sketchc.agents.llm.messages import LlmError, Request
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.secret import take_key
 from sketchc.agents.run.output import write_outputs
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from sketchc.agents.config.settings import Configuration
-    from sketchc.agents.llm.client import Provider
-    from sketchc.agents.llm.messages import Request
     from sketchc.agents.state.state import RunState, Session
     from sketchc.runtime.store.recording import Recorder
 
