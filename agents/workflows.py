@@ -1,7 +1,7 @@
 """Workflows: small explicit graphs of agents; the run walks them.
 
 A node is an agent ("designer", "coder", "verifier", "conductor") or an end ("end:passed"). An edge
-carries the outcome that takes it. A new workflow is one entry in `WORKFLOWS`.
+carries the outcome that takes it. A new workflow is one entry in `_WORKFLOWS`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
     models = { complex = "other-model" }
     log_folder = "runs/ascend"
 
-`configuration_schema` has a row for every key; docs/CONFIGURATION.md lists them. A level without a
+`schema` has a row for every key; docs/CONFIGURATION.md lists them. A level without a
 model uses that of the nearest level that has one, the more capable of two that are equally near.
 What a file says about paths is meant from the file's folder.
 """
