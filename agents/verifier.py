@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
 from sketchc.agents.state.candidates import candidate_of
 from sketchc.agents.state.state import RunState, Session, Turn
 from sketchc.base.diagnostics import UsageError
-
-if TYPE_CHECKING:
-    from sketchc.runtime.verify.verdict import CaseResult, Verdict
-    from sketchc.runtime.verify.verify import Candidate
-
+from sketchc.runtime.verify.evidence import evidence
+from sketchc.runtime.verify.verdict import CaseResult, Verdict, from_json, taken_again, to_json
+from sketchc.runtime.verify.verify import Candidate, verify
 
 #: A sign of life at least so often, in seconds.
 _TELL_SECONDS = 10.0
@@ -32,9 +30,6 @@ class Verifier:
 
     def run(self, state: RunState, session: Session) -> Turn:
         """Verify `state.kernel`; leaves the verdict, and the measurement of one that passed."""
-        from sketchc.runtime.verify.evidence import evidence
-        from sketchc.runtime.verify.verdict import to_json
-
         candidate = candidate_of(state, session)
         again = state.disputed == "asked" and state.verdict is not None
         verdict = (self._verify_again if again else self._verify)(candidate, state, session)
@@ -61,8 +56,6 @@ class Verifier:
 
     def _verify_again(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
         """A model says that nothing is wrong: with the inputs that failed, and with others."""
-        from sketchc.runtime.verify.verdict import from_json, taken_again
-
         assert state.verdict is not None
         session.progress.note("verifier", "takes the disputed evidence again")
         before = from_json(state.verdict)
@@ -73,8 +66,6 @@ class Verifier:
         self, candidate: Candidate, state: RunState, session: Session, old: int | None = None
     ) -> Verdict:
         """With the seed of this step, or with an old one."""
-        from sketchc.runtime.verify.verify import verify
-
         done, told = 0, time.monotonic()
 
         def progress(result: CaseResult) -> None:

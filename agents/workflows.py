@@ -1,28 +1,38 @@
 """Workflows: small explicit graphs of agents; the run walks them.
 
 A node is an agent ("designer", "coder", "verifier", "conductor") or an end ("end:passed"). An edge
-carries the outcome that takes it. A new workflow is one entry in `WORKFLOWS`.
+carries the outcome that takes it. A new workflow is one entry in `_WORKFLOWS`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
 from sketchc.base.diagnostics import UsageError
-
-if TYPE_CHECKING:
-    import networkx
 
 
 @attrs.frozen
 class Workflow:
     """A graph in the order of its edges: (agent, outcome, next agent or end)."""
 
+    name: str
     description: str
     start: str
     edges: tuple[tuple[str, str, str], ...]
+
+    @property
+    def agents(self) -> frozenset[str]:
+        """The agents that take part."""
+        return frozenset(agent for agent, _, _ in self.edges)
+
+    def follow(self, agent: str, outcome: str) -> str:
+        """The agent or end that `outcome` leads to. Raises `KeyError` where there is no such
+        edge."""
+        return {edge[:2]: edge[2] for edge in self.edges}[agent, outcome]
+
+    def needs_model(self, coder: str) -> bool:
+        """Whether an agent asks a language model; `coder` says who writes the kernel."""
+        return "designer" in self.agents or ("coder" in self.agents and coder == "llm")
 
 
 #: What a Conductor does for everybody else.
@@ -40,9 +50,10 @@ _CONDUCTED = (
     ("conductor", "fail", "end:failed"),
 )
 
-WORKFLOWS: dict[str, Workflow] = {
+_WORKFLOWS = (
     # The paper's, section 3.1.
-    "default": Workflow(
+    Workflow(
+        "default",
         "Designer -> Coder <-> Verifier, the Conductor decides who mends what",
         "designer",
         (
@@ -53,12 +64,16 @@ WORKFLOWS: dict[str, Workflow] = {
         ),
     ),
     # A given sketch, or none at all, and a Coder that is sent back until it is right.
-    "coder-only": Workflow(
-        "Coder <-> Verifier on a given sketch, or straight from the task", "coder", _CONDUCTED
+    Workflow(
+        "coder-only",
+        "Coder <-> Verifier on a given sketch, or straight from the task",
+        "coder",
+        _CONDUCTED,
     ),
     # Nothing is compiled, run or compared with generated code; the sketch itself still has to
     # check, and to mean what the task means, before it is coded.
-    "kernelgen-only": Workflow(
+    Workflow(
+        "kernelgen-only",
         "Designer -> Coder, no verification",
         "designer",
         (
@@ -70,7 +85,8 @@ WORKFLOWS: dict[str, Workflow] = {
         ),
     ),
     # One verdict on an existing kernel; nobody mends anything.
-    "verifier-only": Workflow(
+    Workflow(
+        "verifier-only",
         "Verifier on an existing kernel",
         "verifier",
         (
@@ -79,7 +95,9 @@ WORKFLOWS: dict[str, Workflow] = {
             ("verifier", "incomplete", "end:incomplete"),
         ),
     ),
-}
+)
+
+WORKFLOWS = {workflow.name: workflow for workflow in _WORKFLOWS}
 
 #: agent -> "module:class".
 AGENTS: dict[str, str] = {
@@ -89,40 +107,10 @@ AGENTS: dict[str, str] = {
     "conductor": "sketchc.agents.conductor.conductor:Conductor",
 }
 
-#: How a run can end, and what each end means.
-ENDS: dict[str, str] = {
-    "passed": "the kernel passed verification",
-    "generated": "a kernel was written; nobody verified it",
-    "rejected": "the kernel failed verification, and nobody was asked to mend it",
-    "incomplete": "nothing is known to be wrong with the kernel, and not all of it was reached",
-    "exhausted": "no attempt passed, and no attempt is left",
-    "failed": "the run cannot go on: see the reason",
-}
 
-
-def load_workflow(name: str) -> networkx.MultiDiGraph:
-    """The graph of a workflow: `graph["start"]`, `["name"]` and `["description"]` are its
-    attributes, and each edge's key is the outcome. Raises `UsageError` for an unknown name."""
-    import networkx
-
+def load_workflow(name: str) -> Workflow:
+    """The workflow of that name. Raises `UsageError` for an unknown one."""
     if name not in WORKFLOWS:
         msg = f"unknown workflow {name!r}; known: {', '.join(WORKFLOWS)}"
         raise UsageError(msg)
-    found = WORKFLOWS[name]
-    graph = networkx.MultiDiGraph(name=name, start=found.start, description=found.description)
-    for source, outcome, target in found.edges:
-        graph.add_edge(source, target, key=outcome)
-    return graph
-
-
-def agents_of(graph: networkx.MultiDiGraph) -> frozenset[str]:
-    """The agents that take part."""
-    return frozenset(node for node in graph if not node.startswith("end:"))
-
-
-def follow(graph: networkx.MultiDiGraph, node: str, outcome: str) -> str:
-    """The node that `outcome` leads to. Raises `KeyError` where the graph has no such edge."""
-    for _, target, key in graph.out_edges(node, keys=True):
-        if key == outcome:
-            return str(target)
-    raise KeyError(outcome)
+    return WORKFLOWS[name]

@@ -28,13 +28,19 @@ from sketchc.agents.llm.replies import (
 )
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.state import Feedback
+from sketchc.docspec.needs import needs_of
+from sketchc.docspec.schema import TOPICS, DocSpec
+from sketchc.docspec.selector import select
 from sketchc.lowering.kernel import Kernel
 from sketchc.ops.table import OPS
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.design import verify_against_sketch
+from sketchc.runtime.verify.evidence import evidence
+from sketchc.runtime.verify.verdict import Verdict, taken_again
+from sketchc.runtime.verify.verify import Candidate
 
 if TYPE_CHECKING:
-    from sketchc.docspec.schema import DocSpec
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.verify.verdict import Verdict
 
 #: Which model writes code.
 LEVEL = "complex"
@@ -53,64 +59,68 @@ class NothingWrongError(Exception):
 
 
 @attrs.frozen
-class CoderSettings:
-    """`docs_tokens` bounds the documents in a prompt, in estimated tokens; `starting_point` shows
-    the built-in Coder's code to the model that writes."""
+class KernelWriter:
+    """A `model` that writes and mends the kernel of an assignment. `documents` are the target's,
+    None for none; `docs_tokens` bounds them in a prompt, in estimated tokens; `starting_point`
+    shows the built-in Coder's code to the model that writes."""
 
+    assignment: Assignment
+    model: LanguageModel
+    documents: DocSpec | None = None
     docs_tokens: int = 12_000
     starting_point: bool = True
 
+    def write(self) -> Kernel:
+        """A new kernel. Raises `UnusableReplyError` when no reply holds code, and `LlmError`."""
+        builtin = self.assignment.builtin if self.starting_point else None
+        start = None if builtin is None else builtin.source
 
-def write_kernel(
-    assignment: Assignment,
-    model: LanguageModel,
-    documents: DocSpec | None,
-    settings: CoderSettings = CoderSettings(),
-) -> Kernel:
-    """A kernel written by `model`; `documents` are the target's, None for none.
+        def messages(budget: int) -> tuple[Message, ...]:
+            text = selected(self.documents, self.assignment, budget)
+            return write_messages(self.assignment, text, start, budget)
 
-    Raises `UnusableReplyError` when no reply holds code, and `LlmError`.
-    """
-    start = None
-    if settings.starting_point and assignment.builtin is not None:
-        start = assignment.builtin.source
+        talk = _Conversation(self.model, "coder", messages, self.docs_tokens)
+        return self._kernel(talk.code(self.assignment.contract.language.fence))
 
-    def messages(budget: int) -> tuple[Message, ...]:
-        text = selected(documents, assignment, budget)
-        return write_messages(assignment, text, start, budget)
+    def repair(
+        self,
+        source: str,
+        feedback: Feedback,
+        earlier: Sequence[str] = (),
+        dispute: bool = False,
+    ) -> Kernel:
+        """`source` mended by edits; where no edits apply, by one whole rewrite.
 
-    talk = _Conversation(model, "coder", messages, settings.docs_tokens)
-    return _kernel(assignment, talk.code(assignment.contract.language.fence))
+        `earlier` holds a line on each failed attempt before. Raises `UnusableReplyError`,
+        `LlmError`; and `NothingWrongError` where the model may (`dispute`), and does, say so.
+        """
+        given = self.assignment
 
+        def messages(budget: int, whole: bool = False) -> tuple[Message, ...]:
+            text = selected(self.documents, given, budget, feedback.failure)
+            return repair_messages(given, source, feedback, text, earlier, whole, dispute, budget)
 
-def repair_kernel(
-    assignment: Assignment,
-    source: str,
-    feedback: Feedback,
-    model: LanguageModel,
-    documents: DocSpec | None,
-    settings: CoderSettings = CoderSettings(),
-    earlier: Sequence[str] = (),
-    dispute: bool = False,
-) -> Kernel:
-    """`source` mended by edits; where no edits apply, by one whole rewrite.
+        half = self.docs_tokens // 2
+        try:
+            talk = _Conversation(self.model, "coder-repair", messages, half, dispute)
+            return self._kernel(talk.edited(source))
+        except UnusableReplyError:
+            whole = functools.partial(messages, whole=True)
+            again = _Conversation(self.model, "coder-repair", whole, half, dispute)
+            return self._kernel(again.code(given.contract.language.fence))
 
-    `earlier` holds a line on each failed attempt before. Raises `UnusableReplyError`, `LlmError`;
-    and `NothingWrongError` where the model may (`dispute`), and does, say so.
-    """
-
-    def messages(budget: int, whole: bool = False) -> tuple[Message, ...]:
-        text = selected(documents, assignment, budget, feedback.failure)
-        return repair_messages(assignment, source, feedback, text, earlier, whole, dispute, budget)
-
-    half = settings.docs_tokens // 2
-    try:
-        mended = _Conversation(model, "coder-repair", messages, half, dispute).edited(source)
-    except UnusableReplyError:
-        whole = functools.partial(messages, whole=True)
-        again = _Conversation(model, "coder-repair", whole, half, dispute)
-        mended = again.code(assignment.contract.language.fence)
-    return _kernel(assignment, mended)
+    def _kernel(self, source: str) -> Kernel:
+        given = self.assignment
+        return Kernel(
+            target=given.target,
+            hardware=given.hardware,
+            name=given.sketch.name,
+            entry=given.contract.entry,
+            language=given.language,
+            source=source,
+            sketch=given.sketch,
+            foreign=True,
+        )
 
 
 def selected(
@@ -119,10 +129,6 @@ def selected(
     """The documents for an assignment (after a `failure`, for its repair) as Markdown."""
     if documents is None or budget <= 0:
         return ""
-    from sketchc.docspec.needs import needs_of
-    from sketchc.docspec.schema import TOPICS
-    from sketchc.docspec.selector import select
-
     if assignment.plan is None:
         # A task may need anything: the budget alone decides.
         operations: tuple[str, ...] = tuple(OPS)
@@ -133,19 +139,6 @@ def selected(
     if failure:
         topics = (*topics, failure)
     return select(documents, operations, topics, budget).text()
-
-
-def _kernel(assignment: Assignment, source: str) -> Kernel:
-    return Kernel(
-        target=assignment.target,
-        hardware=assignment.hardware,
-        name=assignment.sketch.name,
-        entry=assignment.contract.entry,
-        language=assignment.language,
-        source=source,
-        sketch=assignment.sketch,
-        foreign=True,
-    )
 
 
 @attrs.define
@@ -235,13 +228,7 @@ class Coding:
 
 
 def code_until_right(
-    assignment: Assignment,
-    model: LanguageModel,
-    documents: DocSpec | None,
-    settings: CoderSettings,
-    check: Check,
-    max_attempts: int,
-    note: Note = lambda text: None,
+    writer: KernelWriter, check: Check, max_attempts: int, note: Note = lambda text: None
 ) -> Coding:
     """Up to `max_attempts` candidates; each after the first is a repair of the one before, or, once
     for each, that one again, where the model says that nothing is wrong with it.
@@ -253,7 +240,7 @@ def code_until_right(
     for number in range(1, max_attempts + 1):
         note(f"attempt {number} of {max_attempts}")
         try:
-            kernel = _next(assignment, model, documents, settings, attempts)
+            kernel = _next(writer, attempts)
             attempts.append(Attempt(number, kernel, check(kernel, number)))
         except NothingWrongError as error:
             note(f"the model says that nothing is wrong: {error}; the evidence is taken again")
@@ -270,34 +257,18 @@ def code_until_right(
     return Coding(None, tuple(attempts))
 
 
-def _next(
-    assignment: Assignment,
-    model: LanguageModel,
-    documents: DocSpec | None,
-    settings: CoderSettings,
-    attempts: list[Attempt],
-) -> Kernel:
+def _next(writer: KernelWriter, attempts: list[Attempt]) -> Kernel:
     """The first candidate, or the last one mended."""
     if not attempts:
-        return write_kernel(assignment, model, documents, settings)
+        return writer.write()
     kernel, verdict = attempts[-1].checked
     earlier = [_told(attempt) for attempt in attempts[:-1]]
-    return repair_kernel(
-        assignment,
-        kernel.source,
-        feedback_of(verdict),
-        model,
-        documents,
-        settings,
-        earlier,
-        dispute=not attempts[-1].again,
-    )
+    dispute = not attempts[-1].again
+    return writer.repair(kernel.source, feedback_of(verdict), earlier, dispute)
 
 
 def _again(last: Attempt, number: int, check: Check) -> Attempt:
     """The candidate before once more: with the inputs of that verdict, and with others."""
-    from sketchc.runtime.verify.verdict import taken_again
-
     kernel, verdict = last.checked
     same = check(kernel, last.number)
     return Attempt(number, kernel, taken_again(verdict, same, check(kernel, number)), again=True)
@@ -305,8 +276,6 @@ def _again(last: Attempt, number: int, check: Check) -> Attempt:
 
 def feedback_of(verdict: Verdict) -> Feedback:
     """A failed verdict as the Coder is told of it."""
-    from sketchc.runtime.verify.evidence import evidence
-
     found = evidence(verdict)
     return Feedback(verdict.failure, str(found.get("reason", "")), found)
 
@@ -322,10 +291,6 @@ def _told(attempt: Attempt) -> str:
 def sketch_check(plan: Plan, folder: Path, seed: int, timeout: float) -> Check:
     """Decides by the sketch's own interpretation at small sizes; builds go into `folder`, one place
     for each attempt, and `timeout` (seconds) bounds each run."""
-    from sketchc.runtime.toolchains.base import toolchain
-    from sketchc.runtime.verify.design import verify_against_sketch
-    from sketchc.runtime.verify.verify import Candidate
-
     tool = toolchain(plan.target)
 
     def check(kernel: Kernel, number: int) -> Verdict:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sketchc.agents.coder.code_writer import (
-    CoderSettings,
+    KernelWriter,
     NothingWrongError,
     UnusableReplyError,
-    repair_kernel,
-    write_kernel,
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
+from sketchc.agents.designer.design_check import diagnostics_json
 from sketchc.agents.prompts.language import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Turn
+from sketchc.agents.state.state import Feedback, KernelText, RunState, Session, Turn
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
+from sketchc.docspec.loader import load
+from sketchc.lowering.registry import load_target
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
     from sketchc.docspec.schema import DocSpec
     from sketchc.lowering.kernel import Kernel
 
@@ -64,25 +64,18 @@ class Coder:
 def _by_model(state: RunState, session: Session, assignment: Assignment, mending: bool) -> Turn:
     assert session.model is not None
     documents = documents_of(session.target)
-    settings = CoderSettings(docs_tokens=session.configuration.docs_tokens)
+    tokens = session.configuration.docs_tokens
+    writer = KernelWriter(assignment, session.model, documents, tokens)
     try:
         if not mending:
             session.progress.note("coder", "a model writes the kernel")
-            kernel = write_kernel(assignment, session.model, documents, settings)
-            return _coded(state, kernel, "llm", "written by a model")
+            return _coded(state, writer.write(), "llm", "written by a model")
         assert state.feedback is not None
         assert state.kernel is not None
         session.progress.note("coder", f"a model mends the kernel: {state.feedback.failure}")
-        kernel = repair_kernel(
-            assignment,
-            state.kernel.source,
-            state.feedback,
-            session.model,
-            documents,
-            settings,
-            _earlier(state),
-            dispute=state.verdict is not None and not state.disputed,
-        )
+        dispute = state.verdict is not None and not state.disputed
+        source = state.kernel.source
+        kernel = writer.repair(source, state.feedback, _earlier(state), dispute)
         return _coded(state, kernel, "llm", f"mended by a model after {state.feedback.failure}")
     except NothingWrongError as error:
         reason = f"a model says that nothing is wrong here: {error} (the evidence is taken again)"
@@ -93,9 +86,6 @@ def _by_model(state: RunState, session: Session, assignment: Assignment, mending
 
 def documents_of(target: str) -> DocSpec | None:
     """The documents of a target; None where it has none. Raises `UsageError` for broken ones."""
-    from sketchc.docspec.loader import load
-    from sketchc.lowering.registry import load_target
-
     return load(target) if load_target(target).documents else None
 
 
@@ -139,8 +129,6 @@ def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
 
 def _refused(state: RunState, session: Session, error: DiagnosticError) -> Turn:
     """The sketch does not lower: what the Designer must know."""
-    from sketchc.agents.designer.design_check import diagnostics_json
-
     found = diagnostics_json(Source(f"{session.name}.sketch", state.sketch), error.diagnostics)
     errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
     failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.agents.llm.messages import Message
+from sketchc.agents.llm.replies import EDIT_FORMAT
 from sketchc.agents.prompts.rendering import as_json, message
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -26,6 +27,8 @@ from sketchc.lowering.plan import Plan
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_target
 from sketchc.ops.table import OPS, Category, Op
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.verdict import FAILURES
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Feedback
@@ -176,16 +179,10 @@ def write_messages(
     asked = message(
         "user",
         "coder_write.jinja",
-        **_common(assignment),
-        documents=documents,
-        documents_name=_documents_name(assignment, budget),
+        **_common(assignment, documents, budget),
         starting_point=starting_point,
     )
     return (_system(assignment), asked)
-
-
-def _documents_name(assignment: Assignment, budget: int) -> str:
-    return f"documents of {assignment.target} within {budget} tokens"
 
 
 def repair_messages(
@@ -201,17 +198,12 @@ def repair_messages(
     """Ask for edits of `source`, or (`whole`) for the mended file. `earlier`: one line on each
     failed attempt before this one. `dispute`: the reply may be that nothing is wrong. `documents`
     are Markdown ("" for none), chosen within a `budget` of tokens."""
-    from sketchc.agents.llm.replies import EDIT_FORMAT
-    from sketchc.runtime.verify.verdict import FAILURES
-
     # The class of failure and its meaning stand above the evidence.
     found = {k: v for k, v in feedback.evidence.items() if k not in ("failure", "meaning")}
     asked = message(
         "user",
         "coder_repair.jinja",
-        **_common(assignment),
-        documents=documents,
-        documents_name=_documents_name(assignment, budget),
+        **_common(assignment, documents, budget),
         numbered=numbered(source),
         failure=feedback.failure,
         meaning=FAILURES.get(feedback.failure, "it was not accepted"),
@@ -254,7 +246,7 @@ def _system(assignment: Assignment) -> Message:
     )
 
 
-def _common(assignment: Assignment) -> dict[str, Any]:
+def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, Any]:
     """What both prompts show."""
     target = load_target(assignment.target)
     plan = assignment.plan
@@ -272,13 +264,13 @@ def _common(assignment: Assignment) -> dict[str, Any]:
         "task_source": assignment.task_source,
         "parts": assignment.parts,
         "reach": assignment.reach,
+        "documents": documents,
+        "documents_name": f"documents of {assignment.target} within {budget} tokens",
     }
 
 
 def _flags(target: str) -> str:
     """What a compiler is told, warnings apart."""
-    from sketchc.runtime.toolchains.base import toolchain
-
     flags: tuple[str, ...] = getattr(toolchain(target), "flags", ())
     return " ".join(flag for flag in flags if not flag.startswith("-W"))
 

@@ -12,10 +12,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 import attrs
 
+from sketchc.agents.conductor.estimate import estimate
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.messages import (
     ContextOverflowError,
@@ -26,11 +27,17 @@ from sketchc.agents.llm.messages import (
 )
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
 from sketchc.agents.prompts.rendering import message
-from sketchc.agents.state.state import Feedback, RunState, Step, Turn
+from sketchc.agents.state.candidates import plan_of, signature_plan
+from sketchc.agents.state.state import Feedback, RunState, Session, Step, Turn
+from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.docspec.loader import load
+from sketchc.docspec.needs import needs_of
+from sketchc.docspec.schema import Category
+from sketchc.docspec.selector import select
 from sketchc.lowering.registry import load_language
-
-if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.evidence import clean_log
+from sketchc.runtime.verify.verdict import FAILURES, from_json
 
 #: A wrong route or a wrong suggestion costs an attempt of the models at level "complex", so "fast"
 #: saves in the wrong place; and the question is small: evidence is given, no code is written.
@@ -114,8 +121,6 @@ def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
 
 def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
     """What the template shows; nothing in it depends on the machine."""
-    from sketchc.runtime.verify.verdict import FAILURES
-
     last = state.history[-1]
     failure = failure_of(last)
     earlier = [
@@ -156,13 +161,6 @@ def _shortened(source: str) -> str:
 
 def documents(state: RunState, session: Session, failure: str) -> str:
     """The target's expert suggestions that serve this sketch and this failure; "" for none."""
-    from sketchc.agents.state.candidates import plan_of, signature_plan
-    from sketchc.base.diagnostics import DiagnosticError, UsageError
-    from sketchc.docspec.loader import load
-    from sketchc.docspec.needs import needs_of
-    from sketchc.docspec.schema import Category
-    from sketchc.docspec.selector import select
-
     try:
         plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
         spec = load(session.target)
@@ -272,7 +270,8 @@ def route(failure: str, evidence: Evidence, history: Sequence[Step], team: Team)
         return found
     if team.coder_repeats:
         return Route("designer", f"{found.reason}; but the built-in Coder would write the same")
-    same = _repeated(failure, evidence.reason, history)
+    wanted = _fingerprint(failure, evidence.reason)
+    same = sum(_fingerprint(s.failure, s.reason) == wanted for s in _candidates(history))
     if same >= SAME_FAILURES:
         reason = f"{found.reason}; but it is the same failure {same} times: the Coder is stuck"
         return Route("designer", reason)
@@ -288,7 +287,7 @@ def _by_table(rule: Rule, failure: str, evidence: Evidence, history: Sequence[St
         case Rule.SKETCH_DECIDES:
             return _by_sketch(failure, evidence)
         case Rule.CODER_ONCE:
-            if _since_design(history, failure) > 1:
+            if sum(step.failure == failure for step in _candidates(history)) > 1:
                 return Route("designer", "other code did not need less: the sketch asks for it")
             return Route("coder", f"{failure}: {rule.value}")
         case Rule.PLAN_DECIDES:
@@ -344,28 +343,15 @@ def _retry(history: Sequence[Step]) -> Route:
     return Route("verifier", "the machinery failed, which says nothing about the kernel")
 
 
-def _last_design(history: Sequence[Step]) -> int:
-    """The position behind the Designer's last step."""
-    places = [place for place, step in enumerate(history) if step.agent == "designer"]
-    return places[-1] + 1 if places else 0
-
-
-def _since_design(history: Sequence[Step], failure: str) -> int:
-    """How many candidates failed so since the Designer's last step."""
-    return sum(step.failure == failure for step in _candidates(history))
-
-
 def _candidates(history: Sequence[Step]) -> list[Step]:
     """The Verifier's steps since the Designer's last one, each of another candidate."""
-    steps = history[_last_design(history) :]
-    return [step for step in steps if step.agent == "verifier" and not step.details.get("again")]
-
-
-def _repeated(failure: str, reason: str, history: Sequence[Step]) -> int:
-    """How many candidates since the Designer's last step failed with the same evidence."""
-    wanted = _fingerprint(failure, reason)
-    steps = _candidates(history)
-    return sum(_fingerprint(step.failure, step.reason) == wanted for step in steps)
+    found: list[Step] = []
+    for step in history:
+        if step.agent == "designer":
+            found = []
+        elif step.agent == "verifier" and not step.details.get("again"):
+            found.append(step)
+    return found
 
 
 def _fingerprint(failure: str, reason: str) -> tuple[str, str]:
@@ -480,8 +466,6 @@ def team_of(state: RunState, session: Session) -> Team:
 
 def told(step: Step) -> str:
     """What went wrong in a step, as a prompt may hold it: without paths and places."""
-    from sketchc.runtime.verify.evidence import clean_log
-
     found = step.details.get("evidence")
     said = found.get("reason") if isinstance(found, Mapping) else None
     if not isinstance(said, str):
@@ -502,8 +486,6 @@ def evidence_data(step: Step) -> dict[str, Any]:
 
 def evidence_of(state: RunState, session: Session) -> Evidence:
     """What the verdict says about the failure of the last step."""
-    from sketchc.runtime.verify.verdict import from_json
-
     last = state.history[-1]
     verdict = from_json(state.verdict or {})
     case = next(iter(verdict.failures), None)
@@ -521,11 +503,6 @@ def _plan_seconds(
     state: RunState, session: Session, sizes: Mapping[str, int], params: Mapping[str, Any]
 ) -> float | None:
     """The plan's time at the failing sizes, on hardware that is really there."""
-    from sketchc.agents.conductor.estimate import estimate
-    from sketchc.agents.state.candidates import plan_of
-    from sketchc.base.diagnostics import DiagnosticError, UsageError
-    from sketchc.runtime.toolchains.base import toolchain
-
     if toolchain(session.target).status().interpreted:
         return None
     try:

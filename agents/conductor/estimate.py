@@ -14,6 +14,8 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.evaluate import evaluate, host_values
+from sketchc.lowering.passes.map_grid import trip_count
 
 if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
@@ -36,8 +38,6 @@ def estimate(
 ) -> Estimate | None:
     """The estimate at these sizes; None where the plan does not say (a loop whose length depends
     on another loop, a sketch without phases, a param without a value)."""
-    from sketchc.ir.evaluate import evaluate, host_values
-
     if plan.flops is None or not plan.sketch.phases:
         return None
     try:
@@ -57,9 +57,6 @@ def estimate(
 
 def _launches(sketch: ir.Sketch, phase: int, values: Mapping[str, int | float | bool]) -> int:
     """How often the host launches a phase: branches count as taken."""
-    from sketchc.ir.evaluate import evaluate
-    from sketchc.lowering.passes.map_grid import trip_count
-
     total = 1
     for step in walk.around(sketch.steps, phase):
         if isinstance(step, ir.HostFor):
@@ -74,9 +71,6 @@ def _traffic(
     values: Mapping[str, int | float | bool],
 ) -> int:
     """Bytes that the loads and stores of a body move, when it is run `trips` times."""
-    from sketchc.ir.evaluate import evaluate
-    from sketchc.lowering.passes.map_grid import trip_count
-
     total = 0
     for statement in body:
         match statement:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from sketchc.agents.config.schema import OTHER_VARIABLES, SETTINGS, Setting, variables
 from sketchc.agents.config.settings import Configuration
@@ -47,22 +48,13 @@ def default_of(setting: Setting) -> str:
     """The default as a cell of the table, read from the settings' own classes."""
     if setting.key in _UNSET:
         return _UNSET[setting.key]
-    parts = list(setting.parts)
-    if parts[-1] == "LEVEL" or parts[-2:] == ["LEVEL", "name"]:
-        return "the base level's" if parts[0] == "target" else "the nearest level's"
-    if "LEVEL" in parts and parts[0] == "target":
-        return "the base level's"
-    match parts:
-        case ["llm", "models", "LEVEL", name]:
-            value = getattr(ModelSettings(), name)
-        case ["target", "TARGET", name]:
-            value = getattr(TargetSettings(), name)
-        case ["gen", name]:
-            value = getattr(Configuration(), name)
-        case _:
-            value = Configuration()
-            for name in parts:
-                value = getattr(value, name)
+    parts, of_level = setting.parts, "LEVEL" in setting.parts
+    of_target = parts[0] == "target"
+    if of_level and (of_target or parts[-1] in ("LEVEL", "name")):
+        return "the base level's" if of_target else "the nearest level's"
+    value: Any = ModelSettings() if of_level else TargetSettings() if of_target else Configuration()
+    for name in parts if parts[0] == "llm" and not of_level else parts[-1:]:
+        value = getattr(value, name)
     return "none" if value is None else f"`{_plain(value)}`"
 
 

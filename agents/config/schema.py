@@ -57,15 +57,12 @@ class Setting:
 
     @property
     def parts(self) -> tuple[str, ...]:
+        """The names between the dots."""
         return tuple(self.key.split("."))
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
 
 
 def _flag_from_text(text: str) -> bool:
@@ -116,7 +113,7 @@ def _is_devices(value: Any) -> bool:
 
 TEXT = Kind("a text that is not empty", _is_text)
 FOLDER = Kind("the path of a folder", _is_text)
-FLAG = Kind("true or false", _is_flag, _flag_from_text)
+FLAG = Kind("true or false", lambda value: isinstance(value, bool), _flag_from_text)
 SECONDS = Kind("a number of seconds above 0", lambda value: _is_number(value) and value > 0, float)
 DELAY = Kind(
     "a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0, float
@@ -224,18 +221,16 @@ OTHER_VARIABLES: dict[str, tuple[Kind, str]] = {
 }
 
 
-def matches(pattern: str, name: str) -> bool:
-    """Whether one part of a key, maybe a wildcard, covers `name`."""
-    return name in WILDCARDS[pattern] if pattern in WILDCARDS else pattern == name
-
-
 def covering(path: tuple[str, ...]) -> list[Setting]:
     """The settings at `path` and below it."""
     return [
         setting
         for setting in SETTINGS
         if len(setting.parts) >= len(path)
-        and all(matches(part, name) for part, name in zip(setting.parts, path, strict=False))
+        and all(
+            name in WILDCARDS.get(part, (part,))
+            for part, name in zip(setting.parts, path, strict=False)
+        )
     ]
 
 

@@ -10,7 +10,7 @@
     models = { complex = "other-model" }
     log_folder = "runs/ascend"
 
-`configuration_schema` has a row for every key; docs/CONFIGURATION.md lists them. A level without a
+`schema` has a row for every key; docs/CONFIGURATION.md lists them. A level without a
 model uses that of the nearest level that has one, the more capable of two that are equally near.
 What a file says about paths is meant from the file's folder.
 """
@@ -25,7 +25,6 @@ from typing import Any
 
 import attrs
 
-from sketchc.agents.llm.client import Caps, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.settings import (
     FILE_NAME,
@@ -105,20 +104,7 @@ def _build(
         for level in LEVELS
         if (found := _group(values, f"llm.models.{level}"))
     }
-    provider, location = split_provider(values.get("llm.provider", ""), folder)
-    plain = {
-        name: value
-        for name, value in _group(values, "llm").items()
-        if name not in ("provider", "location")
-    }
-    llm = LlmSettings(
-        **plain,
-        provider=provider,
-        location=location,
-        models=models,
-        retry=RetryPolicy(**_group(values, "llm.retry")),
-        caps=Caps(**_group(values, "llm.caps")),
-    )
+    llm = _changed(LlmSettings(), values, models, folder)
     names = {key.split(".")[1] for key in values if key.startswith("target.")}
     targets = {name: _target(values, name, models, folder) for name in sorted(names)}
     return Configuration(
@@ -133,6 +119,22 @@ def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
         key.removeprefix(start): value for key, value in values.items() if key.startswith(start)
     }
     return {key: value for key, value in below.items() if "." not in key}
+
+
+def _changed(
+    llm: LlmSettings, values: Mapping[str, Any], models: Mapping[str, ModelSettings], folder: Path
+) -> LlmSettings:
+    """`llm` with these models and with what the dotted keys say; paths are meant from `folder`."""
+    plain = _group(values, "llm")
+    if "provider" in plain:
+        plain["provider"], plain["location"] = split_provider(plain["provider"], folder)
+    return attrs.evolve(
+        llm,
+        **plain,
+        models=models,
+        retry=attrs.evolve(llm.retry, **_group(values, "llm.retry")),
+        caps=attrs.evolve(llm.caps, **_group(values, "llm.caps")),
+    )
 
 
 def _target(
@@ -171,47 +173,44 @@ def with_name(models: Mapping[str, ModelSettings], base: ModelSettings, name: st
 # ---------------------------------------------------------------- what wins over the file
 
 
+#: What an option of the command line sets.
+_OPTIONS = {
+    "llm": "llm.provider",
+    "base_url": "llm.base_url",
+    "max_calls": "llm.caps.calls",
+    "max_tokens": "llm.caps.tokens",
+    "max_cost": "llm.caps.cost",
+    "max_seconds": "llm.caps.seconds",
+}
+
+
 def override(
-    configuration: Configuration,
-    *,
-    llm: str | None = None,
-    model: str | None = None,
-    base_url: str | None = None,
-    max_calls: int | None = None,
-    max_tokens: int | None = None,
-    max_cost: float | None = None,
-    max_seconds: float | None = None,
+    configuration: Configuration, *, model: str | None = None, **said: Any
 ) -> Configuration:
-    """The configuration with what the command line says; None is not said. `model` names the model
-    of every level, on every target. Raises `UsageError` for what no file could say either."""
+    """The configuration with what the command line says, by the names of its options (`_OPTIONS`);
+    None is not said. `model` names the model of every level, on every target. Raises `UsageError`
+    for what no file could say either."""
     from sketchc.agents.config.schema import SETTINGS, TEXT
 
-    said: dict[str, tuple[str, Any]] = {
-        "llm.provider": ("--llm", llm),
-        "llm.base_url": ("--base-url", base_url),
-        "llm.caps.calls": ("--max-calls", max_calls),
-        "llm.caps.tokens": ("--max-tokens", max_tokens),
-        "llm.caps.cost": ("--max-cost", max_cost),
-        "llm.caps.seconds": ("--max-seconds", max_seconds),
-    }
     kinds = {setting.key: setting.kind for setting in SETTINGS}
     changes = {}
-    for key, (option, value) in said.items():
+    for name, value in said.items():
         if value is not None:
-            _require(kinds[key], value, option)
-            changes[key] = (option, value)
+            key, option = _OPTIONS[name], f"--{name.replace('_', '-')}"
+            changes[key] = (option, _required(kinds[key], value, option))
     names = {}
     if model is not None:
-        _require(TEXT, model, "--model")
-        names = dict.fromkeys(LEVELS, ("--model", model))
+        names = dict.fromkeys(LEVELS, ("--model", _required(TEXT, model, "--model")))
     return _change(configuration, changes, names)
 
 
-def _require(kind: Any, value: Any, where: str) -> None:
-    if not kind.accepts(value):
-        shown = f", not {value!r}" if kind.shown else ""
+def _required(kind: Any, value: Any, where: str, given: object = None) -> Any:
+    """`value`, where it fits; an error shows it as it was `given`."""
+    if value is None or not kind.accepts(value):
+        shown = f", not {value if given is None else given!r}" if kind.shown else ""
         msg = f"{where} must be {kind.expected}{shown}"
         raise UsageError(msg)
+    return value
 
 
 def _apply_environment(
@@ -245,11 +244,7 @@ def _from_text(kind: Any, text: str, variable: str) -> Any:
         value = kind.from_text(text)
     except ValueError:
         value = None
-    if value is None or not kind.accepts(value):
-        shown = f", not {text!r}" if kind.shown else ""
-        msg = f"the environment variable {variable} must be {kind.expected}{shown}"
-        raise UsageError(msg)
-    return value
+    return _required(kind, value, f"the environment variable {variable}", text)
 
 
 def _change(
@@ -262,21 +257,12 @@ def _change(
     A name given here wins over the ones of single targets, too.
     """
     values = {key: value for key, (_, value) in changes.items()}
-    plain = _group(values, "llm")
-    if "provider" in plain:
-        plain["provider"], plain["location"] = split_provider(plain["provider"])
     old = configuration.llm
     models = dict(old.models)
     for level, (_, name) in names.items():
         base = nearest_model(old.models, level) or ModelSettings()
         models[level] = with_name(old.models, base, name)
-    llm = attrs.evolve(
-        old,
-        **plain,
-        models=models,
-        retry=attrs.evolve(old.retry, **_group(values, "llm.retry")),
-        caps=attrs.evolve(old.caps, **_group(values, "llm.caps")),
-    )
+    llm = _changed(old, values, models, Path())
     targets = {
         target: attrs.evolve(
             own, models={level: model for level, model in own.models.items() if level not in names}

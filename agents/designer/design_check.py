@@ -7,6 +7,7 @@ stops at the first stage that refuses and says why, as JSON that a model can act
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,19 @@ from sketchc.base.diagnostics import (
     has_errors,
 )
 from sketchc.base.explain import page
+from sketchc.checker.api import check
+from sketchc.checker.elaboration.elaborate import bindable
+from sketchc.checker.selfcheck import self_check
+from sketchc.ir import nodes as ir
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.parsing.parser import parse
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.tasks.description import TaskFailure
+from sketchc.runtime.verify.design import check_design
+from sketchc.runtime.verify.evidence import evidence
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Session
-    from sketchc.ir import nodes as ir
     from sketchc.lowering.plan import Plan
     from sketchc.parsing import syntax
     from sketchc.runtime.verify.verdict import Verdict
@@ -88,8 +98,6 @@ def design_check(text: str, session: Session) -> Finding | None:
 
 
 def _parsed(source: Source) -> tuple[syntax.Sketch | None, Finding | None]:
-    from sketchc.parsing.parser import parse
-
     tree, found = parse(source)
     if tree is None or has_errors(found):
         return None, diagnostic_finding("check", source, found)
@@ -103,10 +111,6 @@ def _parsed(source: Source) -> tuple[syntax.Sketch | None, Finding | None]:
 def _planned(
     source: Source, tree: syntax.Sketch, session: Session
 ) -> tuple[Plan | None, Finding | None]:
-    from sketchc.checker.api import check
-    from sketchc.checker.elaboration.elaborate import bindable
-    from sketchc.lowering.passes.pipeline import build_plan
-
     missing = sorted(set(session.constants) - bindable(tree))
     if missing:
         summary = f"the sketch has no constant or param {', '.join(missing)}, which the user binds"
@@ -126,8 +130,6 @@ def _planned(
 
 def _executed(source: Source, plan: Plan, session: Session) -> Finding | None:
     """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
-    from sketchc.checker.selfcheck import self_check
-
     if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
         return None
     found = self_check(source, session.constants, session.seed)
@@ -145,57 +147,46 @@ def _with_short_numbers(found: Diagnostic) -> Diagnostic:
 
 def _fixed_elements(sketch: ir.Sketch) -> int:
     """The largest product of a tensor's extents that are numbers."""
-    from sketchc.ir import nodes as ir
-
-    largest = 1
-    for tensor in sketch.tensors:
-        fixed = 1
-        for extent in tensor.extents:
-            match extent:
-                case ir.Literal(value=value):
-                    fixed *= max(int(value), 1)
-                case _:
-                    pass
-        largest = max(largest, fixed)
-    return largest
+    fixed = (
+        [max(int(extent.value), 1) for extent in tensor.extents if isinstance(extent, ir.Literal)]
+        for tensor in sketch.tensors
+    )
+    return max(map(math.prod, fixed), default=1)
 
 
 def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:
     """Whether the task's values reach the sketch."""
-    from sketchc.runtime.cases.binding import bind
-
     try:
         bound = bind(sketch, session.description, session.constants)
     except UsageError as error:
-        return Finding("bind", "design", (), str(error), {"problem": str(error)})
+        return _problem("bind", str(error))
     if bound.other_types:
-        problem = f"types differ: {'; '.join(bound.other_types)}"
-        return Finding("bind", "design", (), problem, {"problem": problem})
+        return _problem("bind", f"types differ: {'; '.join(bound.other_types)}")
     return None
+
+
+def _problem(stage: str, said: str) -> Finding:
+    return Finding(stage, "design", (), said, {"problem": said})
 
 
 def _compared(plan: Plan, session: Session) -> Finding | None:
     """The interpreter against the task's reference, at small shapes."""
-    from sketchc.runtime.tasks.description import TaskFailure
-    from sketchc.runtime.verify.design import check_design
-
     try:
         verdict = check_design(plan, session.task, session.folder, session.seed, session.constants)
     except TaskFailure:
         raise
     except UsageError as error:
-        return Finding("bind", "design", (), str(error), {"problem": str(error)})
+        return _problem("bind", str(error))
     right = any(case.passed for case in verdict.cases) and not verdict.failures
     return None if right else _verdict_finding(verdict)
 
 
 def _verdict_finding(verdict: Verdict) -> Finding:
-    from sketchc.runtime.verify.evidence import evidence
-
     codes = tuple(dict.fromkeys(case.failure for case in verdict.failures))
     if not codes:
-        summary = "no small sizes were found at which both the task and the sketch run"
-        return Finding("meaning", "design", (), summary, {"problem": summary})
+        return _problem(
+            "meaning", "no small sizes were found at which both the task and the sketch run"
+        )
     found = evidence(verdict)
     return Finding("meaning", "design", codes, str(found["reason"]), found)
 

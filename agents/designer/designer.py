@@ -11,7 +11,7 @@ computes the wrong thing, "complex" is asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -25,11 +25,8 @@ from sketchc.agents.designer.messages import (
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.messages import ContextOverflowError, LanguageModel, Message, Reply, Request
 from sketchc.agents.llm.replies import ReplyError, single_block
-from sketchc.agents.state.state import RunState, Turn
+from sketchc.agents.state.state import RunState, Session, Turn
 from sketchc.base.diagnostics import InternalError, Source
-
-if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
 
 PURPOSE = "designer"
 REPAIR = "designer-repair"
@@ -51,13 +48,11 @@ class Attempt:
     def trace(self) -> dict[str, Any]:
         """What the record of the run says of it."""
         found = self.finding
-        if found is None:
-            return {"number": self.number, "stage": "accepted", "codes": [], "summary": ""}
         return {
             "number": self.number,
-            "stage": found.stage,
-            "codes": list(found.codes),
-            "summary": found.summary,
+            "stage": found.stage if found else "accepted",
+            "codes": list(found.codes) if found else [],
+            "summary": found.summary if found else "",
         }
 
 
@@ -72,7 +67,7 @@ class Designer:
         if session.model is None:
             msg = "the Designer needs a language model"
             raise InternalError(msg)
-        conversation = _Conversation(session.model, state, session)
+        conversation = _Conversation(session.model, session, user_message(state, session))
         attempts: list[Attempt] = []
         for number in range(1, session.max_repairs + 2):
             session.progress.note("designer", _doing(number, state, session))
@@ -118,18 +113,18 @@ def _renamed(text: str, name: str) -> str:
 # ---------------------------------------------------------------- the conversation
 
 
+@attrs.define
 class _Conversation:
     """What is said to the model: the head, and the last few exchanges."""
 
-    def __init__(self, model: LanguageModel, state: RunState, session: Session) -> None:
-        self.model = model
-        self.session = session
-        self.user = user_message(state, session)
-        self.examples = True
-        self.exchanges: list[tuple[Message, Message]] = []
-        self.reply: Reply | None = None
-        self.level = "complex"
-        self.purpose = PURPOSE
+    model: LanguageModel
+    session: Session
+    user: Message
+    examples: bool = True
+    exchanges: list[tuple[Message, Message]] = attrs.field(factory=list)
+    reply: Reply | None = None
+    level: str = "complex"
+    purpose: str = PURPOSE
 
     def ask(self) -> Reply:
         """The model's whole reply. A prompt too long for it is asked again without examples."""
@@ -148,7 +143,7 @@ class _Conversation:
         assert attempt.finding is not None
         self.level = _level(attempt, earlier)
         self.purpose = REPAIR
-        before = [item for item in earlier if item.finding is not None]
+        before = [(item.number, item.finding.summary) for item in earlier if item.finding]
         wrong = repair_message(attempt.finding, attempt.sketch, before, self.session)
         self.exchanges.append((Message("assistant", self.reply.text), wrong))
         del self.exchanges[:-KEPT_EXCHANGES]
@@ -183,9 +178,10 @@ def _designed(state: RunState, attempts: list[Attempt]) -> Turn:
 
 def _gave_up(state: RunState, attempts: list[Attempt]) -> Turn:
     """The best attempt stays: the one that came furthest, the latest of several."""
-    best = max(attempts, key=lambda item: (bool(item.sketch), _rank(item), item.number))
-    found = best.finding
-    assert found is not None
+    refused = [(item, item.finding) for item in attempts if item.finding is not None]
+    best, found = max(
+        refused, key=lambda pair: (bool(pair[0].sketch), pair[1].rank, pair[0].number)
+    )
     left = attrs.evolve(
         state, sketch=best.sketch or state.sketch, kernel=None, feedback=None, verdict=None
     )
@@ -196,7 +192,3 @@ def _gave_up(state: RunState, attempts: list[Attempt]) -> Turn:
         "evidence": dict(found.evidence),
     }
     return Turn(left, "gave_up", reason, found.failure, details)
-
-
-def _rank(attempt: Attempt) -> int:
-    return -1 if attempt.finding is None else attempt.finding.rank

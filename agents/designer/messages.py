@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import attrs
 
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 #: So many of the latest failures are told to the model when work comes back.
 MOST_HISTORY = 6
-
-
-class Refused(Protocol):
-    """An earlier attempt of the same turn."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def finding(self) -> Finding | None: ...
 
 
 def sketch_name(name: str) -> str:
@@ -82,9 +72,10 @@ def user_message(state: RunState, session: Session) -> Message:
 
 
 def repair_message(
-    finding: Finding, sketch: str, earlier: Sequence[Refused], session: Session
+    finding: Finding, sketch: str, earlier: Sequence[tuple[int, str]], session: Session
 ) -> Message:
-    """What is wrong with a sketch, with the sketch itself in numbered lines."""
+    """What is wrong with a sketch, with the sketch itself in numbered lines; `earlier` are numbers
+    and summaries of what was refused before."""
     return message(
         "user",
         "designer_repair.jinja",
@@ -92,11 +83,7 @@ def repair_message(
         summary=finding.summary,
         evidence=finding.evidence,
         listing=numbered(sketch),
-        earlier=[
-            {"number": attempt.number, "summary": attempt.finding.summary}
-            for attempt in earlier
-            if attempt.finding is not None
-        ],
+        earlier=[{"number": number, "summary": summary} for number, summary in earlier],
         name=sketch_name(session.name),
         target=session.target,
     )

@@ -3,10 +3,11 @@ provider. Agents see only `complete`."""
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import attrs
@@ -66,6 +67,18 @@ class Spend:
     unpriced: int = 0
 
 
+def spent_on(records: Sequence[Record]) -> Spend:
+    """What calls used, their time apart."""
+    replies = [record.reply for record in records if record.reply is not None]
+    return Spend(
+        calls=len(records),
+        input_tokens=sum(reply.usage.input_tokens for reply in replies),
+        output_tokens=sum(reply.usage.output_tokens for reply in replies),
+        cost=sum((reply.cost or 0.0 for reply in replies), 0.0),
+        unpriced=sum(reply.cost is None for reply in replies),
+    )
+
+
 @attrs.frozen
 class Caps:
     """Limits of one run; None is no limit. `cost` is in the currency of the prices.
@@ -123,7 +136,7 @@ class Client:
         caps: Caps = Caps(),
         retry: RetryPolicy = RetryPolicy(),
         consumed: int = 0,
-        streamed: Callable[[Request, int], None] | None = None,
+        streamed: Callable[[Request, int], None] = lambda request, characters: None,
         timing: Timing = Timing(),
     ) -> None:
         """`consumed`: how many records of the ledger belong to work that is done already. Later
@@ -141,10 +154,6 @@ class Client:
             for record in ledger.records
             if record.number > consumed and record.reply is not None
         ]
-        self._spend = Spend()
-        self._unpriced = False
-        for record in ledger.records:
-            self._count(record)
 
     def complete(self, request: Request) -> Reply:
         """Raises `LlmError`; `CapReachedError` before a call that a cap forbids."""
@@ -153,25 +162,28 @@ class Client:
             return paid
         # The same for all tries: a server that knows it does not charge twice.
         idempotency_key = uuid.uuid4().hex
+        listener = functools.partial(self._streamed, request)
         attempt = 0
         while True:
             self._check_caps(request)
             attempt += 1
             started = timestamp()
+            name = self._provider.name
             try:
-                reply = self._provider.send(request, idempotency_key, self._listener(request))
+                reply = self._provider.send(request, idempotency_key, listener)
             except LlmError as error:
-                self._append(request, None, error.kind, str(error), started)
+                self._ledger.append(request, name, None, error.kind, str(error), started)
                 self._wait(error, attempt)
                 continue
             reply = attrs.evolve(reply, attempts=attempt)
-            self._append(request, reply, "", "", started)
+            self._ledger.append(request, name, reply, started=started)
             return reply
 
     @property
     def spend(self) -> Spend:
         """Up to now."""
-        return attrs.evolve(self._spend, seconds=self._timing.now() - self._start)
+        spent = spent_on(self._ledger.records)
+        return attrs.evolve(spent, seconds=self._timing.now() - self._start)
 
     @property
     def position(self) -> int:
@@ -190,34 +202,6 @@ class Client:
                 del self._unused[index]
                 return record.reply
         return None
-
-    def _listener(self, request: Request) -> Streamed:
-        def listen(characters: int) -> None:
-            if self._streamed is not None:
-                self._streamed(request, characters)
-
-        return listen
-
-    def _append(
-        self, request: Request, reply: Reply | None, error: str, message: str, started: str
-    ) -> None:
-        self._count(
-            self._ledger.append(request, self._provider.name, reply, error, message, started)
-        )
-
-    def _count(self, record: Record) -> None:
-        self._spend = attrs.evolve(self._spend, calls=self._spend.calls + 1)
-        if record.reply is not None:
-            usage = record.reply.usage
-            unpriced = record.reply.cost is None
-            self._unpriced = self._unpriced or (unpriced and record.provider not in UNPAID)
-            self._spend = attrs.evolve(
-                self._spend,
-                input_tokens=self._spend.input_tokens + usage.input_tokens,
-                output_tokens=self._spend.output_tokens + usage.output_tokens,
-                cost=self._spend.cost + (record.reply.cost or 0.0),
-                unpriced=self._spend.unpriced + unpriced,
-            )
 
     def _wait(self, error: LlmError, attempt: int) -> None:
         """Sleep before the next try; raises `error` where none is to follow, and
@@ -240,8 +224,13 @@ class Client:
     def _check_caps(self, request: Request) -> None:
         """Raises `CapReachedError` where a cap is reached, or would be passed by the prompt."""
         caps, spend = self._caps, self.spend
-        paid = isinstance(self._provider, Paid)
-        if caps.cost is not None and paid and self._unpriced:
+        paid = self._provider if isinstance(self._provider, Paid) else None
+        unpriced = any(
+            record.reply is not None and record.reply.cost is None
+            for record in self._ledger.records
+            if record.provider not in UNPAID
+        )
+        if caps.cost is not None and paid is not None and unpriced:
             cap = "money"
             message = (
                 f"the cap on cost ({caps.cost:g}) cannot be kept: calls of this run were made "
@@ -250,20 +239,15 @@ class Client:
             )
             raise CapReachedError(cap, message)
         prompt = estimate_tokens(sum(len(message.content) for message in request.messages))
+        price = 0.0 if paid is None else paid.price(request, Usage(prompt)) or 0.0
         for cap, used, more, limit in (
             ("calls", spend.calls, 0, caps.calls),
             ("tokens", spend.input_tokens + spend.output_tokens, prompt, caps.tokens),
-            ("cost", spend.cost, self._price(request, prompt), caps.cost if paid else None),
+            ("cost", spend.cost, price, caps.cost if paid else None),
             ("seconds", spend.seconds, 0, caps.seconds),
         ):
             if limit is not None and (used >= limit or used + more > limit):
                 raise _reached(cap, used, limit, 0 if used >= limit else more)
-
-    def _price(self, request: Request, prompt: int) -> float:
-        """What a prompt of so many tokens costs before there is a reply; 0 where nobody knows."""
-        if not isinstance(self._provider, Paid):
-            return 0.0
-        return self._provider.price(request, Usage(prompt)) or 0.0
 
 
 def complete_whole(model: LanguageModel, request: Request, largest: int = LARGEST_OUTPUT) -> Reply:

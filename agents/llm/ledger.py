@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from sketchc.agents.llm.messages import Message, Part, Piece, Reply, Request
+from sketchc.agents.llm.messages import Message, Reply, Request
 from sketchc.base.diagnostics import InternalError, UsageError
 from sketchc.base.json_form import from_plain
 
@@ -93,7 +93,7 @@ class Ledger:
         process is writing to.
         """
         self.path = path
-        self._header: Header | None = None
+        self.header: Header | None = None
         self._records: list[Record] = []
         self._texts: dict[str, str] = {}
         self._file: BinaryIO | None = None
@@ -101,30 +101,22 @@ class Ledger:
             self._open(path)
 
     @property
-    def header(self) -> Header | None:
-        return self._header
-
-    @property
     def records(self) -> tuple[Record, ...]:
+        """All calls, in order."""
         return tuple(self._records)
-
-    @property
-    def position(self) -> int:
-        """How many records there are: the number of the last one."""
-        return len(self._records)
 
     def begin(self, header: Header) -> None:
         """Write the header of a new file; with one there already, the two must agree, else
         `UsageError` says what differs."""
         plain = _header_to_json(header)
-        if self._header is not None:
-            _require_same(self.path, _header_to_json(self._header), plain)
+        if self.header is not None:
+            _require_same(self.path, _header_to_json(self.header), plain)
             return
         if self.path is not None:
             if self._file is None:
                 self._open(self.path)
             self._write(plain)
-        self._header = header
+        self.header = header
 
     def append(
         self,
@@ -150,7 +142,7 @@ class Ledger:
             started=started or timestamp(),
         )
         if self.path is not None:
-            if self._header is None:
+            if self.header is None:
                 what = "a record was appended to a ledger that was not begun"
                 raise InternalError(what)
             parts = {part.version: part.text for part in request.parts}
@@ -193,7 +185,7 @@ class Ledger:
             file.close()
             raise
         self._file = file
-        self._header = contents.header
+        self.header = contents.header
         self._records = list(contents.records)
         self._texts = dict(contents.texts)
 
@@ -369,41 +361,27 @@ def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record
     if number != expected:
         message = f"it has the number {number}, where {expected} comes next"
         raise TypeError(message)
-    reply = data["reply"]
+    data["reply"]  # KeyError
     own = _take(data, "parts", dict) if "parts" in data else {}
     texts |= {version: _take(own, version, str) for version in own}
-    fields = {name: _take(data, name, str) for name in ("provider", "error", "message", "started")}
-    return Record(
-        number=number,
-        request=_request_from_json(_take(data, "request", dict), texts),
-        reply=None if reply is None else from_plain(Reply, reply, strict=True),
-        **fields,
-    )
-
-
-def _request_from_json(data: Any, texts: Mapping[str, str]) -> Request:
+    request = data["request"]
     messages = [
-        Message(_take(message, "role", str), _content_from_json(message, texts))
-        for message in _take(data, "messages", list)
+        {**message, "pieces": _pieces_of(message["content"], texts)}
+        for message in request["messages"]
     ]
-    limit = data["max_output_tokens"]
-    return Request(
-        purpose=_take(data, "purpose", str),
-        level=_take(data, "level", str),
-        messages=tuple(messages),
-        max_output_tokens=None if limit is None else _take(data, "max_output_tokens", int),
-    )
+    whole = {**data, "request": {**request, "messages": messages}}
+    return from_plain(Record, whole, strict=True)
 
 
-def _content_from_json(data: Any, texts: Mapping[str, str]) -> str | list[Piece]:
-    if isinstance(data, dict) and isinstance(data.get("content"), list):
-        return [
-            piece
-            if isinstance(piece, str)
-            else Part(_take(piece, "part", str), texts[_take(piece, "version", str)])
-            for piece in data["content"]
-        ]
-    return _take(data, "content", str)
+def _pieces_of(content: Any, texts: Mapping[str, str]) -> list[Any]:
+    if not isinstance(content, list):
+        return [content]
+    return [
+        piece
+        if isinstance(piece, str)
+        else {"name": piece["part"], "text": texts[piece["version"]]}
+        for piece in content
+    ]
 
 
 def _take(data: Any, name: str, kind: type[Plain]) -> Plain:

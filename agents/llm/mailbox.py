@@ -29,7 +29,7 @@ from sketchc.agents.llm.messages import (
 )
 from sketchc.base.diagnostics import UsageError
 
-_PROMPT = re.compile(r"(\d{4,})-(.+)-([0-9a-f]{8})\.prompt\.md")
+_PROMPT = re.compile(r"(\d{4,})-(.+-[0-9a-f]{8})\.prompt\.md")
 
 
 @attrs.frozen
@@ -105,26 +105,25 @@ class MailboxProvider:
         """The file of this very prompt that no call has used: a run that goes on."""
         files = [
             path
-            for path in self._prompts()
-            if _stem(path) == _label(request)
+            for _, label, path in self._prompts()
+            if label == _label(request)
             and path.read_bytes() == prompt_text(request, path.name).encode(errors="replace")
         ]
         unused = [path for path in files[self._done[_label(request)] :] if path not in self._used]
         return unused[0] if unused else None
 
-    def _prompts(self) -> list[Path]:
-        """All prompts of the folder, by number."""
-        found = [
-            (int(match[1]), path)
+    def _prompts(self) -> list[tuple[int, str, Path]]:
+        """All prompts of the folder, by number: that, their label, and the file."""
+        return sorted(
+            (int(match[1]), match[2], path)
             for path in self.folder.iterdir()
             if (match := _PROMPT.fullmatch(path.name))
-        ]
-        return [path for _, path in sorted(found)]
+        )
 
     def _write(self, request: Request) -> Path:
         """The prompt as a new file under the next free number; it appears at once and whole."""
         earlier = self._prompts()
-        number = 1 + (int(_match(earlier[-1])[1]) if earlier else 0)
+        number = 1 + (earlier[-1][0] if earlier else 0)
         path = self.folder / f"{number:04}-{_label(request)}.prompt.md"
         text = prompt_text(request, path.name)
         try:
@@ -174,9 +173,10 @@ def prompt_text(request: Request, name: str) -> str:
     hold the request's key, which no message can contain."""
     mark = request.key[:8]
     total = len(request.messages)
+    count = "the one message" if total == 1 else f"the {total} messages"
     parts = [
         f"# A prompt of sketchc: {request.purpose}\n\n"
-        f"Between the lines marked {mark} are {_count(total)} of a conversation with a language "
+        f"Between the lines marked {mark} are {count} of a conversation with a language "
         "model, verbatim.\nWrite the model's next message, and nothing else, into the file\n\n"
         f"    {_reply_name(Path(name))}\n\n"
         "beside this one, as UTF-8 text. It is read one second after the file was last changed; to "
@@ -192,25 +192,10 @@ def prompt_text(request: Request, name: str) -> str:
     return "".join(parts)
 
 
-def _count(messages: int) -> str:
-    return "the one message" if messages == 1 else f"the {messages} messages"
-
-
 def _label(request: Request) -> str:
     """What a file's name says besides its number."""
     purpose = re.sub(r"[^A-Za-z0-9_-]+", "-", request.purpose)
     return f"{purpose}-{request.key[:8]}"
-
-
-def _match(path: Path) -> re.Match[str]:
-    found = _PROMPT.fullmatch(path.name)
-    assert found is not None
-    return found
-
-
-def _stem(path: Path) -> str:
-    found = _match(path)
-    return f"{found[2]}-{found[3]}"
 
 
 def _reply_name(prompt: Path) -> str:

@@ -102,10 +102,6 @@ class Usage:
     output_tokens: int = 0
     estimated: bool = False
 
-    @property
-    def total(self) -> int:
-        return self.input_tokens + self.output_tokens
-
 
 #: English text and code, roughly.
 CHARACTERS_PER_TOKEN = 4

@@ -64,27 +64,18 @@ class Gathered:
     counts: tuple[int, int] | None = None
     reasoning: int = 0  # characters
 
-    def take_whole(self, body: object) -> None:
-        """A completion in one piece. Raises `ShapeError`."""
-        data = _mapping(body, "the body")
-        choices = _choices(data)
-        if not choices:
+    def take(self, body: object, part: str) -> None:
+        """A completion in one piece (`part` is "message"), or one event of a stream ("delta"), of
+        which some have no choices (usage, filters). Raises `ShapeError`."""
+        whole = part == "message"
+        data = _mapping(body, "the body" if whole else "an event")
+        choices = [] if data.get("choices") is None else data["choices"]
+        if not isinstance(choices, list):
+            message = f"its choices are {choices!r:.80}"
+            raise ShapeError(message)
+        if whole and not choices:
             message = "it has no choices"
             raise ShapeError(message)
-        self._take_envelope(data)
-        self._take_choice(choices[0], "message")
-        if not self.finish:
-            self.finish = "stop"
-
-    def take_chunk(self, body: object) -> None:
-        """One event of a stream; some have no choices (usage, filters). Raises `ShapeError`."""
-        data = _mapping(body, "an event")
-        self._take_envelope(data)
-        for choice in _choices(data):
-            if _mapping(choice, "a choice").get("index") in (0, None):
-                self._take_choice(choice, "delta")
-
-    def _take_envelope(self, data: Mapping[str, Any]) -> None:
         model = data.get("model")
         if isinstance(model, str) and model:
             self.model = model
@@ -93,6 +84,11 @@ class Gathered:
             counts = usage.get("prompt_tokens"), usage.get("completion_tokens")
             if all(isinstance(count, int) and count >= 0 for count in counts):
                 self.counts = (int(counts[0] or 0), int(counts[1] or 0))
+        for choice in choices[:1] if whole else choices:
+            if whole or _mapping(choice, "a choice").get("index") in (0, None):
+                self._take_choice(choice, part)
+        if whole and not self.finish:
+            self.finish = "stop"
 
     def _take_choice(self, choice: object, part: str) -> None:
         data = _mapping(choice, "a choice")
@@ -126,33 +122,18 @@ def _mapping(value: object, what: str) -> Mapping[str, Any]:
     return value
 
 
-def _choices(data: Mapping[str, Any]) -> list[Any]:
-    choices = data.get("choices")
-    if choices is None:
-        return []
-    if not isinstance(choices, list):
-        message = f"its choices are {choices!r:.80}"
-        raise ShapeError(message)
-    return choices
-
-
 def _content(value: object) -> str:
     """Text, or a list of parts with text; null is no text. Raises `ShapeError`."""
-    match value:
-        case None:
-            text = ""
-        case str():
-            text = value
-        case list():
-            text = "".join(
-                part["text"]
-                for part in value
-                if isinstance(part, Mapping) and isinstance(part.get("text"), str)
-            )
-        case _:
-            message = f"its content is {value!r:.80}"
-            raise ShapeError(message)
-    return text
+    if value is None or isinstance(value, str):
+        return value or ""
+    if not isinstance(value, list):
+        message = f"its content is {value!r:.80}"
+        raise ShapeError(message)
+    return "".join(
+        part["text"]
+        for part in value
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str)
+    )
 
 
 #: Longer texts of a server are cut: some send whole pages of HTML.
@@ -189,16 +170,11 @@ def hide_key(text: str, key: str) -> str:
 
 @attrs.frozen
 class Said:
-    """What a server's error body says, as far as it says it in the API's form."""
+    """What a server's error body says, as far as it says it in the API's form: its message, and
+    `all` with code, type and parameter."""
 
     message: str = ""
-    code: str = ""
-    kind: str = ""
-    parameter: str = ""
-
-    @property
-    def all(self) -> str:
-        return " ".join((self.message, self.code, self.kind, self.parameter))
+    all: str = ""
 
 
 def said(body: object) -> Said:
@@ -207,22 +183,19 @@ def said(body: object) -> Said:
         try:
             parsed = json.loads(body)
         except ValueError:
-            return Said(message=body)
-        return said(parsed) if isinstance(parsed, Mapping) else Said(message=body)
+            parsed = None
+        return said(parsed) if isinstance(parsed, Mapping) else Said(body, body)
     if not isinstance(body, Mapping):
-        return Said() if body is None else Said(message=str(body))
+        return Said() if body is None else Said(str(body), str(body))
     inner = body.get("error")
     if isinstance(inner, Mapping):
         return said(inner)
     message = next(
         (body[name] for name in ("message", "error", "detail", "msg") if body.get(name)), ""
     )
-    return Said(
-        message=message if isinstance(message, str) else json.dumps(message, default=str),
-        code=_text(body.get("code")),
-        kind=_text(body.get("type")),
-        parameter=_text(body.get("param")),
-    )
+    text = message if isinstance(message, str) else json.dumps(message, default=str)
+    others = (body[name] for name in ("code", "type", "param") if body.get(name) is not None)
+    return Said(text, " ".join((text, *map(str, others))))
 
 
 @attrs.frozen
@@ -240,10 +213,11 @@ class Translator:
         return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 2] + " …"
 
     def timed_out(self) -> TimeoutFailure:
-        message = f"no complete reply from {self.where} within {self.timeout:g} s"
-        return TimeoutFailure(message)
+        """No complete reply came in time."""
+        return TimeoutFailure(f"no complete reply from {self.where} within {self.timeout:g} s")
 
     def broken(self, reason: object) -> ConnectionFailure:
+        """There is no connection, or it broke."""
         return ConnectionFailure(f"the connection to {self.where} failed: {self.hide(str(reason))}")
 
     def translate(self, error: Exception, model: str) -> LlmError | None:
@@ -263,6 +237,8 @@ class Translator:
                 return self.refusal(said(error.body or error.message), None, model)
             case UnicodeEncodeError():
                 return BadRequestError("the prompt holds characters that UTF-8 cannot hold")
+            case ShapeError():
+                return self.odd_reply(str(error))
             case ValueError() | TypeError() | KeyError() | AttributeError() | IndexError():
                 # What the package runs into on JSON of another shape, or on no JSON.
                 return self.odd_reply(f"{type(error).__name__}: {error}")
@@ -274,8 +250,8 @@ class Translator:
         return None
 
     def odd_reply(self, what: str) -> ServerError:
-        message = f"{self.where} sent no chat completion: {self.hide(what)}"
-        return ServerError(message)
+        """The server sent something else than the API promises."""
+        return ServerError(f"{self.where} sent no chat completion: {self.hide(what)}")
 
     def _status(self, error: openai.APIStatusError, model: str) -> LlmError:
         # A body that is not JSON is text; an empty one leaves the status.
@@ -355,10 +331,6 @@ def _seconds(value: str | None) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) and number >= 0 else None
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
@@ -534,14 +506,11 @@ class OpenAIProvider:
             if call.abandoned.is_set():
                 return gathered
             kind = response.headers.get("content-type", "")
-            try:
-                # Servers that cannot stream send the whole reply, and proxies pages of their own.
-                if arguments.get("stream") and not any(word in kind for word in ("json", "html")):
-                    self._read_events(call, response.parse(), gathered)
-                else:
-                    self._read_body(response.read(), gathered)
-            except ShapeError as error:
-                raise self._translator.odd_reply(str(error)) from None
+            # Servers that cannot stream send the whole reply, and proxies pages of their own.
+            if arguments.get("stream") and not any(word in kind for word in ("json", "html")):
+                self._read_events(call, response.parse(), gathered)
+            else:
+                self._read_body(response.read(), gathered)
         return gathered
 
     def _read_body(self, content: bytes, gathered: Gathered) -> None:
@@ -554,7 +523,7 @@ class OpenAIProvider:
         if isinstance(body, dict) and body.get("error"):
             # Some servers answer HTTP 200 and an error.
             raise self._translator.refusal(said(body), None, "")
-        gathered.take_whole(body)
+        gathered.take(body, "message")
 
     def _read_events(self, call: _Call, events: Iterator[Any], gathered: Gathered) -> None:
         """Raises `ConnectionFailure` for a stream that ends too early; one that breaks after its
@@ -565,7 +534,7 @@ class OpenAIProvider:
                 if call.abandoned.is_set():
                     return
                 dump = getattr(event, "model_dump", None)
-                gathered.take_chunk(event if dump is None else dump(warnings=False))
+                gathered.take(event if dump is None else dump(warnings=False), "delta")
                 call.progress.put(len(gathered.text))
         except ShapeError:
             raise
@@ -619,27 +588,21 @@ def _checked_key(key: str) -> str:
     return key
 
 
-class _HideKey(logging.Filter):
-    """Takes a key out of log records; the packages below log what a server sends back."""
+def _keep_out_of_logs(key: str) -> None:
+    """Take a key out of log records: the packages below log what a server sends back. Their loggers
+    exist once they are imported. A filter of a logger does not reach the loggers below it: each
+    needs its own."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__()
-        self._key = key
-
-    def filter(self, record: logging.LogRecord) -> bool:
+    def hide(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        hidden = redact(text, [self._key])
+        hidden = redact(text, [key])
         if hidden != text:
             record.msg, record.args = hidden, ()
         return True
 
-
-def _keep_out_of_logs(key: str) -> None:
-    """Their loggers exist once they are imported. A filter of a logger does not reach the loggers
-    below it: each needs its own."""
     for name in tuple(logging.root.manager.loggerDict):
         if key and name.startswith(("openai", "httpx", "httpcore")):
-            logging.getLogger(name).addFilter(_HideKey(key))
+            logging.getLogger(name).addFilter(hide)
 
 
 def _name_of(base_url: str) -> str:

@@ -10,6 +10,7 @@ the closest recorded one: nothing is ever made up. Failed calls are not replayed
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -140,29 +141,25 @@ def _difference(request: Request, recorded: Request) -> str:
         old, new = getattr(recorded, name), getattr(request, name)
         if old != new:
             return f"The closest one has another {name}:\n  recorded: {old}\n  asked:    {new}"
-    number = min(len(request.messages), len(recorded.messages))
-    for index in range(number):
-        old_message, new_message = recorded.messages[index], request.messages[index]
-        if old_message.role == new_message.role and old_message.content == new_message.content:
-            continue
-        where = f"The closest one differs in message {index + 1}"
+    pairs = list(zip(recorded.messages, request.messages, strict=False))
+    for number, (old_message, new_message) in enumerate(pairs, 1):
+        where = f"The closest one differs in message {number}"
         if old_message.role != new_message.role:
             old, new = old_message.role, new_message.role
             return f"{where}:\n  recorded: a message of {old}\n  asked:    a message of {new}"
-        olds, news = old_message.content.split("\n"), new_message.content.split("\n")
-        line = next(
-            (i for i, (old, new) in enumerate(zip(olds, news, strict=False)) if old != new),
-            min(len(olds), len(news)),
+        lines = itertools.zip_longest(
+            old_message.content.split("\n"), new_message.content.split("\n")
         )
-        old, new = (lines[line] if line < len(lines) else None for lines in (olds, news))
-        shown_old, shown_new = _excerpts(old, new)
-        return (
-            f"{where} ({new_message.role}), line {line + 1}:\n"
-            f"  recorded: {shown_old}\n  asked:    {shown_new}"
-        )
+        for line, (old, new) in enumerate(lines, 1):
+            if old != new:
+                shown_old, shown_new = _excerpts(old, new)
+                return (
+                    f"{where} ({new_message.role}), line {line}:\n"
+                    f"  recorded: {shown_old}\n  asked:    {shown_new}"
+                )
     return (
         "The closest one has another number of messages:\n"
-        f"  recorded: {_opening(recorded, number)}\n  asked:    {_opening(request, number)}"
+        f"  recorded: {_opening(recorded, len(pairs))}\n  asked:    {_opening(request, len(pairs))}"
     )
 
 
@@ -177,8 +174,8 @@ def _excerpts(old: str | None, new: str | None) -> tuple[str, str]:
     """Both lines around the first character that differs; None is a line that does not exist."""
     start = 0
     if old is not None and new is not None:
-        pairs = zip(old, new, strict=False)
-        same = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(old), len(new)))
+        pairs = enumerate(itertools.zip_longest(old, new))
+        same = next((place for place, (a, b) in pairs if a != b), len(old))
         start = max(0, same - _BEFORE) if max(len(old), len(new)) > _SHOWN else 0
 
     def excerpt(line: str | None) -> str:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
+from markdown_it import MarkdownIt
 
-_OPEN = re.compile(r"^( {0,3})(`{3,}|~{3,})(.*)$")
+#: Knows fenced blocks (and what is indented too far for one) alone, and leaves every character.
+_MARKDOWN = MarkdownIt("zero").enable(["code", "fence"])
+_MARKDOWN.core.ruler.disable(["normalize", "inline"])
 #: What some models write in front of a reply, where the server does not take it out.
 _END_OF_THOUGHTS = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 
@@ -46,24 +50,15 @@ class Block:
 
 def fenced_blocks(text: str) -> tuple[Block, ...]:
     """All fenced blocks of a reply, in order; a reasoning part in front is left out."""
-    found: list[Block] = []
-    opening: re.Match[str] | None = None
-    content: list[str] = []
-    start = 0
-    lines = _lines(text)
-    for number, line in enumerate(lines, 1):
-        if opening is None:
-            opening = _opening(line)
-            content, start = [], number
-        elif _closes(line, opening[2]):
-            found.append(_block(opening, content, start, closed=True))
-            opening = None
-        else:
-            content.append(_without_indent(line, len(opening[1])))
-    if opening is not None:
-        while content and not content[-1]:
-            content.pop()
-        found.append(_block(opening, content, start, closed=False))
+    found = []
+    for token in _MARKDOWN.parse("\n".join([*_lines(text), ""])):
+        if token.type == "fence" and token.map:
+            start, end = token.map
+            closed = end - start - 1 > token.content.count("\n")
+            content = token.content if closed else token.content.rstrip("\n")
+            ending = "" if closed or not content else "\n"
+            info = token.info.strip()
+            found.append(Block(_language(info), info, content + ending, start + 1, closed))
     return tuple(found)
 
 
@@ -75,8 +70,7 @@ def single_block(text: str, languages: str | Iterable[str]) -> str:
     """
     allowed = [languages] if isinstance(languages, str) else list(languages)
     names = {_language(name) for name in allowed}
-    blocks = fenced_blocks(text)
-    _refuse_cut_off(blocks)
+    blocks = _whole_blocks(text, "send it again, complete and shorter")
     fitting = [block for block in blocks if block.language in names]
     if len(blocks) == 1 and not blocks[0].language:
         fitting = list(blocks)
@@ -127,14 +121,17 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _refuse_cut_off(blocks: Iterable[Block]) -> None:
+def _whole_blocks(text: str, advice: str) -> tuple[Block, ...]:
+    """All fenced blocks. Raises `ReplyError`, with the advice, where one was cut off."""
+    blocks = fenced_blocks(text)
     for block in blocks:
         if not block.closed:
             msg = (
                 f"the reply was cut off: the fenced block that opens in line {block.line} is never "
-                "closed; send it again, complete and shorter"
+                f"closed; {advice}"
             )
             raise ReplyError(msg)
+    return blocks
 
 
 def _lines(text: str) -> list[str]:
@@ -143,47 +140,14 @@ def _lines(text: str) -> list[str]:
     The part's own lines stay as empty ones, so that line numbers hold.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
-    ends = list(_END_OF_THOUGHTS.finditer(text))
-    if text.lstrip().startswith("<think>"):
-        if "</think>" not in text:
-            msg = "the reply was cut off within its reasoning part: keep that shorter"
-            raise ReplyError(msg)
-        end = text.index("</think>") + len("</think>")
-        text = "\n" * text.count("\n", 0, end) + text[end:]
-    elif ends:  # opened by the prompt's template
-        end = ends[0].end()
-        text = "\n" * text.count("\n", 0, end) + text[end:]
-    return text.split("\n")
-
-
-def _opening(line: str) -> re.Match[str] | None:
-    found = _OPEN.match(line)
-    # A backquote behind backquotes: inline code that begins a line.
-    if found is None or (found[2][0] == "`" and "`" in found[3]):
-        return None
-    return found
-
-
-def _closes(line: str, fence: str) -> bool:
-    found = _OPEN.match(line)
-    return (
-        found is not None
-        and found[2][0] == fence[0]
-        and len(found[2]) >= len(fence)
-        and not found[3].strip()
-    )
-
-
-def _without_indent(line: str, width: int) -> str:
-    """`line` with as many leading blanks less as the opening fence has."""
-    blanks = len(line) - len(line.lstrip(" "))
-    return line[min(blanks, width) :]
-
-
-def _block(opening: re.Match[str], content: list[str], start: int, closed: bool) -> Block:
-    info = opening[3].strip()
-    text = "".join(f"{line}\n" for line in content)
-    return Block(_language(info), info, text, start, closed)
+    # Without an opening, it was opened by the prompt's template.
+    opened = text.lstrip().startswith("<think>")
+    found = re.search("</think>", text) if opened else _END_OF_THOUGHTS.search(text)
+    if opened and found is None:
+        msg = "the reply was cut off within its reasoning part: keep that shorter"
+        raise ReplyError(msg)
+    end = 0 if found is None else found.end()
+    return ("\n" * text.count("\n", 0, end) + text[end:]).split("\n")
 
 
 def _language(info: str) -> str:
@@ -255,14 +219,7 @@ class Edit:
 
 def parse_edits(text: str) -> tuple[Edit, ...]:
     """The edits of a reply, in order. Raises `ReplyError`."""
-    blocks = fenced_blocks(text)
-    cut_off = next((block for block in blocks if not block.closed), None)
-    if cut_off is not None:
-        msg = (
-            f"the reply was cut off: the fenced block that opens in line {cut_off.line} is never "
-            "closed; send fewer or shorter edits"
-        )
-        raise ReplyError(msg)
+    blocks = _whole_blocks(text, "send fewer or shorter edits")
     found = [edit for block in blocks if _holds_edits(block) for edit in _edits_of(block)]
     if not found:
         form = "```edit, <<<<<<< SEARCH, =======, >>>>>>> REPLACE, ```"
@@ -436,12 +393,13 @@ def _best_start(lines: list[str], search: tuple[str, ...]) -> int:
     wanted = [line.strip() for line in search]
     stripped = [line.strip() for line in lines]
     known = set(wanted) - {""}
-    scores: dict[int, int] = {}
-    for index, line in enumerate(stripped):
-        if line in known:
-            for offset, other in enumerate(wanted):
-                if other == line and index >= offset:
-                    scores[index - offset] = scores.get(index - offset, 0) + 1
+    scores = Counter(
+        index - offset
+        for index, line in enumerate(stripped)
+        if line in known
+        for offset, other in enumerate(wanted)
+        if other == line and index >= offset
+    )
     if scores:
         return max(scores, key=lambda start: (scores[start], -start))
     first = next(offset for offset, line in enumerate(wanted) if line)

@@ -6,16 +6,12 @@ import ipaddress
 import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.llm.client import Caps, RetryPolicy
+from sketchc.agents.llm.client import Caps, Provider, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.base.diagnostics import UsageError
-
-if TYPE_CHECKING:
-    from sketchc.agents.llm.client import Provider
 
 FILE_NAME = "sketchc.toml"
 
@@ -94,7 +90,7 @@ def require_prices(llm: LlmSettings) -> None:
     if not unpriced:
         return
     lacks = "; ".join(
-        f"{name} ({_listed('level', levels)}) has no {missing}"
+        f"{name} (level{'s' if len(levels) > 1 else ''} {', '.join(levels)}) has no {missing}"
         for (name, missing), levels in unpriced.items()
     )
     (name, _), (level, *_) = next(iter(unpriced.items()))
@@ -107,13 +103,6 @@ def require_prices(llm: LlmSettings) -> None:
     )
     raise UsageError(msg)
 
-
-def _listed(noun: str, names: list[str]) -> str:
-    return f"{noun}{'s' if len(names) > 1 else ''} {', '.join(names)}"
-
-
-#: Told the file in which a reply is expected.
-Waiting = Callable[[Path], None]
 
 NOTHING_CONFIGURED = """\
 no language model is configured. Either say --llm openai --model NAME, or write sketchc.toml:
@@ -134,15 +123,11 @@ Then `sketchc llm check` tries it. Without any model: --llm replay:FILE replays 
 those in examples/ledgers, and --llm mailbox:DIR asks you by files."""
 
 
-def make_provider(
-    settings: LlmSettings,
-    target: TargetSettings | None = None,
-    waiting: Waiting | None = None,
-) -> Provider:
+def make_provider(settings: LlmSettings, target: TargetSettings | None = None) -> Provider:
     """The provider that the settings name, with the target's models.
 
-    `waiting` is told where a mailbox expects its reply. Takes the key out of the environment.
-    Raises `UsageError` that says what to set where something is missing.
+    Takes the key out of the environment. Raises `UsageError` that says what to set where something
+    is missing.
     """
     from sketchc.agents.llm.secret import take_key
 
@@ -153,10 +138,10 @@ def make_provider(
     if settings.provider not in PROVIDERS:
         msg = f"unknown provider {settings.provider!r}; known: {', '.join(PROVIDERS)}"
         raise UsageError(msg)
-    return PROVIDERS[settings.provider](settings.for_target(target or TargetSettings()), waiting)
+    return PROVIDERS[settings.provider](settings.for_target(target or TargetSettings()))
 
 
-def _openai(settings: LlmSettings, waiting: Waiting | None) -> Provider:
+def _openai(settings: LlmSettings) -> Provider:
     from sketchc.agents.llm.openai_provider import OpenAIProvider
     from sketchc.agents.llm.secret import take_key
 
@@ -180,7 +165,7 @@ def _openai(settings: LlmSettings, waiting: Waiting | None) -> Provider:
     return OpenAIProvider(settings, key)
 
 
-def _replay(settings: LlmSettings, waiting: Waiting | None) -> Provider:
+def _replay(settings: LlmSettings) -> Provider:
     from sketchc.agents.llm.replay import ReplayProvider
 
     path = Path(settings.location)
@@ -193,14 +178,14 @@ def _replay(settings: LlmSettings, waiting: Waiting | None) -> Provider:
     return ReplayProvider(path)
 
 
-def _mailbox(settings: LlmSettings, waiting: Waiting | None) -> Provider:
+def _mailbox(settings: LlmSettings) -> Provider:
     from sketchc.agents.llm.mailbox import MailboxProvider
 
-    return MailboxProvider(Path(settings.location), settings.mailbox_timeout, waiting)
+    return MailboxProvider(Path(settings.location), settings.mailbox_timeout)
 
 
 #: provider -> how it is made.
-PROVIDERS: dict[str, Callable[[LlmSettings, Waiting | None], Provider]] = {
+PROVIDERS: dict[str, Callable[[LlmSettings], Provider]] = {
     "openai": _openai,
     "replay": _replay,
     "mailbox": _mailbox,

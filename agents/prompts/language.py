@@ -6,7 +6,6 @@ Nothing here is written twice: an operation with a row appears in the prompts by
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib.resources import files
 from math import prod
 from typing import Any
@@ -35,24 +34,6 @@ EXAMPLES: tuple[str, ...] = (
 
 
 @attrs.frozen
-class Row:
-    """One operation: its call, with the destination last, and what it gives."""
-
-    call: str
-    doc: str
-
-
-@attrs.frozen
-class Group:
-    """Operations whose results have shape and dtype by the same rule."""
-
-    category: str
-    shape: str
-    dtype: str
-    rows: tuple[Row, ...]
-
-
-@attrs.frozen
 class Example:
     """A complete sketch of this package."""
 
@@ -62,38 +43,42 @@ class Example:
 
 def language(examples: bool = True) -> str:
     """The chapter on the language. Without `examples` it is shorter by about a quarter."""
-    return render("language.jinja", **facts(), examples=example_sketches() if examples else ())
-
-
-def facts() -> dict[str, Any]:
-    """What `language.jinja` is filled with, but for the examples."""
-    return {
-        "groups": operation_groups(),
-        "loop_hints": sorted(LOOP_HINTS),
-        "tile_hints": sorted(TILE_HINTS),
-        "dtypes": [dtype.value for dtype in DType],
-        "sections": sorted(SECTIONS),
-    }
-
-
-def operation_groups() -> tuple[Group, ...]:
-    """The operations, grouped, in the order of the op table."""
-    found: dict[tuple[Category, Shape, Result], list[Op]] = {}
-    for row in OPS.values():
-        found.setdefault((row.category, row.shape, row.result), []).append(row)
-    return tuple(
-        Group(category.value, shape.value, result.value, tuple(_row(row) for row in rows))
-        for (category, shape, result), rows in sorted(
-            found.items(), key=lambda item: list(Category).index(item[0][0])
-        )
+    return render(
+        "language.jinja",
+        groups=_operation_groups(),
+        loop_hints=sorted(LOOP_HINTS),
+        tile_hints=sorted(TILE_HINTS),
+        dtypes=[dtype.value for dtype in DType],
+        sections=sorted(SECTIONS),
+        examples=example_sketches() if examples else (),
     )
 
 
-def _row(row: Op) -> Row:
+def _operation_groups() -> list[dict[str, Any]]:
+    """The operations in the order of the op table, grouped by the rule for shape and dtype of their
+    results."""
+    found: dict[tuple[Category, Shape, Result], list[Op]] = {}
+    for row in OPS.values():
+        found.setdefault((row.category, row.shape, row.result), []).append(row)
+    return [
+        {
+            "category": category.value,
+            "shape": shape.value,
+            "dtype": result.value,
+            "rows": [{"call": _call(row), "doc": row.doc} for row in rows],
+        }
+        for (category, shape, result), rows in sorted(
+            found.items(), key=lambda item: list(Category).index(item[0][0])
+        )
+    ]
+
+
+def _call(row: Op) -> str:
+    """An operation's call, with the destination last."""
     positional = [*row.operands, *(a.name for a in row.attributes if a.positional)]
     keywords = [f"{a.name}={_values(a)}" for a in row.attributes if not a.positional]
     destinations = ["dst", "dst_indices"][: row.outputs]
-    return Row(f"{row.name}({', '.join([*positional, *destinations, *keywords])})", row.doc)
+    return f"{row.name}({', '.join([*positional, *destinations, *keywords])})"
 
 
 def _values(attribute: Attribute) -> str:
@@ -106,11 +91,11 @@ def _values(attribute: Attribute) -> str:
     return str(attribute.kind) if attribute.default is None else str(attribute.default)
 
 
-def example_sketches(names: Iterable[str] = EXAMPLES) -> tuple[Example, ...]:
+def example_sketches() -> tuple[Example, ...]:
     """The examples' texts."""
     folder = files("sketchc.agents.prompts") / "examples"
     return tuple(
-        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in names
+        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in EXAMPLES
     )
 
 

@@ -17,18 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.agents.config.settings import Configuration
+from sketchc.agents.run.run import RunOptions, session_of
 from sketchc.agents.run.summary import Facts, headline, summary
-from sketchc.agents.state.state import RunState, Step
+from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
+from sketchc.agents.state.state import RunState, Session, Step
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.base.json_form import to_plain
+from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_language
 from sketchc.lowering.source_map import source_map_json
+from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.cases.reach import find_freedom
+from sketchc.runtime.dropin.torch_dropin import write_dropin
+from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.verdict import from_json
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
-    from sketchc.agents.run.run import RunOptions
-    from sketchc.agents.state.state import Session
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.tasks.client import WorkerTask
@@ -197,8 +203,6 @@ class _Writer:
             self._text(f"{stem}.sketch", self.state.sketch, "the sketch")
         plan = self._plan()
         if plan is not None and plan.phases:
-            from sketchc.lowering.plan_text import print_plan
-
             self._text(
                 f"{stem}.plan", print_plan(plan), "the plan: the sketch mapped onto the chip"
             )
@@ -207,10 +211,6 @@ class _Writer:
         self._text("verdict.json", _json(self._verdict()), _about(self.state.verdict))
 
     def facts(self, spend: Spend, folder: Path) -> Facts:
-        from sketchc.agents.run.run import needs_model
-        from sketchc.agents.workflows import agents_of, load_workflow
-
-        graph = load_workflow(self.options.workflow)
         self.files.append(("trace.json", "every step and route, with counts of calls, as data"))
         self.files.append(("SUMMARY.md", "this page"))
         return Facts(
@@ -220,13 +220,10 @@ class _Writer:
             stopped=self.stopped,
             files=tuple(self.files),
             task_path=self.task.specification,
-            needs_model=needs_model(graph, self.options.coder),
-            workflow=graph.graph["description"],
             folder=str(folder),
             given_kernel=self._given_kernel(),
             dropin=self.dropin,
             no_dropin=self.no_dropin,
-            agents=agents_of(graph),
         )
 
     def _given_kernel(self) -> str:
@@ -251,8 +248,6 @@ class _Writer:
 
     def _plan(self) -> Plan | None:
         """The plan of the last sketch (without one, of the task's signature), if it has one."""
-        from sketchc.agents.state.candidates import plan_of, signature_plan
-
         try:
             if self.state.sketch:
                 return plan_of(self.state.sketch, self._session())
@@ -263,31 +258,19 @@ class _Writer:
 
     def _session(self) -> Session:
         """What the helpers of the agents ask for; no agent is called with it."""
-        from sketchc.agents.config.settings import Configuration
-        from sketchc.agents.state.state import Session
-
-        description: Any = None
-        return Session(
-            task=self.task,
-            description=description,
+        return session_of(
+            self.options,
+            self.task,
+            description=None,
             task_source="",
-            target=self.options.target,
-            hardware=self.options.hardware,
-            constants=self.options.constants,
-            coder=self.options.coder,
             model=None,
             configuration=Configuration(),
-            seed=self.options.seed,
             folder=self.folder,
-            progress=_Silent(),
-            max_attempts=self.options.max_attempts,
-            max_repairs=self.options.max_repairs,
+            progress=None,
         )
 
     def _kernel(self, plan: Plan | None) -> None:
         """The kernel, with its drop-in where it deserves one."""
-        from sketchc.agents.state.candidates import kernel_of
-
         text = self.state.kernel
         assert text is not None
         kernel = None if plan is None else kernel_of(text, plan)
@@ -307,11 +290,6 @@ class _Writer:
         if self.stopped or self.state.outcome not in _USABLE:
             self.no_dropin = "no kernel has passed verification"
             return False
-        from sketchc.runtime.cases.binding import bind
-        from sketchc.runtime.cases.reach import find_freedom
-        from sketchc.runtime.dropin.torch_dropin import write_dropin
-        from sketchc.runtime.toolchains.base import ToolchainError
-
         before = {path.name for path in self.folder.iterdir()}
         note = "" if self.state.outcome == "passed" else _UNVERIFIED
         try:
@@ -355,10 +333,3 @@ def _described(name: str, kernel: Kernel) -> str:
             return "the kernel as a Python module, for this machine"
         case _:
             return "imported by the task" if name.endswith(".py") else "part of the kernel"
-
-
-class _Silent:
-    """Nobody listens."""
-
-    def note(self, agent: str, text: str) -> None:
-        """Nothing."""

@@ -14,6 +14,7 @@ import attrs
 from sketchc.agents.llm.ledger import Record, read_ledger
 from sketchc.agents.llm.messages import Reply
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.json_form import from_plain
 from sketchc.lowering.registry import language_of_file
 from sketchc.lowering.source_map import digest
 from sketchc.runtime.bench.text import is_measurement
@@ -21,10 +22,8 @@ from sketchc.runtime.report.content import (
     OPEN,
     Call,
     Code,
-    Diagnostic,
     Message,
     Page,
-    Route,
     Step,
     Trace,
 )
@@ -125,20 +124,18 @@ class _Files:
         names = self.trace.texts("files")
         return [name for name in names if name == Path(name).name and name not in ("", ".", "..")]
 
+    def first(self, *endings: str, but: tuple[str, ...] = ()) -> str:
+        """The first file whose name ends so, and not in one of `but`; "" without one."""
+        fitting = (name for name in self.named() if name.endswith(endings))
+        return next((name for name in fitting if not name.endswith(but)), "")
+
     def sketch_name(self) -> str:
-        return next((name for name in self.named() if name.endswith(".sketch")), "")
+        """The sketch."""
+        return self.first(".sketch")
 
     def kernel_name(self) -> str:
         """The kernel: the source file that is neither glue, nor task, nor drop-in."""
-        others = ("_dropin.py", "_task.py", "_module.cpp")
-        return next(
-            (
-                name
-                for name in self.named()
-                if name.endswith((".cpp", ".py")) and not name.endswith(others)
-            ),
-            "",
-        )
+        return self.first(".cpp", ".py", but=("_dropin.py", "_task.py", "_module.cpp"))
 
     def text(self, name: str) -> str:
         """The text of a file; "" where it cannot be read."""
@@ -157,19 +154,15 @@ class _Files:
             for step in self.trace.each("steps")
             if step.text("agent") == "coder"
         ]
-        last = next((origin for origin in reversed(origins) if origin), "")
-        return (last or ("given" if self.trace.within("options").text("kernel") else "")) not in (
-            "",
-            "builtin",
-        )
+        given = "given" if self.trace.within("options").text("kernel") else "builtin"
+        return next((origin for origin in reversed(origins) if origin), given) != "builtin"
 
     def reproduce(self) -> Reproduce:
         sketch, kernel = self.sketch_name(), self.kernel_name()
-        place = self.folder
         if self.by_others() and kernel:
-            signature = str(place / sketch) if sketch else ""
-            return Reproduce(str(place / kernel), signature, foreign=True)
-        return Reproduce(str(place / (sketch or kernel or "FILE")))
+            signature = str(self.folder / sketch) if sketch else ""
+            return Reproduce(str(self.folder / kernel), signature, foreign=True)
+        return Reproduce(str(self.folder / (sketch or kernel or "FILE")))
 
     def code(self) -> Code | None:
         """The sketch beside the kernel, linked where there is a map that fits both."""
@@ -187,7 +180,7 @@ class _Files:
         self, kernel: str, sketch_text: str, kernel_text: str
     ) -> tuple[Mapping[int, tuple[int, ...]], str]:
         """The map, and what to say of it."""
-        name = next((name for name in self.named() if name.endswith(".map.json")), "")
+        name = self.first(".map.json")
         if not name:
             if not kernel or not self.by_others():
                 return {}, ""
@@ -259,11 +252,11 @@ def trace_of(trace: Fields, records: Sequence[Record], note: str = "") -> Trace:
 
 
 def _totals(data: Fields) -> tuple[tuple[str, str], ...]:
-    shown = []
-    for name in ("calls", "input_tokens", "output_tokens"):
-        value = data.integer(name)
-        if value is not None:
-            shown.append((name.replace("_", " "), f"{value:,}"))
+    shown = [
+        (name.replace("_", " "), f"{value:,}")
+        for name in ("calls", "input_tokens", "output_tokens")
+        if (value := data.integer(name)) is not None
+    ]
     unpriced = data.integer("unpriced_calls") or 0
     cost = data.number("cost") or 0.0
     if data.integer("calls"):
@@ -278,48 +271,28 @@ def _totals(data: Fields) -> tuple[tuple[str, str], ...]:
 def _step(data: Fields, made: tuple[Call, ...]) -> Step:
     details = data.within("details")
     evidence = details.within("evidence")
-    outcome, failure = data.text("outcome"), data.text("failure")
-    cost = data.number("cost")
-    return Step(
-        number=data.integer("number") or 0,
-        agent=data.text("agent"),
-        attempt=data.integer("attempt"),
-        state=_state(data.text("agent"), outcome, failure),
-        outcome=outcome.replace("_", " "),
-        failure=failure.replace("_", " "),
-        reason=data.text("reason"),
-        seconds=max(data.number("seconds") or 0.0, 0.0),
-        calls=data.integer("calls") or 0,
-        tokens=(data.integer("input_tokens") or 0) + (data.integer("output_tokens") or 0),
-        cost=f"{cost:.4f}" if cost else "",
-        route=_route(details),
+    advice, route = details.within("advice").mapping, details.within("route").mapping
+    inner = {
+        "diagnostics": [one.data for one in evidence.each("diagnostics")[:40]],
+        "route": {**advice, **route, "decided_by": details.raw("decided_by")} if route else None,
+    }
+    step = from_plain(Step, {**data.mapping, **inner}, text=clean_line)
+    return attrs.evolve(
+        step,
+        state=_state(step),
+        seconds=max(step.seconds, 0.0),
         evidence=tuple(_evidence(evidence)),
         log=clean("\n".join(_log_lines(evidence)), 20_000),
-        diagnostics=tuple(_diagnostic(one) for one in evidence.each("diagnostics")[:40]),
         tried=tuple(_tried(one) for one in details.each("attempts")[:40]),
         made=made,
     )
 
 
-def _state(agent: str, outcome: str, failure: str) -> str:
+def _state(step: Step) -> str:
     """A failure is the step's own; the Conductor's is that of the step before, which it handles."""
-    if agent == "conductor":
-        return {"finish": PASSED, "exhausted": FAILED}.get(outcome, OPEN)
-    return FAILED if failure else PASSED
-
-
-def _route(details: Fields) -> Route | None:
-    route, advice = details.within("route"), details.within("advice")
-    if not route.mapping:
-        return None
-    return Route(
-        to=route.text("agent") or "nobody",
-        decided_by=details.text("decided_by") or "evidence",
-        certain=route.truth("certain") is not False,
-        reason=route.text("reason"),
-        diagnosis=advice.text("diagnosis"),
-        suggestion=advice.text("suggestion"),
-    )
+    if step.agent == "conductor":
+        return {"finish": PASSED, "exhausted": FAILED}.get(step.outcome, OPEN)
+    return FAILED if step.failure else PASSED
 
 
 def _evidence(data: Fields) -> Iterator[tuple[str, str]]:
@@ -366,18 +339,6 @@ def _log_lines(evidence: Fields) -> Sequence[str]:
     return [str(line) for line in lines]
 
 
-def _diagnostic(data: Fields) -> Diagnostic:
-    line, text = data.text("line"), data.text("text")
-    place = (f"line {line}" if line else "") + (f": {text}" if text else "")
-    return Diagnostic(
-        code=data.text("code"),
-        severity=data.text("severity") or "error",
-        place=place,
-        message=data.text("message"),
-        notes=tuple(note for note in (*data.texts("notes"), data.text("help")) if note),
-    )
-
-
 def _tried(data: Fields) -> str:
     """One sketch of the Designer in a line."""
     codes = ", ".join(data.texts("codes"))
@@ -401,16 +362,14 @@ def _calls(records: Sequence[Record]) -> tuple[Call, ...]:
             for m in record.request.messages
         )
         said = clean(record.reply.text if record.reply else record.message, _LONGEST_MESSAGE)
-        size = sum(len(message.text) for message in messages) + len(said)
-        room -= size
-        left_out = room < 0
-        found.append(
-            _call(record, () if left_out else messages, "" if left_out else said, left_out)
-        )
+        room -= sum(len(message.text) for message in messages) + len(said)
+        call = attrs.evolve(_call(record), left_out=room < 0)
+        found.append(call if room < 0 else attrs.evolve(call, messages=messages, reply=said))
     return tuple(found)
 
 
-def _call(record: Record, messages: tuple[Message, ...], said: str, left_out: bool) -> Call:
+def _call(record: Record) -> Call:
+    """A call without its texts."""
     reply = record.reply or Reply("", "")
     tokens = ""
     if record.reply is not None:
@@ -428,7 +387,4 @@ def _call(record: Record, messages: tuple[Message, ...], said: str, left_out: bo
         tokens=tokens,
         cost="" if reply.cost is None else f"{reply.cost:.4f}",
         seconds=reply.seconds,
-        messages=messages,
-        reply=said,
-        left_out=left_out,
     )

@@ -36,14 +36,12 @@ from sketchc.agents.state.state import (
     dump_state,
     load_state,
 )
-from sketchc.agents.workflows import AGENTS, agents_of, follow, load_workflow
+from sketchc.agents.workflows import AGENTS, Workflow, load_workflow
 from sketchc.base.diagnostics import InternalError, UsageError
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    import networkx
-
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.client import Client, Spend
     from sketchc.agents.llm.ledger import Header, Ledger, Record
@@ -60,13 +58,8 @@ def load_agent(name: str) -> Agent:
     return agent
 
 
-def start_state(graph: networkx.MultiDiGraph) -> RunState:
-    """The state before the first step."""
-    return RunState(node=graph.graph["start"])
-
-
 def walk(
-    graph: networkx.MultiDiGraph,
+    workflow: Workflow,
     state: RunState,
     session: Session,
     ledger: Ledger,
@@ -74,7 +67,7 @@ def walk(
     checkpoint: Checkpoint,
     position: Callable[[], int],
 ) -> RunState:
-    """Run to an end of the graph; returns the last state.
+    """Run to an end of the workflow; returns the last state.
 
     `consumed` counts the records of the ledger that belong to steps done before; `position` says
     how many do by now, and `checkpoint` hears of each new state with that count.
@@ -89,7 +82,7 @@ def walk(
         turn = load_agent(state.node).run(state, session)
         before, consumed = consumed, position()
         used = ledger.records[before:consumed]
-        state = _take(graph, state, turn, _step(state, turn, used, started))
+        state = _take(workflow, state, turn, _step(state, turn, used, started))
         # As a resumed run would read it: prompts are the same with and without a stop.
         state = load_state(dump_state(state))
         checkpoint(state, consumed)
@@ -115,12 +108,12 @@ def _step(state: RunState, turn: Turn, used: Sequence[Record], started: float) -
     )
 
 
-def _take(graph: networkx.MultiDiGraph, before: RunState, turn: Turn, step: Step) -> RunState:
+def _take(workflow: Workflow, before: RunState, turn: Turn, step: Step) -> RunState:
     """The state after a turn: the edge taken, the step recorded."""
     try:
-        target = follow(graph, before.node, turn.outcome)
+        target = workflow.follow(before.node, turn.outcome)
     except KeyError:
-        msg = f"workflow {graph.graph['name']} has no edge for {before.node}: {turn.outcome}"
+        msg = f"workflow {workflow.name} has no edge for {before.node}: {turn.outcome}"
         raise InternalError(msg) from None
     ended = target.startswith("end:")
     return attrs.evolve(
@@ -186,6 +179,7 @@ class RunFolder:
 
     @property
     def ledger_path(self) -> Path:
+        """The ledger of the calls to the model."""
         return self.inner / "ledger.jsonl"
 
     def exists(self) -> bool:
@@ -234,8 +228,8 @@ class RunFolder:
             yield
 
     def write_options(self, options: RunOptions) -> None:
-        plain = {"version": VERSION, **attrs.asdict(options)}
-        _replace(self.inner / "run.json", plain)
+        """Keep what was asked for."""
+        _replace(self.inner / "run.json", {"version": VERSION, **attrs.asdict(options)})
 
     def read_options(self) -> RunOptions:
         """Raises `UsageError` for a folder that holds no run of this version."""
@@ -278,12 +272,6 @@ def _read(path: Path) -> dict[str, Any] | None:
 def digest(text: str) -> str:
     """SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def needs_model(graph: networkx.MultiDiGraph, coder: str) -> bool:
-    """True when an agent of the workflow asks a language model."""
-    agents = agents_of(graph)
-    return "designer" in agents or ("coder" in agents and coder == "llm")
 
 
 def require_own_folder(folder: RunFolder) -> None:
@@ -341,14 +329,13 @@ def _agree(wanted: RunOptions, stored: RunOptions, path: Path) -> None:
         raise UsageError(msg)
 
 
-def first_state(graph: networkx.MultiDiGraph, options: RunOptions) -> RunState:
+def first_state(workflow: Workflow, options: RunOptions) -> RunState:
     """The state before the first step: with the sketch and the kernel that were given."""
-    state = start_state(graph)
     kernel = None
     if options.kernel:
         language = load_target(options.target).language.name
         kernel = KernelText(options.kernel, options.entry, language, "given")
-    return attrs.evolve(state, sketch=options.sketch, kernel=kernel)
+    return RunState(workflow.start, sketch=options.sketch, kernel=kernel)
 
 
 def reopened(state: RunState, max_attempts: int) -> RunState:
@@ -375,33 +362,39 @@ class Run:
     on_step: Callable[[RunState, Session], None] | None = None
 
 
+#: What a session has of the options.
+_SHARED = (
+    *("target", "hardware", "constants", "coder", "seed", "max_attempts", "max_repairs"),
+    "everything_to_coder",
+)
+
+
+def session_of(options: RunOptions, task: WorkerTask, **others: Any) -> Session:
+    """The session of a run with these options; `others` are what they do not say."""
+    shared = {name: getattr(options, name) for name in _SHARED}
+    agents = load_workflow(options.workflow).agents
+    return Session(task=task, agents=agents, **shared, **others)
+
+
 def go(run: Run, bench: bool) -> RunState:
     """Walk the workflow from the last checkpoint, or from the start, to an end.
 
     Raises `LlmError`, `UsageError` or `KeyboardInterrupt`; the last checkpoint then stands.
     """
     options = run.options
-    graph = load_workflow(options.workflow)
-    session = Session(
-        task=run.task,
+    workflow = load_workflow(options.workflow)
+    session = session_of(
+        options,
+        run.task,
         description=run.task.describe(options.seed % (1 << 31)),
         task_source=run.task_source,
-        target=options.target,
-        hardware=options.hardware,
-        constants=options.constants,
-        coder=options.coder,
         model=run.client,
         configuration=run.configuration,
-        seed=options.seed,
         folder=run.folder.inner.resolve(),
         progress=run.progress,
-        max_attempts=options.max_attempts,
-        max_repairs=options.max_repairs,
-        agents=agents_of(graph),
-        everything_to_coder=options.everything_to_coder,
         bench=bench,
     )
-    state, consumed = run.folder.read_checkpoint() or (first_state(graph, options), 0)
+    state, consumed = run.folder.read_checkpoint() or (first_state(workflow, options), 0)
     state = reopened(state, options.max_attempts)
     client, ledger = run.client, run.ledger
 
@@ -413,4 +406,4 @@ def go(run: Run, bench: bool) -> RunState:
         if run.on_step is not None:
             run.on_step(state, session)
 
-    return walk(graph, state, session, ledger, consumed, checkpoint, position)
+    return walk(workflow, state, session, ledger, consumed, checkpoint, position)

@@ -14,6 +14,7 @@ import attrs
 
 from sketchc.agents.llm.messages import ReplayMissError
 from sketchc.agents.state.state import RunState, Step
+from sketchc.agents.workflows import Workflow, load_workflow
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.verdict import Verdict, from_json
 from sketchc.runtime.verify.words import SKIPPED, sizes_text
@@ -27,15 +28,12 @@ _MOST_CASES = 60
 _CELL = 240
 _LOG_LINES = 20
 
-_EVERYBODY = frozenset(("designer", "coder", "verifier", "conductor"))
-
 
 @attrs.frozen
 class Facts:
     """What a summary is made of. `files` are (name, what it is); `dropin` is the module's name, ""
     where there is none, and `no_dropin` then says why; `task_path` and `folder` are as the user
-    gave them; `given_kernel` is the file here that holds the kernel that was given; `agents` are
-    those of the workflow."""
+    gave them; `given_kernel` is the file here that holds the kernel that was given."""
 
     options: RunOptions
     state: RunState
@@ -43,13 +41,15 @@ class Facts:
     stopped: str
     files: Sequence[tuple[str, str]]
     task_path: str
-    needs_model: bool
-    workflow: str
     folder: str = "out"
     given_kernel: str = ""
     dropin: str = ""
     no_dropin: str = ""
-    agents: frozenset[str] = _EVERYBODY
+
+    @property
+    def workflow(self) -> Workflow:
+        """Who took part, in what order."""
+        return load_workflow(self.options.workflow)
 
     @property
     def replies(self) -> bool:
@@ -186,21 +186,21 @@ def _asked(facts: Facts) -> str:
     rows = [
         ("task", f"`{options.task}`"),
         ("target", f"{options.target} ({options.hardware})"),
-        ("workflow", f"{options.workflow}: {facts.workflow}"),
+        ("workflow", f"{options.workflow}: {facts.workflow.description}"),
     ]
     if options.sketch:
         rows.append(("sketch", "given"))
     if options.kernel:
         rows.append(("kernel", "given" + (f", `{options.entry}`" if options.entry else "")))
-    if "coder" in facts.agents:
+    if "coder" in facts.workflow.agents:
         rows.append(("Coder", coder.get(options.coder, options.coder)))
-    if "conductor" in facts.agents:
+    if "conductor" in facts.workflow.agents:
         rows.append(("attempts", f"at most {options.max_attempts}"))
     seed = f"{options.seed}: `--seed {options.seed}` draws the same inputs again; it is kept in "
     rows.append(("seed", seed + "trace.json and run/ledger.jsonl"))
     if constants:
         rows.append(("constants", constants))
-    if options.everything_to_coder and "conductor" in facts.agents:
+    if options.everything_to_coder and "conductor" in facts.workflow.agents:
         rows.append(("ablation", "every failure goes to the Coder"))
     return table(("", ""), rows)
 
@@ -424,11 +424,11 @@ def _repeat(facts: Facts) -> str:
     options = facts.options
     words = ["sketchc", "gen", facts.task_path, "--target", options.target]
     words += ["--hardware", options.hardware, "--workflow", options.workflow]
-    words += ["--coder", options.coder] if "coder" in facts.agents else []
+    words += ["--coder", options.coder] if "coder" in facts.workflow.agents else []
     words += ["--seed", str(options.seed)]
-    if "conductor" in facts.agents:
+    if "conductor" in facts.workflow.agents:
         words += ["--max-attempts", str(options.max_attempts)]
-    if "designer" in facts.agents:
+    if "designer" in facts.workflow.agents:
         words += ["--max-repairs", str(options.max_repairs)]
     for name, value in options.constants.items():
         words += ["--set", f"{name}={value}"]
@@ -446,11 +446,12 @@ def _repeat(facts: Facts) -> str:
         words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
     if options.entry:
         words += ["--entry", options.entry]
-    if facts.needs_model and facts.replies:
+    needs_model = facts.workflow.needs_model(options.coder)
+    if needs_model and facts.replies:
         words += ["--llm", f"replay:{facts.folder}/run/ledger.jsonl"]
     words += ["-o", f"{facts.folder}-again"]
     text = "From where the run was started:\n\n```sh\n" + shlex.join(words) + "\n```"
-    text += f"\n\n{_replayed(facts)}" if facts.needs_model else ""
+    text += f"\n\n{_replayed(facts)}" if needs_model else ""
     if "KERNEL" in words:
         text += "\n\n`KERNEL` is the file that was given; its text is in run/run.json."
     if facts.stopped:
@@ -470,7 +471,9 @@ def _replayed(facts: Facts) -> str:
             "`run/ledger.jsonl` holds every prompt and reply up to the stop: replayed, the agents "
             "take the same steps so far, and the run stops where the next reply is missing."
         )
-    anew = ", and everything is compiled, run and compared anew" * ("verifier" in facts.agents)
+    anew = ", and everything is compiled, run and compared anew" * (
+        "verifier" in facts.workflow.agents
+    )
     return (
         "`run/ledger.jsonl` holds every prompt and reply; replayed, the agents take the same "
         f"steps{anew}."

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sketchc.agents.state.state import KernelText, RunState, Session
-from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.ir.evaluate import Value
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.lowering.registry import load_target
+from sketchc.parsing.parser import parse
+from sketchc.runtime.tasks import signature
+from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.verify import Candidate
 
 if TYPE_CHECKING:
-    from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.verify.verify import Candidate
 
 
 def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = None) -> Plan:
     """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
     them open. Raises `DiagnosticError`."""
-    from sketchc.base.diagnostics import Source, has_errors
-    from sketchc.lowering.passes.pipeline import build_plan
-    from sketchc.parsing.parser import parse
-
     tree, found = parse(Source(f"{session.name}.sketch", text))
     if tree is None or has_errors(found):
         raise DiagnosticError(found)
@@ -36,10 +37,6 @@ def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = Non
 
 def candidate_of(state: RunState, session: Session) -> Candidate:
     """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
-    from sketchc.lowering.registry import load_target
-    from sketchc.runtime.toolchains.base import toolchain
-    from sketchc.runtime.verify.verify import Candidate
-
     assert state.kernel is not None
     try:
         plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
@@ -61,9 +58,6 @@ def candidate_of(state: RunState, session: Session) -> Candidate:
 def kernel_of(text: KernelText, plan: Plan) -> Kernel:
     """The kernel behind a state's text. Raises `UsageError` for a given one whose function cannot
     be told."""
-    from sketchc.lowering.kernel import Kernel
-    from sketchc.lowering.registry import load_target
-
     if text.origin == "builtin":
         return load_target(plan.target).emit(plan)
     entry = text.entry or plan.sketch.name
@@ -85,7 +79,5 @@ def kernel_of(text: KernelText, plan: Plan) -> Kernel:
 
 def signature_plan(session: Session) -> Plan:
     """A plan without phases: what is known of a kernel that was written without a sketch."""
-    from sketchc.runtime.tasks import signature
-
     parameters = signature.signature_of(session.task, session.name)
     return signature.signature_plan(parameters, session.target, session.hardware)

@@ -12,11 +12,9 @@ import attrs
 
 from sketchc.runtime.bench.measurement import Measurement, Speedup, Summary
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
-from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
 #: How something ended, also the name of its colour: right, wrong, left out, neither.
 OPEN = "open"
-STATES = (PASSED, FAILED, SKIPPED, OPEN)
 
 
 @attrs.frozen
@@ -48,6 +46,7 @@ class Verified:
 
     @property
     def title(self) -> str:
+        """The name of what was verified."""
         return self.verdict.sketch or "kernel"
 
     def count(self, state: str) -> int:
@@ -73,6 +72,7 @@ class Contender:
 
     @property
     def own(self) -> bool:
+        """Whether it is the kernel."""
         return self.key == "kernel"
 
 
@@ -91,6 +91,7 @@ class Measured:
 
     @property
     def title(self) -> str:
+        """The name of what was measured."""
         return self.measurement.sketch or "kernel"
 
     @property
@@ -132,6 +133,8 @@ class Code:
 
 @attrs.frozen
 class Message:
+    """One message of a prompt."""
+
     role: str
     text: str
 
@@ -151,51 +154,57 @@ class Call:
     tokens: str
     cost: str
     seconds: float
-    messages: tuple[Message, ...]
-    reply: str
+    messages: tuple[Message, ...] = ()
+    reply: str = ""
     left_out: bool = False
 
 
 @attrs.frozen
 class Route:
-    """One decision of the Conductor."""
+    """One decision of the Conductor: who gets the work, and what a model advised."""
 
-    to: str
-    decided_by: str
-    certain: bool
-    reason: str
+    agent: str = "nobody"
+    decided_by: str = "evidence"
+    certain: bool = True
+    reason: str = ""
     diagnosis: str = ""
     suggestion: str = ""
 
 
 @attrs.frozen
 class Diagnostic:
+    """What is wrong with a sketch, as an agent was told; `line` 0 is none."""
+
     code: str
-    severity: str
-    place: str
     message: str
+    severity: str = "error"
+    line: int = 0
+    text: str = ""
     notes: tuple[str, ...] = ()
+    help: str = ""
 
 
 @attrs.frozen
 class Step:
-    """One visit to one agent. `evidence` are facts on its failure, `tried` what it tried inside."""
+    """One visit to one agent, in the words of trace.json. `evidence` are facts on its failure,
+    `tried` what it tried inside."""
 
     number: int
     agent: str
     attempt: int | None
-    state: str
     outcome: str
     failure: str
     reason: str
-    seconds: float
-    calls: int
-    tokens: int
-    cost: str
+    seconds: float = 0.0
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
     route: Route | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    state: str = OPEN
     evidence: tuple[tuple[str, str], ...] = ()
     log: str = ""
-    diagnostics: tuple[Diagnostic, ...] = ()
     tried: tuple[str, ...] = ()
     made: tuple[Call, ...] = ()
 

@@ -21,7 +21,6 @@ from markupsafe import Markup
 from sketchc import __version__
 from sketchc.runtime.report import plots, results, text
 from sketchc.runtime.report.content import OPEN, Measured, Page, Step
-from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -59,7 +58,7 @@ def render(page: Page) -> str:
             style=Markup(style),
             script=Markup(script),
             policy=_policy(style, script),
-            plots=_Plots(),
+            plots=plots,
             tiles=tiles(page),
             sections=_sections(page, bool(failures)),
             failures=failures,
@@ -101,22 +100,6 @@ def _policy(style: str, script: str) -> str:
         f"default-src 'none'; img-src data:; style-src 'sha256-{digest(style)}'; "
         f"script-src 'sha256-{digest(script)}'; base-uri 'none'; form-action 'none'"
     )
-
-
-class _Plots:
-    """The plots as the templates call them: their text is markup."""
-
-    def errors(self, verdict: Verdict, identifier: str) -> Markup:
-        return Markup(plots.errors_plot(verdict, identifier))
-
-    def times(self, measurement: Measured, identifier: str) -> Markup:
-        return Markup(plots.times_plot(measurement, identifier))
-
-    def speedups(self, measurements: Sequence[Measured], identifier: str) -> Markup:
-        return Markup(plots.speedups_plot(measurements, identifier))
-
-    def roofline(self, measurements: Sequence[Measured], identifier: str) -> Markup:
-        return Markup(plots.roofline_plot(measurements, identifier))
 
 
 def _bar(worst: float) -> str:

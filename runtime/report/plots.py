@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import attrs
+from markupsafe import Markup
 
 from sketchc.runtime.bench.measurement import Speedup
 from sketchc.runtime.report.content import Contender, Measured
@@ -25,7 +26,7 @@ _MOST_LETTERS = 64
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
-def round_number(value: float) -> str:
+def _round_number(value: float) -> str:
     """A coordinate: two decimals are finer than anybody sees."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if math.isfinite(value) else "0"
 
@@ -41,6 +42,7 @@ class Scale:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
+        """The coordinate of a value."""
         low, high = self.low, self.high
         if self.logarithmic:
             value = max(value, 1e-300)
@@ -63,10 +65,9 @@ class Scale:
         return [place * step for place in range(first, last + 1)]
 
 
-def linear_scale(values: Sequence[float], start: float, end: float, zero: bool = True) -> Scale:
-    """A linear scale that holds all values (finite ones), from 0 where `zero`."""
-    low, high = min(values, default=0.0), max(values, default=1.0)
-    low = min(low, 0.0) if zero else low - 0.05 * (high - low)
+def linear_scale(values: Sequence[float], start: float, end: float) -> Scale:
+    """A linear scale from 0 that holds all values (finite ones)."""
+    low, high = min([0.0, *values]), max(values, default=1.0)
     high = high + 0.06 * (high - low or 1.0)
     return Scale(low, high, start, end)
 
@@ -94,29 +95,31 @@ class Drawing:
     title: str
     description: str
     height: float
-    width: float = WIDTH
     shapes: list[str] = attrs.field(factory=list)
 
-    def add(self, shape: str) -> None:
-        self.shapes.append(shape)
-
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """A line."""
         places = (("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))
-        self.add(f"<line {_attributes(places)} class={_quoted(kind)}/>")
+        self.shapes.append(f"<line {_attributes(places)} class={_quoted(kind)}/>")
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        shown = "L".join(f"{round_number(x)} {round_number(y)}" for x, y in points)
-        self.add(f'<path d="M{shown}" class={_quoted(kind)}/>')
+        """A line through several points."""
+        shown = "L".join(f"{_round_number(x)} {_round_number(y)}" for x, y in points)
+        self.shapes.append(f'<path d="M{shown}" class={_quoted(kind)}/>')
 
     def box(
         self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
     ) -> None:
+        """A rectangle, with words for a reader who points at it."""
         places = (("x", x), ("y", y), ("width", max(width, 0.0)), ("height", max(height, 0.0)))
-        self.add(f"<rect {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</rect>")
+        self.shapes.append(f"<rect {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</rect>")
 
     def dot(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
+        """A circle, with words for a reader who points at it."""
         places = (("cx", x), ("cy", y), ("r", radius))
-        self.add(f"<circle {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</circle>")
+        self.shapes.append(
+            f"<circle {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</circle>"
+        )
 
     def words(
         self,
@@ -131,22 +134,23 @@ class Drawing:
         shown = text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}\u2026"
         places = (("x", x), ("y", y))
         named = f" class={_quoted(kind)}" if kind else ""
-        around = " ".join(round_number(value) for value in (degrees, x, y))
+        around = " ".join(_round_number(value) for value in (degrees, x, y))
         turned = f' transform="rotate({around})"' if degrees else ""
-        self.add(
+        self.shapes.append(
             f"<text {_attributes(places)} text-anchor={_quoted(anchor)}{named}{turned}>"
             f"{html.escape(shown)}</text>"
         )
 
-    def text(self) -> str:
+    def text(self) -> Markup:
+        """The whole drawing, as markup."""
         name = html.escape(self.identifier, quote=True)
-        size = f"0 0 {round_number(self.width)} {round_number(self.height)}"
+        size = f"0 0 {_round_number(WIDTH)} {_round_number(self.height)}"
         head = (
             f'<svg viewBox="{size}" role="img" aria-labelledby="{name}-title {name}-about" '
             f'class="plot"><title id="{name}-title">{html.escape(self.title)}</title>'
             f'<desc id="{name}-about">{html.escape(self.description)}</desc>'
         )
-        return head + "".join(self.shapes) + "</svg>"
+        return Markup(head + "".join(self.shapes) + "</svg>")
 
     # ------------------------------------------------------------ axes
 
@@ -157,14 +161,13 @@ class Drawing:
         bottom: float,
         label: str,
         shown: Callable[[float], str],
-        most: int = 6,
     ) -> None:
         """Ticks and words below, and lines of a grid up to `top`."""
-        for value in scale.ticks(most):
+        for value in scale.ticks():
             x = scale(value)
             self.line(x, top, x, bottom, "grid")
             # Words at the ends would stick out.
-            anchor = "start" if x < 24 else "end" if x > self.width - 24 else "middle"
+            anchor = "start" if x < 24 else "end" if x > WIDTH - 24 else "middle"
             self.words(x, bottom + 15, shown(value), "tick", anchor)
         self.line(scale.start, bottom, scale.end, bottom, "axis")
         self.words((scale.start + scale.end) / 2, bottom + 33, label, "label", "middle")
@@ -182,7 +185,7 @@ class Drawing:
 
 
 def _attributes(places: Sequence[tuple[str, float]]) -> str:
-    return " ".join(f'{name}="{round_number(value)}"' for name, value in places)
+    return " ".join(f'{name}="{_round_number(value)}"' for name, value in places)
 
 
 def _quoted(text: str) -> str:
@@ -204,12 +207,12 @@ _SPREAD = 30.0
 _MOST_ROWS = 24
 
 
-def spread(place: int) -> float:
+def _spread(place: int) -> float:
     """A number between -0.5 and 0.5 for each place."""
     return (place * _GOLDEN) % 1.0 - 0.5
 
 
-def errors_plot(verdict: Verdict, identifier: str) -> str:
+def errors_plot(verdict: Verdict, identifier: str) -> Markup:
     """The largest error of each output of each case as a share of what is allowed, by kind of
     input, on a logarithmic axis; "" without any."""
     points: dict[str, list[tuple[float, int, str]]] = {}
@@ -219,7 +222,7 @@ def errors_plot(verdict: Verdict, identifier: str) -> str:
                 tip = f"case {number}, {sizes(case)}, {output.name}: {short(output.worst)}"
                 points.setdefault(case.kind or "inputs", []).append((output.worst, number, tip))
     if not points:
-        return ""
+        return Markup()
     finite = [w for row in points.values() for w, _, _ in row if math.isfinite(w)]
     largest = max([*finite, 10.0])
     scale = Scale(_SMALLEST, 10.0 ** math.ceil(math.log10(largest)), _LEFT, _RIGHT, True)
@@ -240,19 +243,19 @@ def errors_plot(verdict: Verdict, identifier: str) -> str:
         drawing.words(_LEFT, y + 4, kind.replace("_", " "), "row")
         for place, (worst, _, tip) in enumerate(found):
             mark = "dot bad" if worst > 1 else "dot good"
-            drawing.dot(scale(worst), y + 20 + 10 * spread(place), 3.6, mark, tip)
+            drawing.dot(scale(worst), y + 20 + 10 * _spread(place), 3.6, mark, tip)
     return drawing.text()
 
 
 # ---------------------------------------------------------------- times
 
 
-def times_plot(measured: Measured, identifier: str) -> str:
+def times_plot(measured: Measured, identifier: str) -> Markup:
     """Every raw sample of every contender, with a box from quartile to quartile, a line at the
     median and whiskers to the last sample within 1.5 boxes."""
     contenders = measured.contenders
     if not contenders:
-        return ""
+        return Markup()
     samples = [value for one in contenders for value in one.samples if value > 0]
     wide = bool(samples) and max(samples) / min(samples) > _SPREAD
     scale = log_scale(samples, _LEFT, _RIGHT) if wide else linear_scale(samples, _LEFT, _RIGHT)
@@ -270,7 +273,7 @@ def times_plot(measured: Measured, identifier: str) -> str:
     )
     label = f"time of one run ({unit})" + (", logarithmic" if wide else "")
     drawing.bottom_axis(
-        scale, 8, bottom, label, seconds if wide else lambda value: significant_tick(value / size)
+        scale, 8, bottom, label, seconds if wide else lambda value: _significant(value / size)
     )
     for row, one in enumerate(contenders):
         _samples(drawing, scale, 16 + 62.0 * row, one)
@@ -282,20 +285,20 @@ def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None
     drawing.words(_LEFT, top + 4, f"{one.name}: {seconds(one.times.median)}", "row")
     middle = top + 27
     ordered = sorted(one.samples)
-    low, high = quantile(ordered, 0.25), quantile(ordered, 0.75)
+    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
     reach = 1.5 * (high - low)
     inside = [value for value in ordered if low - reach <= value <= high + reach] or ordered
     drawing.line(scale(inside[0]), middle, scale(inside[-1]), middle, f"whisker {colour}")
     width = max(scale(high) - scale(low), 1.0)
     drawing.box(scale(low), middle - 11, width, 22, f"box {colour}")
     for place, value in enumerate(one.samples):
-        y = middle + 20 * spread(place)
+        y = middle + 20 * _spread(place)
         drawing.dot(scale(value), y, 2.6, f"sample {colour}", seconds(value, 4))
     at = scale(one.times.median)
     drawing.line(at, middle - 13, at, middle + 13, f"median {colour}")
 
 
-def quantile(ordered: Sequence[float], part: float) -> float:
+def _quantile(ordered: Sequence[float], part: float) -> float:
     """Of sorted values, between neighbours linearly."""
     place = part * (len(ordered) - 1)
     below = math.floor(place)
@@ -308,7 +311,7 @@ def _unit(largest: float) -> tuple[str, float]:
     return next((unit for unit in units if largest >= unit[1]), units[-1])
 
 
-def significant_tick(value: float) -> str:
+def _significant(value: float) -> str:
     return f"{value:.4g}"
 
 
@@ -322,7 +325,7 @@ def _colour(one: Contender) -> str:
 # ---------------------------------------------------------------- speedups
 
 
-def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
+def speedups_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
     """A bar for each speedup with its 95 % interval, and a line at 1; "" without any."""
     rows: list[tuple[str, Speedup]] = []
     for one in measurements:
@@ -331,7 +334,7 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
             rows.append((f"{about}against {baseline}", gain))
     rows = [row for row in rows if math.isfinite(row[1].of_medians)][:_MOST_ROWS]
     if not rows:
-        return ""
+        return Markup()
     ends = [v for _, g in rows for v in (g.of_medians, g.high) if math.isfinite(v)]
     scale = linear_scale([*ends, 1.2], _LEFT, _RIGHT)
     height = 58 + 46 * len(rows)
@@ -342,7 +345,7 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
         "; ".join(f"{name}: {times(gain.of_medians)}" for name, gain in rows),
         height,
     )
-    drawing.bottom_axis(scale, 6, bottom, "times as fast (95 % interval)", significant_tick)
+    drawing.bottom_axis(scale, 6, bottom, "times as fast (95 % interval)", _significant)
     for row, (name, gain) in enumerate(rows):
         top = 12 + 46.0 * row
         drawing.words(_LEFT, top + 6, f"{name}: {times(gain.of_medians)}", "row")
@@ -360,13 +363,13 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> str:
 # ---------------------------------------------------------------- roofline
 
 
-def roofline_plot(measurements: Sequence[Measured], identifier: str) -> str:
+def roofline_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
     """FLOP/s over FLOPs per byte, both logarithmic: the slope of the memory's bandwidth, the peak
     where it is known, and a point for each contender. Measurements of one machine share a roof;
     "" where there is nothing to draw."""
     drawn = [m for m in measurements if m.measurement.flops and m.measurement.bytes and m.bandwidth]
     if not drawn:
-        return ""
+        return Markup()
     roofs = _roofs(drawn)
     points = [
         (m.measurement.flops / m.measurement.bytes, one.rate, one, m)
@@ -375,7 +378,7 @@ def roofline_plot(measurements: Sequence[Measured], identifier: str) -> str:
         if one.rate
     ]
     if not points:
-        return ""
+        return Markup()
     ridges = [peak / bandwidth for bandwidth, peak in roofs if peak]
     intensities = [x for x, _, _, _ in points]
     x_scale = log_scale(

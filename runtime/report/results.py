@@ -14,7 +14,7 @@ from sketchc.base.json_form import number
 from sketchc.runtime.bench import text as measurements
 from sketchc.runtime.bench.measurement import Baseline, Measurement
 from sketchc.runtime.report.content import OPEN, Contender, Failure, Measured, Verified
-from sketchc.runtime.report.text import clean, clean_line
+from sketchc.runtime.report.text import Fields, clean, clean_line
 from sketchc.runtime.verify.compare import Comparison, PaperRule, Waiver, WrongElement
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
@@ -74,12 +74,13 @@ def _limits(asked: Mapping[str, Any]) -> list[str]:
     """The bounds on time that are not those of `sketchc verify` itself."""
     run, task, budget = (number(asked.get(n)) for n in ("timeout", "task_timeout", "budget"))
     found = []
-    if run is not None and run != _TIMEOUT:
-        found += ["--timeout", f"{run!r}"]
-    if task is not None and task != max(run or _TIMEOUT, _TIMEOUT):
-        found += ["--task-timeout", f"{task!r}"]
-    if budget is not None and budget != _BUDGET:
-        found += ["--budget", f"{budget!r}"]
+    for option, value, usual in (
+        ("--timeout", run, _TIMEOUT),
+        ("--task-timeout", task, max(run or _TIMEOUT, _TIMEOUT)),
+        ("--budget", budget, _BUDGET),
+    ):
+        if value is not None and value != usual:
+            found += [option, f"{value!r}"]
     return found
 
 
@@ -120,17 +121,7 @@ def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
 
 def pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
     """Names and values as text."""
-    return tuple((name, _short(value)) for name, value in values.items())
-
-
-def _short(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-        case _:
-            return clean_line(value)
+    return tuple(Fields(values).entries())
 
 
 def sizes(case: CaseResult) -> str:

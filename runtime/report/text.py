@@ -158,17 +158,16 @@ class Fields:
 
     @property
     def mapping(self) -> Mapping[str, Any]:
+        """The fields by name."""
         return self.data if isinstance(self.data, Mapping) else {}
 
-    def raw(self, *names: str) -> Any:
-        """The first of these fields that is there and is not null; None without one."""
-        return next(
-            (self.mapping[name] for name in names if self.mapping.get(name) is not None), None
-        )
+    def raw(self, name: str) -> Any:
+        """The field as it is; None where it is not there."""
+        return self.mapping.get(name)
 
-    def within(self, *names: str) -> Fields:
+    def within(self, name: str) -> Fields:
         """An object inside."""
-        return Fields(self.raw(*names))
+        return Fields(self.raw(name))
 
     def each(self, name: str) -> list[Fields]:
         """The objects of a list inside; what is no object is left out."""
@@ -176,9 +175,9 @@ class Fields:
         items = found if isinstance(found, list | tuple) else ()
         return [Fields(item) for item in items if isinstance(item, Mapping)]
 
-    def text(self, *names: str) -> str:
+    def text(self, name: str) -> str:
         """Text in one harmless line; "" without it."""
-        found = self.raw(*names)
+        found = self.raw(name)
         return "" if found is None or isinstance(found, Mapping | list) else clean_line(found)
 
     def long_text(self, name: str) -> str:
@@ -186,13 +185,13 @@ class Fields:
         found = self.raw(name)
         return found if isinstance(found, str) else ""
 
-    def number(self, *names: str) -> float | None:
+    def number(self, name: str) -> float | None:
         """A number; NaN and infinities may be written as text. None for anything else."""
-        return number(self.raw(*names))
+        return number(self.raw(name))
 
-    def integer(self, *names: str) -> int | None:
+    def integer(self, name: str) -> int | None:
         """A whole number."""
-        found = self.raw(*names)
+        found = self.raw(name)
         if isinstance(found, bool) or not isinstance(found, int | float):
             return None
         return int(found) if abs(found) < _HUGE else None
@@ -216,14 +215,8 @@ class Fields:
         """The entries as text; those that hold objects or lists are left out."""
         for name, value in self.mapping.items():
             if not isinstance(value, Mapping | list | tuple) and value is not None:
-                yield clean_line(name), clean_line(_plain(value))
-
-
-def _plain(value: object) -> object:
-    match value:
-        case bool():
-            return str(value).lower()
-        case float():
-            return f"{value:g}"
-        case _:
-            return value
+                text = f"{value:g}" if isinstance(value, float) else str(value)
+                yield (
+                    clean_line(name),
+                    clean_line(text.lower() if isinstance(value, bool) else text),
+                )

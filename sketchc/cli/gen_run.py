@@ -9,17 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 from rich.console import Console
 from rich.markup import escape
 
-from sketchc.agents.llm.client import Client, Spend
+from sketchc.agents.llm.client import Client, Provider, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
-from sketchc.agents.llm.messages import LlmError
+from sketchc.agents.llm.messages import LlmError, Request
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.secret import take_key
 from sketchc.agents.run.output import write_outputs
@@ -31,12 +30,11 @@ from sketchc.agents.run.run import (
     RunResult,
     first_state,
     go,
-    needs_model,
     require_own_folder,
     settle_options,
 )
 from sketchc.agents.run.summary import counted, ending
-from sketchc.agents.workflows import agents_of, load_workflow
+from sketchc.agents.workflows import load_workflow
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.json_form import to_plain
 from sketchc.cli.consoles import make_console
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from sketchc.agents.config.settings import Configuration
-    from sketchc.agents.llm.client import Provider
-    from sketchc.agents.llm.messages import Request
     from sketchc.agents.state.state import RunState, Session
     from sketchc.runtime.store.recording import Recorder
 
@@ -74,12 +70,7 @@ class Display:
             self._status.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._status is not None:
             self._status.stop()
 
@@ -229,12 +220,12 @@ def generate(
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
     folder = RunFolder(output or _default_folder(wanted, configuration, resume))
-    graph = load_workflow(wanted.workflow)
-    if "verifier" in agents_of(graph):
+    workflow = load_workflow(wanted.workflow)
+    if "verifier" in workflow.agents:
         require_running(toolchain(wanted.target))  # before anything is paid for
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
-    if needs_model(graph, wanted.coder):
+    if workflow.needs_model(wanted.coder):
         from sketchc.agents.llm.settings import make_provider
 
         provider = make_provider(configuration.llm, configuration.target(wanted.target))
@@ -286,28 +277,23 @@ def _run_to_end(run: Run, bench: bool) -> tuple[RunState, str]:
     except (LlmError, KeyboardInterrupt) as error:
         kept = run.folder.read_checkpoint()
         state = first_state(load_workflow(run.options.workflow), run.options)
-        return (state if kept is None else kept[0]), _why(error)
+        why = f"{error.kind}: {error}" if isinstance(error, LlmError) else INTERRUPTED
+        return (state if kept is None else kept[0]), why
 
 
-def _why(error: LlmError | KeyboardInterrupt) -> str:
-    return INTERRUPTED if isinstance(error, KeyboardInterrupt) else f"{error.kind}: {error}"
+#: What a ledger's header says of a run, besides its seed.
+_RECORDED = ("task", "target", "hardware", "workflow", "coder")
 
 
 def _header(asked: RunOptions) -> Header:
-    return Header(
-        task=asked.task,
-        target=asked.target,
-        hardware=asked.hardware,
-        workflow=asked.workflow,
-        coder=asked.coder,
-        seed=asked.seed,
-        options={"constants": dict(asked.constants), "task_digest": asked.task_digest},
-    )
+    said = {name: getattr(asked, name) for name in (*_RECORDED, "seed")}
+    options = {"constants": dict(asked.constants), "task_digest": asked.task_digest}
+    return Header(**said, options=options)
 
 
 def _fits_recording(wanted: RunOptions, recorded: Header) -> None:
     """Raises `UsageError` where the recording is of another run."""
-    for name in ("task", "target", "hardware", "workflow", "coder"):
+    for name in _RECORDED:
         old, new = getattr(recorded, name), getattr(wanted, name)
         if old != new:
             msg = f"the recording is of {name} {old!r}, and {new!r} is asked for"

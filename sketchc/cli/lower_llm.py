@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from sketchc.agents.coder.code_writer import CoderSettings, Coding, code_until_right, sketch_check
+from sketchc.agents.coder.code_writer import Coding, KernelWriter, code_until_right, sketch_check
 from sketchc.agents.coder.coder import documents_of
 from sketchc.agents.coder.messages import for_plan
 from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
+from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.messages import LlmError
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.settings import make_provider
@@ -77,7 +78,9 @@ def code_with_model(
     def waiting(path: Path) -> None:
         click.echo(f"coder: waiting for {path}", err=True)
 
-    provider = make_provider(configuration.llm, configuration.target(plan.target), waiting)
+    provider = make_provider(configuration.llm, configuration.target(plan.target))
+    if isinstance(provider, MailboxProvider):
+        provider.waiting = waiting
     if isinstance(provider, ReplayProvider):
         provider.noted = note
     ledger = Ledger(None if options.ledger is None else Path(options.ledger))
@@ -93,15 +96,14 @@ def code_with_model(
             check = sketch_check(
                 plan, Path(folder), header.seed, configuration.target(plan.target).verify_timeout
             )
-            coding = code_until_right(
+            writer = KernelWriter(
                 for_plan(plan),
                 client,
                 documents_of(plan.target),
-                CoderSettings(configuration.docs_tokens, starting_point=not options.no_start),
-                check,
-                options.max_attempts or MAX_ATTEMPTS,
-                note,
+                configuration.docs_tokens,
+                starting_point=not options.no_start,
             )
+            coding = code_until_right(writer, check, options.max_attempts or MAX_ATTEMPTS, note)
     except LlmError as error:
         again = "; the same --ledger goes on from here" if options.ledger else ""
         click.echo(f"error: the model cannot be asked: {error.kind}: {error}{again}", err=True)

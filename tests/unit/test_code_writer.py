@@ -13,10 +13,8 @@ import pytest
 from llm_server import Action, LlmServer, overflow, reply, truncated
 
 from sketchc.agents.coder.code_writer import (
-    CoderSettings,
+    KernelWriter,
     UnusableReplyError,
-    repair_kernel,
-    write_kernel,
 )
 from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.llm.client import Client, RetryPolicy
@@ -79,7 +77,7 @@ def documents() -> DocSpec:
 def test_the_code_is_the_fenced_block(target: str) -> None:
     assignment = assignment_for(target)
     with model([reply(fenced(assignment, code(assignment)))]) as (client, server):
-        kernel = write_kernel(assignment, client, None)
+        kernel = KernelWriter(assignment, client).write()
     assert kernel.source == code(assignment)
     assert kernel.foreign
     assert assignment.builtin is not None
@@ -92,7 +90,7 @@ def test_the_code_is_the_fenced_block(target: str) -> None:
 def test_the_built_in_code_is_shown_only_when_asked_for() -> None:
     assignment = assignment_for("cpp")
     with model([reply(fenced(assignment, "int x;\n"))]) as (client, server):
-        write_kernel(assignment, client, None, CoderSettings(starting_point=False))
+        KernelWriter(assignment, client, starting_point=False).write()
     assert code(assignment) not in asked(server, 0)[1]["content"]
     assert "starting point" not in asked(server, 0)[1]["content"]
 
@@ -101,7 +99,7 @@ def test_a_reply_in_the_wrong_form_goes_back_with_the_reason() -> None:
     assignment = assignment_for("cpp")
     script = [reply("int x;"), reply(fenced(assignment, "int y;\n"))]
     with model(script) as (client, server):
-        kernel = write_kernel(assignment, client, None)
+        kernel = KernelWriter(assignment, client).write()
     assert kernel.source == "int y;\n"
     *_, said, correction = asked(server, 1)
     assert said == {"role": "assistant", "content": "int x;"}
@@ -111,7 +109,7 @@ def test_a_reply_in_the_wrong_form_goes_back_with_the_reason() -> None:
 def test_replies_that_stay_unusable_are_an_end() -> None:
     with model([reply("no"), reply("still no"), reply("never")]) as (client, server):
         with pytest.raises(UnusableReplyError, match="3 tries"):
-            write_kernel(assignment_for("cpp"), client, None)
+            KernelWriter(assignment_for("cpp"), client).write()
         assert len(server.requests) == 3
 
 
@@ -119,7 +117,7 @@ def test_a_reply_that_is_cut_off_is_asked_for_again() -> None:
     assignment = assignment_for("cpp")
     text = fenced(assignment, code(assignment))
     with model([truncated(text[:200]), reply(text)]) as (client, server):
-        assert write_kernel(assignment, client, None).source == code(assignment)
+        assert KernelWriter(assignment, client).write().source == code(assignment)
     assert asked(server, 0) == asked(server, 1)
 
 
@@ -129,7 +127,7 @@ def test_a_prompt_that_is_too_long_is_asked_again_with_half_the_documents(
     assignment = assignment_for("cpp")
     script = [overflow(), overflow(), reply(fenced(assignment, "int x;\n"))]
     with model(script) as (client, server):
-        write_kernel(assignment, client, documents, CoderSettings(docs_tokens=6000))
+        KernelWriter(assignment, client, documents, docs_tokens=6000).write()
     lengths = [len(asked(server, n)[1]["content"]) for n in range(3)]
     assert lengths[0] > lengths[1] > lengths[2]
     assert documents.sections[0].text in asked(server, 2)[1]["content"]
@@ -138,7 +136,7 @@ def test_a_prompt_that_is_too_long_is_asked_again_with_half_the_documents(
 def test_a_prompt_that_is_always_too_long_is_an_error(documents: DocSpec) -> None:
     with model([overflow()] * 3) as (client, server):
         with pytest.raises(ContextOverflowError):
-            write_kernel(assignment_for("cpp"), client, documents)
+            KernelWriter(assignment_for("cpp"), client, documents).write()
         assert len(server.requests) == 3
 
 
@@ -149,9 +147,8 @@ def test_a_repair_is_edits_of_the_numbered_code() -> None:
     assignment = assignment_for("cpp")
     source = "int a = 1;\nint b = 2;\n"
     with model([reply(edit("int b = 2;", "int b = 3;"))]) as (client, server):
-        kernel = repair_kernel(
-            assignment, source, FEEDBACK, client, None, earlier=["attempt 1: compile: no name"]
-        )
+        writer = KernelWriter(assignment, client)
+        kernel = writer.repair(source, FEEDBACK, ["attempt 1: compile: no name"])
     assert kernel.source == "int a = 1;\nint b = 3;\n"
     text = asked(server, 0)[1]["content"]
     for part in ("2| int b = 2;", '"index"', "look at the mask", "attempt 1: compile: no name"):
@@ -163,7 +160,7 @@ def test_edits_that_do_not_apply_go_back_and_then_the_whole_is_asked_for() -> No
     wrong = reply(edit("int c = 2;", "int c = 3;"))
     script = [wrong, wrong, wrong, reply(fenced(assignment, "int b = 4;\n"))]
     with model(script) as (client, server):
-        kernel = repair_kernel(assignment, "int b = 2;\n", FEEDBACK, client, None)
+        kernel = KernelWriter(assignment, client).repair("int b = 2;\n", FEEDBACK)
     assert kernel.source == "int b = 4;\n"
     assert "occurs nowhere in the text" in asked(server, 1)[-1]["content"]
     assert "<<<<<<< SEARCH" in asked(server, 2)[1]["content"]
@@ -174,6 +171,6 @@ def test_edits_that_do_not_apply_go_back_and_then_the_whole_is_asked_for() -> No
 def test_edits_apply_after_a_correction() -> None:
     script = [reply(edit("int c;", "int d;")), reply(edit("int b = 2;", "int b = 3;"))]
     with model(script) as (client, server):
-        kernel = repair_kernel(assignment_for("cpp"), "int b = 2;\n", FEEDBACK, client, None)
+        kernel = KernelWriter(assignment_for("cpp"), client).repair("int b = 2;\n", FEEDBACK)
     assert kernel.source == "int b = 3;\n"
     assert len(server.requests) == 2

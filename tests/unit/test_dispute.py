@@ -14,7 +14,7 @@ from small_tasks import small_task
 from test_conductor import ADVICE, failed, model, prompt_of, session_of, state_after
 from toolchains import require
 
-from sketchc.agents.coder.code_writer import CoderSettings, Coding, code_until_right
+from sketchc.agents.coder.code_writer import Coding, KernelWriter, code_until_right
 from sketchc.agents.coder.coder import Coder
 from sketchc.agents.coder.messages import for_plan
 from sketchc.agents.conductor.conductor import Conductor, Evidence, Team, parse, route
@@ -104,7 +104,7 @@ def coding(verdicts: list[Verdict], replies: list[str]) -> tuple[Coding, list[in
         return verdicts.pop(0)
 
     with model([reply(text) for text in replies]) as (client, _):
-        found = code_until_right(for_plan(plan), client, None, CoderSettings(), check, 4)
+        found = code_until_right(KernelWriter(for_plan(plan), client), check, 4)
     return found, numbers
 
 

@@ -204,7 +204,7 @@ def test_a_run_that_goes_on_uses_no_reply_twice(tmp_path: Path) -> None:
     provider = desk.provider()
     provider.advance(ledger.records)
     desk.steps = [writes("two")]
-    client = Client(provider, ledger, consumed=ledger.position)
+    client = Client(provider, ledger, consumed=len(ledger.records))
     assert client.complete(ask()).text == "two"
     assert len(prompts(folder)) == 2
     assert client.spend.calls == 2

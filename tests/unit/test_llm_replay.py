@@ -194,7 +194,7 @@ def test_a_run_that_goes_on_gets_the_next_reply(path: Path, tmp_path: Path) -> N
     assert first.complete(ask("a")).text == "one"
     provider = ReplayProvider(path)
     provider.advance(ledger.records)
-    second = Client(provider, ledger, consumed=ledger.position)
+    second = Client(provider, ledger, consumed=len(ledger.records))
     assert second.complete(ask("a")).text == "two"
     assert second.complete(ask("b")).text == "other"
     assert second.spend.cost == pytest.approx(0.75)  # the cost as it was

@@ -177,7 +177,7 @@ def test_the_trace(kernel: KernelText) -> None:
 
 def facts_of(state: RunState, **fields: Any) -> Facts:
     given = {"options": OPTIONS, "spend": SPEND, "stopped": "", "files": [("a", "b")]} | fields
-    return Facts(state=state, task_path="t.py", needs_model=True, workflow="who does what", **given)
+    return Facts(state=state, task_path="t.py", **given)
 
 
 def test_the_summary_says_what_happened(kernel: KernelText) -> None:

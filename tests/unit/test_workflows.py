@@ -24,20 +24,22 @@ from sketchc.agents.run.run import (
 )
 from sketchc.agents.state.state import RunState, Step, Turn
 from sketchc.base.diagnostics import InternalError, UsageError
+from sketchc.cli.commands.gen import STATUS
 
 
 @pytest.mark.parametrize("name", workflows.WORKFLOWS)
 def test_every_agent_is_reached_and_every_walk_can_end(name: str) -> None:
-    graph = workflows.load_workflow(name)
-    start = graph.graph["start"]
+    found = workflows.load_workflow(name)
+    graph = networkx.DiGraph((source, target) for source, _, target in found.edges)
     ends = {node for node in graph if node.startswith("end:")}
     assert ends
-    assert {end.removeprefix("end:") for end in ends} <= set(workflows.ENDS)
+    assert {end.removeprefix("end:") for end in ends} <= STATUS.keys()
     for node in graph:
-        assert node == start or networkx.has_path(graph, start, node)
+        assert node == found.start or networkx.has_path(graph, found.start, node)
         assert any(networkx.has_path(graph, node, end) for end in ends)
     assert not any(graph.out_degree(end) for end in ends)
-    for agent in workflows.agents_of(graph):
+    assert found.agents | ends == set(graph)
+    for agent in found.agents:
         assert hasattr(run.load_agent(agent), "run")
 
 
@@ -105,7 +107,7 @@ def test_each_step_is_recorded_with_what_its_calls_used() -> None:
     kept: list[tuple[RunState, int]] = []
     state = run.walk(
         graph,
-        run.start_state(graph),
+        RunState(graph.start),
         Shared(ledger, Listener()),  # type: ignore[arg-type]
         ledger,
         0,
@@ -125,12 +127,12 @@ def test_each_step_is_recorded_with_what_its_calls_used() -> None:
 @pytest.mark.usefixtures("scripted")
 def test_an_outcome_without_an_edge_is_a_bug_of_ours() -> None:
     graph = workflows.load_workflow("kernelgen-only")
-    graph.remove_edge("designer", "coder")
+    graph = attrs.evolve(graph, edges=graph.edges[1:])
     ledger = Ledger(None)
     with pytest.raises(InternalError, match="designed"):
         run.walk(
             graph,
-            run.start_state(graph),
+            RunState(graph.start),
             Shared(ledger, Listener()),  # type: ignore[arg-type]
             ledger,
             0,
