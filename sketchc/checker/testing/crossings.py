@@ -90,7 +90,8 @@ class Crossings:
         generator = random.Random(0)
         found: set[Outcome] = set()
         for draw in range(draws):
-            for end, used in (*self.sites, *self.computed):
+            ends: list[tuple[Site | Computation, frozenset[str]]] = [*self.sites, *self.computed]
+            for end, used in ends:
                 drawn = self.draw_type(self, dict(host), generator, draw, found)
                 if isinstance(end, Site):
                     drawn.site(end, used)
