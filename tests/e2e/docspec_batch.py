@@ -85,6 +85,18 @@ def run_claims(
     return {"replies": replies}, {}
 
 
+def lower_elsewhere(
+    request: dict[str, Any], _arrays: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`lower_claims` in the interpreter `python`, which has triton-ascend."""
+    from sketchc.runtime.sandbox.worker import run_inside
+
+    handler = f"{os.path.abspath(__file__)}:lower_claims"
+    result = run_inside(handler, request, python=request["python"], timeout=500)
+    assert result.reply is not None, result.describe() + result.traceback + result.output
+    return dict(result.reply), {}
+
+
 def lower_claims(
     request: dict[str, Any], _arrays: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:

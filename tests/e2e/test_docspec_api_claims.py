@@ -30,7 +30,11 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.triton_ascend import frontend
-from sketchc.runtime.toolchains.triton_ascend.environment import find_tools, frontend_python
+from sketchc.runtime.toolchains.triton_ascend.environment import (
+    environment_folder,
+    find_tools,
+    frontend_python,
+)
 from sketchc.runtime.toolchains.triton_ascend.linalg import (
     BuildError,
     UnsupportedLinalgError,
@@ -135,7 +139,9 @@ def ascend() -> Any:
 
 def lowered(folder: Path, claims: tuple[str, ...]) -> list[dict[str, str]]:
     request = write(folder, claims) | {"frontend": str(frontend.__file__)}
-    return list(reply_of("lower_claims", request, python=frontend_python())["replies"])
+    request["python"] = str(frontend_python())
+    seen = [environment_folder(), Path(frontend.__file__)]
+    return list(reply_of("lower_elsewhere", request, readable=seen)["replies"])
 
 
 def test_ascend_compiles_what_the_documents_offer(ascend: Any, tmp_path: Path) -> None:
