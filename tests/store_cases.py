@@ -10,6 +10,7 @@ from typing import Any
 
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.database import open_store, transaction
+from sketchc.runtime.store.recording import sketch_text
 from sketchc.runtime.store.schema import APPLICATION_ID as APPLICATION_ID
 
 
@@ -48,8 +49,6 @@ def measurement(
 
 def kernel(source: str, target: str = "cpp", sketch: str = "") -> writing.KernelRow:
     """A kernel with this code, made from a sketch where one is given."""
-    from sketchc.runtime.store.recording import sketch_text
-
     text = sketch_text(sketch, "one") if sketch else None
     named = (target, "a chip", "one", "one", "c++", "builtin", source)
     return writing.KernelRow(*named, {"T": 16}, (), text)
