@@ -1,6 +1,7 @@
 """Workflows: small explicit graphs of agents; the run walks them.
 
-A node is an agent ("designer", "coder", "verifier", "conductor") or an end ("end:passed"). An edge
+A node is an agent ("designer", "coder", "verifier", "conductor", or "autosketch", which is the
+built-in Designer) or an end ("end:passed"). An edge
 carries the outcome that takes it. A new workflow is one entry in `_WORKFLOWS`.
 """
 
@@ -84,6 +85,22 @@ _WORKFLOWS = (
             ("coder", "gave_up", "end:failed"),
         ),
     ),
+    # With no language model: what the built-in Designer and Coder do not do, nobody does.
+    Workflow(
+        "builtin",
+        "built-in Designer -> Coder -> Verifier, no language model",
+        "autosketch",
+        (
+            ("autosketch", "designed", "coder"),
+            ("autosketch", "gave_up", "end:failed"),
+            ("coder", "coded", "verifier"),
+            ("coder", "refused", "end:failed"),
+            ("coder", "gave_up", "end:failed"),
+            ("verifier", "passed", "end:passed"),
+            ("verifier", "failed", "end:rejected"),
+            ("verifier", "incomplete", "end:incomplete"),
+        ),
+    ),
     # One verdict on an existing kernel; nobody mends anything.
     Workflow(
         "verifier-only",
@@ -102,6 +119,7 @@ WORKFLOWS = {workflow.name: workflow for workflow in _WORKFLOWS}
 #: agent -> "module:class".
 AGENTS: dict[str, str] = {
     "designer": "sketchc.agents.designer.designer:Designer",
+    "autosketch": "sketchc.agents.autosketch.designer:BuiltinDesigner",
     "coder": "sketchc.agents.coder.coder:Coder",
     "verifier": "sketchc.agents.verifier:Verifier",
     "conductor": "sketchc.agents.conductor.conductor:Conductor",

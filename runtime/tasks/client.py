@@ -73,6 +73,7 @@ _PATIENCE = 30.0
 
 #: What the process does in answer to a request.
 _DOING = {
+    "trace": "while it was traced",
     "load": "while the file was loaded",
     "follow": "while another list of inputs was chosen",
     "describe": "while the model and its inputs were made and forward was run on them",
@@ -385,15 +386,15 @@ class WorkerTask:
 
         Raises `TaskFailure` when the task does not take them.
         """
-        described = [
-            {"dtype": value.dtype.value, "shape": list(value.shape)}
-            if isinstance(value, TensorSpec)
-            else {"value": value}
-            for value in inputs
-        ]
-        request = {"command": "probe", "inputs": described, "substitutes": dict(substitutes)}
-        reply = self._ask({**request, "real": real})
+        reply = self._ask({**_asked("probe", inputs, substitutes), "real": real})
         return tuple(_tensor(value) for value in reply["outputs"]), _shapes(reply["state"])
+
+    def trace(
+        self, inputs: Sequence[TensorSpec | Scalar | None], substitutes: Mapping[int, Scalar]
+    ) -> dict[str, Any]:
+        """The operations that the task runs on inputs of these shapes, as `worker.trace` tells
+        them. Raises `TaskFailure` where it cannot be traced."""
+        return self._ask(_asked("trace", inputs, substitutes))
 
     def reference(
         self,
@@ -588,6 +589,21 @@ def _received(values: Sequence[Raw | Scalar | None]) -> list[Array | Scalar | No
 
 def _arrays(raws: Sequence[Raw]) -> list[Array]:
     return [array_of(raw) for raw in raws]
+
+
+def _asked(
+    command: str,
+    inputs: Sequence[TensorSpec | Scalar | None],
+    substitutes: Mapping[int, Scalar],
+) -> dict[str, Any]:
+    """A request about inputs of other shapes, and init inputs (by position) of other values."""
+    described = [
+        {"dtype": value.dtype.value, "shape": list(value.shape)}
+        if isinstance(value, TensorSpec)
+        else {"value": value}
+        for value in inputs
+    ]
+    return {"command": command, "inputs": described, "substitutes": dict(substitutes)}
 
 
 def _tensor(value: Mapping[str, Any]) -> TensorSpec:

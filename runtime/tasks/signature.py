@@ -30,7 +30,13 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.tasks.client import WorkerTask
-from sketchc.runtime.tasks.description import OtherSpec, TaskDescription, TaskFailure, TensorSpec
+from sketchc.runtime.tasks.description import (
+    OtherSpec,
+    Scalar,
+    TaskDescription,
+    TaskFailure,
+    TensorSpec,
+)
 from sketchc.runtime.tasks.extents import Question, solve
 
 #: Sizes to probe with: distinct primes, small, and hardly ever a size of a task.
@@ -110,6 +116,22 @@ class Prober:
             for index, parameter in enumerate(self.parameters)
         ]
 
+    def given(
+        self, sizes: Mapping[Group, int]
+    ) -> tuple[list[TensorSpec | Scalar | None], dict[int, Scalar]]:
+        """Forward's inputs and the init inputs (by position) when the groups have these sizes."""
+        shaped = self.shapes(sizes)
+        at = {p.position: s for p, s in zip(self.parameters, shaped, strict=True)}
+        inputs = [
+            at[position]
+            if isinstance(value, TensorSpec)
+            else None
+            if isinstance(value, OtherSpec)
+            else value
+            for position, value in enumerate(self.description.inputs)
+        ]
+        return inputs, {place: size for group, size in sizes.items() for place in group.follows}
+
     def outputs(
         self, sizes: Mapping[Group, int], *, real: bool = False
     ) -> tuple[TensorSpec, ...] | None:
@@ -119,16 +141,7 @@ class Prober:
             return None
         self.left -= 1
         shaped = self.shapes(sizes)
-        given = {p.position: s for p, s in zip(self.parameters, shaped, strict=True)}
-        inputs = [
-            given[position]
-            if isinstance(value, TensorSpec)
-            else None
-            if isinstance(value, OtherSpec)
-            else value
-            for position, value in enumerate(self.description.inputs)
-        ]
-        substitutes = {place: size for group, size in sizes.items() for place in group.follows}
+        inputs, substitutes = self.given(sizes)
         try:
             outputs, states = self.task.probe(inputs, substitutes, real=real)
         except TaskFailure:
@@ -359,7 +372,22 @@ _LARGER = (1, 3, 8)
 _RESERVED = frozenset({*_NAMES, "out"})
 
 
+@attrs.frozen
+class Signature:
+    """The declarations of a task, and who asks it at other sizes: of the `groups`, which are in the
+    order of the sketch's symbols."""
+
+    sketch: ir.Sketch
+    prober: Prober
+    groups: Sequence[Group]
+
+
 def signature_of(task: WorkerTask, name: str) -> ir.Sketch:
+    """The declarations alone; see `read_signature`."""
+    return read_signature(task, name).sketch
+
+
+def read_signature(task: WorkerTask, name: str) -> Signature:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. What a task that returns
     nothing writes into is inout.
@@ -402,7 +430,7 @@ def signature_of(task: WorkerTask, name: str) -> ir.Sketch:
         )
         for number, output in enumerate(() if in_place else description.outputs)
     ]
-    return ir.Sketch(
+    sketch = ir.Sketch(
         name=name,
         symbols=tuple(ir.Symbol(_NAMES[number]) for number in range(len(groups))),
         params=tuple(_params(description, used)),
@@ -414,6 +442,7 @@ def signature_of(task: WorkerTask, name: str) -> ir.Sketch:
         tiles=(),
         phases=(),
     )
+    return Signature(sketch, prober, groups)
 
 
 def shown(sketch: ir.Sketch) -> str:

@@ -104,7 +104,7 @@ class Display:
 
 
 #: The agents that replace the kernel, or the sketch that it is made from.
-_MAKERS = ("designer", "coder")
+_MAKERS = ("designer", "autosketch", "coder")
 
 
 class RunRecorder:

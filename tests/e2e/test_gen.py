@@ -158,7 +158,8 @@ def test_a_target_that_cannot_run_here_is_told_before_anything_is_paid(
 
 
 def test_without_a_model_it_says_what_to_set(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["gen", str(TASKS / "softmax.py"), "-t", "cpp", "-o", "out"]) == 2
+    given = ["gen", str(TASKS / "softmax.py"), "-t", "cpp", "-o", "out", "--designer", "llm"]
+    assert run(given) == 2
     said = capsys.readouterr().err
     for word in ("--llm", "openai", "replay:", "mailbox:", "sketchc.toml", "SKETCHC_LLM"):
         assert word in said

@@ -33,6 +33,7 @@ NAMING = {
     ),
     "composites are written out by their names": ("sketchc/checker/calls/composites.py",),
     "advice on one algorithm, the softmax in one pass": ("sketchc/lints/passes.py",),
+    "what ATen's operations are made of": ("agents/autosketch/",),
     "kernels that are documents": ("docspec/",),
     "names of other libraries and of stages": (
         "runtime/bench/",

@@ -190,7 +190,8 @@ def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
         ),
         (
             "[gen]\nworkflow = 'evolve'",
-            "gen.workflow must be one of default, coder-only, kernelgen-only, verifier-only, not",
+            "gen.workflow must be one of default, coder-only, kernelgen-only, builtin, "
+            "verifier-only, not",
         ),
         (
             "[target.cpp]\ndevices = [0, 0]",

@@ -290,6 +290,28 @@ class Task(server.Task):
                 raise
             return super().probe(request)
 
+    def trace(self, request: Request) -> dict[str, Any]:
+        """The operations that the task runs on inputs of these shapes; see `trace`."""
+        from torch.nn.utils.stateless import _reparametrize_module
+
+        from sketchc.runtime.tasks.worker.trace import trace
+
+        model = self.model(request["substitutes"])
+        inputs = [
+            torch.empty(value["shape"], dtype=DTYPES[value["dtype"]], device="meta")
+            if "shape" in value
+            else value["value"]
+            for value in request["inputs"]
+        ]
+
+        def run(state_now: Mapping[str, torch.Tensor], given: Sequence[Any]) -> list[torch.Tensor]:
+            if not state_now:
+                return self.forward(model, list(given))
+            with _reparametrize_module(model, dict(state_now)):
+                return self.forward(model, list(given))
+
+        return trace(run, state(model), inputs)
+
     def determinism(self, request: Request) -> dict[str, Any]:
         """Large tasks run on meta tensors, where drawing with torch shows; what else changes their
         outputs shows later, at smaller sizes: two runs could take longer than the verification."""

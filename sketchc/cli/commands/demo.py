@@ -1,4 +1,5 @@
-"""`sketchc demo`: the first minute. Lower one sketch to two targets, prove, run, compare."""
+"""`sketchc demo`: the first minute. Lower one sketch to two targets, prove, run, compare, and let
+the built-in Designer write one."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 @click.option("--examples", default="examples", show_default=True, metavar="DIR",
               help="The folder with rms.sketch and tasks/rms.py.")  # fmt: skip
 def demo(examples: str) -> int:
-    """Lower RMSNorm to Ascend and to C++, say what was proved, run both, compare with PyTorch.
+    """Lower RMSNorm to Ascend and to C++, say what was proved, run both, compare with PyTorch; then
+    design a sketch for the task by rules.
 
     \b
     Example:
@@ -44,6 +46,7 @@ def demo(examples: str) -> int:
         console = make_console(highlight=False, width=110)
     failed = _ascend(console, str(sketch), task)
     failed |= _cpp(console, str(sketch), task)
+    failed |= _gen(console, task)
     console.rule("next")
     console.print("`sketchc --help` lists the commands; README.md has a sketch in five minutes.")
     return 1 if failed else 0
@@ -148,6 +151,29 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     _table(console, measured)
     console.print(bench_report.summary(measured), soft_wrap=True)
     return not measured.passed
+
+
+def _gen(console: Console, task: Path) -> bool:
+    """Design a sketch for the task itself, by rules, and verify its kernel. True if it failed."""
+    from rich.syntax import Syntax
+
+    from sketchc.agents.autosketch.designer import design
+    from sketchc.runtime.tasks.task import load_task
+    from sketchc.runtime.verify import text
+
+    console.rule(f"no sketch at all: sketchc gen {task} --target cpp")
+    with load_task(str(task)) as loaded, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"{task.stem}.sketch")
+        path.write_text(design(loaded), "utf-8")
+        # The language reads like Python, near enough for colours.
+        shown = Syntax(path.read_text("utf-8"), "python", background_color="default")
+        console.print(shown)
+        candidate = prepare(str(path), None, "cpp", None, {})
+        if not candidate.toolchain.status().can_run:
+            return False
+    verdict = _verify(candidate, task)
+    console.print(text.summary(verdict), soft_wrap=True)
+    return not verdict.passed
 
 
 def _table(console: Console, measured: Measurement) -> None:

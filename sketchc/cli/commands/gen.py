@@ -40,7 +40,18 @@ _SETTINGS = (
 @options.model_options(
     "openai, replay:FILE (a recorded ledger) or mailbox:DIR (prompts and replies as files)."
 )
-@click.option("--workflow", help="default, coder-only, kernelgen-only or verifier-only.")
+@click.option("--workflow", help="default, builtin, coder-only, kernelgen-only or verifier-only.")
+@click.option(
+    "--designer",
+    type=click.Choice(["builtin", "llm"]),
+    help="Who writes the sketch. Default: a model where one is configured, else the built-in "
+    "Designer (workflow builtin).",
+)
+@click.option(
+    "--emit",
+    type=click.Choice(["graph", "loops", "phases", "sketch"]),
+    help="Print a stage of the built-in Designer, and make no kernel.",
+)
 @click.option("--coder", type=click.Choice(["builtin", "llm"]), help="Who writes the kernel.")
 @click.option("--sketch", "sketch", metavar="FILE", help="An existing sketch (coder-only).")
 @click.option("--kernel", metavar="FILE", help="An existing kernel (verifier-only, coder-only).")
@@ -78,12 +89,25 @@ def gen(**given: Any) -> int:
 
     \b
     Examples:
+      sketchc gen examples/tasks/layer_norm.py --target cpp
       sketchc gen examples/tasks/softmax.py --target cpp --llm replay:examples/ledgers/softmax.jsonl
       sketchc gen task.py --target triton_cuda --llm openai --model NAME -o out
       sketchc gen task.py --target cpp --llm mailbox:letters --coder llm
     """
     with task_errors(as_json=given["as_json"]):
+        if given["emit"]:
+            return _emit(given["task"], given["emit"])
         return _gen(given)
+
+
+def _emit(task: str, stage: str) -> int:
+    """Print a stage of the built-in Designer. Raises `UsageError`."""
+    from sketchc.agents.autosketch.designer import design
+    from sketchc.runtime.tasks.task import load_task
+
+    with load_task(task) as loaded:
+        click.echo(design(loaded, stage), nl=False)
+    return 0
 
 
 def _gen(given: dict[str, Any]) -> int:
@@ -124,7 +148,7 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
     capabilities = load_target(target).capabilities
     hardware = load_hardware(chip or capabilities.default_hardware).name
     own = configuration.target(target)
-    workflow = given["workflow"] or own.workflow or configuration.workflow
+    workflow = _workflow(given, configuration, own.workflow)
     load_workflow(workflow)
     coder = given["coder"] or own.coder or configuration.coder
     _fitting(workflow, coder, given)
@@ -147,6 +171,22 @@ def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOp
         ),
         everything_to_coder=given["everything_to_coder"],
     ), source
+
+
+def _workflow(given: dict[str, Any], configuration: Configuration, own: str | None) -> str:
+    """The workflow that is asked for, and that of the built-in Designer where nobody asks for one
+    and no model is configured. Raises `UsageError` where options contradict each other."""
+    designer, named = given["designer"], given["workflow"]
+    if designer == "builtin" and named not in (None, "builtin"):
+        msg = f"--designer builtin goes with --workflow builtin, not with {named}"
+        raise UsageError(msg)
+    if designer == "llm" and named == "builtin":
+        msg = "--workflow builtin has the built-in Designer: leave --designer llm out"
+        raise UsageError(msg)
+    found: str = named or own or configuration.workflow
+    alone = not (configuration.llm.provider or given["sketch"] or given["kernel"])
+    asked = named is not None or designer == "llm" or found != "default"
+    return "builtin" if designer == "builtin" or (alone and not asked) else found
 
 
 def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:

@@ -1,0 +1,292 @@
+"""The first stage of the built-in Designer: the operations of a task, with extents as formulas.
+
+The task is traced at several sizes of all its symbols at once. The traces must have the same
+operations in the same order; a number in which they differ is a formula over the symbols that gives
+what each trace holds, and what one more trace at other sizes holds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
+from sketchc.ir.symbolic import simplify
+from sketchc.runtime.tasks.signature import Group, Signature
+
+#: So many traces are compared, and the last one is only looked at to refute a formula.
+_TRACES = 4
+_PRIMES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71)
+#: Divisors, offsets and multiples that formulas of one symbol are tried with.
+_OFFSETS = range(-8, 9)
+_DIVISORS = range(2, 9)
+
+
+class DiffersError(UsageError):
+    """The task runs otherwise at other sizes."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"the task runs otherwise at other sizes, in no way that is known: {what}")
+
+
+#: torch's spelling -> the element type.
+_DTYPES = {dtype.numpy_name: dtype for dtype in DType}
+
+
+@attrs.frozen
+class Specification:
+    """Type and extents of a tensor."""
+
+    dtype: DType
+    shape: tuple[ir.Expr, ...]
+
+
+@attrs.frozen
+class Made:
+    """A tensor that the task makes for itself, with its values in row-major order."""
+
+    specification: Specification
+    values: tuple[int | float | bool, ...]
+
+
+@attrs.frozen
+class Use:
+    """A tensor: result `of` of node number `node`, or the parameter of this name."""
+
+    node: int = -1
+    of: int = 0
+    parameter: str = ""
+
+
+@attrs.frozen
+class Node:
+    """One operation: "prims::add", or "convolution" of ATen. Arguments are by their schema's names:
+    `Use`, `Made`, formulas (`ir.Expr`), other numbers, texts, types, None, and lists of these."""
+
+    operation: str
+    arguments: Mapping[str, Any]
+    results: tuple[Specification, ...]
+
+
+@attrs.frozen
+class Graph:
+    """The nodes in order and what is returned; `declared` are the task's tensors and symbols."""
+
+    declared: ir.Sketch
+    nodes: tuple[Node, ...]
+    returned: tuple[Use | Made, ...]
+
+    def specification(self, use: Use | Made) -> Specification:
+        if isinstance(use, Made):
+            return use.specification
+        if use.parameter:
+            tensor = self.declared.tensor(use.parameter)
+            return Specification(tensor.dtype, tensor.extents)
+        return self.nodes[use.node].results[use.of]
+
+    def lines(self) -> Iterator[str]:
+        """The graph as text, a node a line."""
+        for number, node in enumerate(self.nodes):
+            given = ", ".join(f"{name}={_text(v)}" for name, v in node.arguments.items())
+            results = ", ".join(_shape(result) for result in node.results)
+            yield f"%{number} = {node.operation}({given})  # {results}"
+        yield f"return {', '.join(map(_text, self.returned))}"
+
+
+def _shape(specification: Specification) -> str:
+    return f"{specification.dtype.value}[{', '.join(map(show, specification.shape))}]"
+
+
+def _text(value: Any) -> str:
+    match value:
+        case Use():
+            part = f".{value.of}" if value.of else ""
+            return value.parameter or f"%{value.node}{part}"
+        case Made():
+            return f"made {_shape(value.specification)}"
+        case list():
+            return f"[{', '.join(map(_text, value))}]"
+        case DType():
+            return value.value
+        case ir.Literal() | ir.Ref() | ir.Binary():
+            return show(value)
+        case _:
+            return str(value)
+
+
+def read_graph(signature: Signature) -> Graph:
+    """Trace the task. Raises `TaskFailure` where it cannot be traced, `UsageError` where it runs
+    other operations at other sizes, or a number follows the sizes in no simple way."""
+    groups = signature.groups
+    points = list(itertools.islice(_points(groups), _TRACES))
+    traces = []
+    for point in points:
+        inputs, substitutes = signature.prober.given(dict(zip(groups, point, strict=True)))
+        traces.append(signature.prober.task.trace(inputs, substitutes))
+    return _Merged(signature, points, traces).graph()
+
+
+def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
+    """Sizes of all groups at once, far from each other and from small factors."""
+    for turn in itertools.count():
+        primes = (_PRIMES[(5 * turn + number) % len(_PRIMES)] for number in range(len(groups)))
+        yield tuple(group.at(prime) for group, prime in zip(groups, primes, strict=True))
+        if not groups:
+            return
+
+
+class _Merged:
+    """Several traces as one graph."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        points: Sequence[tuple[int, ...]],
+        traces: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self.declared = signature.sketch
+        self.symbols = [ir.Ref(s.name, ir.NameKind.SYMBOL) for s in signature.sketch.symbols]
+        self.points = points
+        self.traces = traces
+        parameters = signature.prober.parameters
+        self.inputs = {p.position: p.name for p in parameters if p.position is not None}
+        self.states = {p.state: p.name for p in parameters if p.state is not None}
+        self.solved: dict[tuple[int, ...], ir.Expr] = {}
+
+    def graph(self) -> Graph:
+        counts = {len(trace["nodes"]) for trace in self.traces}
+        if len(counts) > 1:
+            what = f"{min(counts)} and {max(counts)} operations"
+            raise DiffersError(what)
+        nodes = tuple(
+            self.node(list(each))
+            for each in zip(*(trace["nodes"] for trace in self.traces), strict=True)
+        )
+        returned = self.value([trace["returned"] for trace in self.traces])
+        return Graph(self.declared, nodes, tuple(returned))
+
+    def node(self, each: list[Mapping[str, Any]]) -> Node:
+        names = {node["operation"] for node in each}
+        if len(names) > 1:
+            raise DiffersError(" and ".join(sorted(names)))
+        arguments = {
+            n: self.value([node["arguments"][n] for node in each]) for n in each[0]["arguments"]
+        }
+        results = zip(*(node["tensors"] for node in each), strict=True)
+        return Node(names.pop(), arguments, tuple(self.specification(list(r)) for r in results))
+
+    def specification(self, each: list[Mapping[str, Any]]) -> Specification:
+        dtype = _DTYPES.get(each[0]["dtype"])
+        if dtype is None:
+            msg = f"the task computes in {each[0]['dtype']}, which sketches do not have"
+            raise UsageError(msg)
+        return Specification(dtype, tuple(self.value([one["shape"] for one in each], sizes=True)))
+
+    def value(self, each: list[Any], *, sizes: bool = False) -> Any:
+        """One argument: what the traces hold there."""
+        first = each[0]
+        match first:
+            case list():
+                if len({len(one) for one in each}) > 1:
+                    what = "lists of several lengths"
+                    raise DiffersError(what)
+                return [self.value(list(one), sizes=sizes) for one in zip(*each, strict=True)]
+            case {"made": made}:
+                if any(one != first for one in each):
+                    what = "a tensor of its own"
+                    raise DiffersError(what)
+                return Made(self.specification([made] * len(each)), tuple(made["values"]))
+            case {"dtype": name}:
+                return _DTYPES.get(name, name)
+            case {"input": position}:
+                return Use(parameter=self.inputs[position])
+            case {"state": name}:
+                return Use(parameter=self.states[name])
+            case {"node": number}:
+                return Use(number, first["of"])
+            case bool() | str() | None:
+                if any(one != first for one in each):
+                    what = f"{first} and others"
+                    raise DiffersError(what)
+                return first
+            case int():
+                return (
+                    self.formula(tuple(each)) if sizes or len(set(each)) > 1 else ir.Literal(first)
+                )
+            case float():
+                return self.number(each)
+            case _:
+                return first
+
+    def number(self, each: Sequence[float]) -> Any:
+        """A float: the same in all traces, or a whole number that follows the sizes."""
+        if len({repr(one) for one in each}) == 1:
+            return each[0]
+        if all(one.is_integer() for one in each):
+            return self.formula(tuple(map(int, each)))
+        what = f"the number {each[0]}"
+        raise DiffersError(what)
+
+    def formula(self, each: tuple[int, ...]) -> ir.Expr:
+        """A formula that gives these numbers at the sizes of the traces."""
+        if each not in self.solved:
+            found = next(self._formulas(each), None)
+            if found is None:
+                what = f"the number {each[0]}"
+                raise DiffersError(what)
+            self.solved[each] = simplify(found)
+        return self.solved[each]
+
+    def _formulas(self, each: tuple[int, ...]) -> Iterator[ir.Expr]:
+        if len(set(each)) == 1:
+            yield ir.Literal(each[0])
+        columns = list(zip(*self.points, strict=True))
+        for count in range(1, min(len(columns), 4) + 1):
+            for chosen in itertools.combinations(range(len(columns)), count):
+                products = [math.prod(columns[n][t] for n in chosen) for t in range(len(each))]
+                whole = _product([self.symbols[n] for n in chosen])
+                yield from _lines(each, products, whole)
+        for (one, other), sign in itertools.product(
+            itertools.combinations(range(len(columns)), 2), (1, -1)
+        ):
+            sums = [columns[one][t] + sign * columns[other][t] for t in range(len(each))]
+            total = ir.Binary("+" if sign > 0 else "-", self.symbols[one], self.symbols[other])
+            yield from _lines(each, sums, total)
+
+
+def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> Iterator[ir.Expr]:
+    """Formulas a*v + b and (v + b) // d + c that give these numbers."""
+    if len(set(values)) < 2:
+        return
+    one, other = next(
+        (a, b) for a, b in itertools.combinations(range(len(values)), 2) if values[a] != values[b]
+    )
+    slope, rest = divmod(each[other] - each[one], values[other] - values[one])
+    shift = each[one] - slope * values[one]
+    if (
+        not rest
+        and slope
+        and all(slope * v + shift == e for v, e in zip(values, each, strict=True))
+    ):
+        scaled = ir.Binary("*", ir.Literal(slope), expression)
+        yield ir.Binary("+", scaled, ir.Literal(shift))
+    for divisor, offset in itertools.product(_DIVISORS, _OFFSETS):
+        rests = {e - (v + offset) // divisor for v, e in zip(values, each, strict=True)}
+        if len(rests) == 1:
+            moved = ir.Binary("+", expression, ir.Literal(offset))
+            quotient = ir.Binary("//", moved, ir.Literal(divisor))
+            yield ir.Binary("+", quotient, ir.Literal(rests.pop()))
+
+
+def _product(factors: Sequence[ir.Expr]) -> ir.Expr:
+    found = factors[0]
+    for factor in factors[1:]:
+        found = ir.Binary("*", found, factor)
+    return found

@@ -1,0 +1,155 @@
+"""The ATen operations that a PyTorch task runs, at given sizes.
+
+The task is traced on tensors without data (`FakeTensorMode`), after writes in place and views were
+turned into values (`functionalize`) and composite operations into smaller ones. A loop of the task
+is unrolled and its branches are taken as at these sizes; what differs from size to size shows when
+several traces are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx import Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from sketchc.runtime.tasks.worker.task_file import TaskError
+
+#: Elements up to which a tensor that the task makes for itself is told with its values.
+_MOST_VALUES = 4096
+#: Not taken apart: each is one form of the designer's, or explodes.
+_WHOLE = (
+    *("convolution", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention"),
+    *("gru", "lstm", "rnn_tanh", "rnn_relu", "upsample_bicubic2d", "upsample_bilinear2d"),
+    *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "argmax", "argmin"),
+    *("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d"),
+    *("relu", "clamp", "clamp_min", "clamp_max", "leaky_relu", "elu", "hardsigmoid", "hardswish"),
+    *("gelu", "erf", "sigmoid", "silu", "softplus", "hardtanh"),
+)
+
+
+@cache
+def _decompositions() -> dict[Any, Callable[..., Any]]:
+    """All that PyTorch has, but for those of `_WHOLE`."""
+    from torch._decomp import core_aten_decompositions, decomposition_table
+
+    table = {**dict(core_aten_decompositions()), **decomposition_table}
+    return {
+        operation: rule
+        for operation, rule in table.items()
+        if isinstance(operation, torch._ops.OpOverload)
+        and operation._schema.name.removeprefix("aten::") not in _WHOLE
+    }
+
+
+def trace(
+    run: Callable[[Mapping[str, torch.Tensor], Sequence[Any]], Sequence[torch.Tensor]],
+    state: Mapping[str, torch.Tensor],
+    inputs: Sequence[Any],
+) -> dict[str, Any]:
+    """The graph of `run(state, inputs)` as plain data: `nodes`, in order, and what is `returned`.
+
+    A node is {"operation", "arguments": name -> value, "tensors": those it gives}; a value is
+    {"node": number, "of": which of its tensors}, {"input": position}, {"state": name}, {"dtype":
+    spelling}, {"made": tensor with its values}, a list of values, a number, a text or None. Raises
+    `TaskError` where the task looks at values.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode, torch.no_grad():
+        known = {name: torch.empty(v.shape, dtype=v.dtype) for name, v in state.items()}
+        given = [
+            torch.empty(v.shape, dtype=v.dtype) if isinstance(v, torch.Tensor) else v
+            for v in inputs
+        ]
+        tensors = [v for v in given if isinstance(v, torch.Tensor)]
+
+        def flat(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            state_now = dict(zip(known, values[: len(known)], strict=True))
+            rest = iter(values[len(known) :])
+            now = [next(rest) if isinstance(v, torch.Tensor) else v for v in given]
+            return tuple(run(state_now, now))
+
+        traced = make_fx(
+            torch.func.functionalize(flat, remove="mutations_and_views"),
+            decomposition_table=_decompositions(),
+        )(*known.values(), *tensors)
+    traced.graph.eliminate_dead_code()
+    names: list[dict[str, Any]] = [{"state": name} for name in known]
+    names += [{"input": n} for n, v in enumerate(given) if isinstance(v, torch.Tensor)]
+    return _Written(traced, names).graph()
+
+
+class _Written:
+    """A traced graph, written as plain data."""
+
+    def __init__(self, traced: torch.fx.GraphModule, names: list[dict[str, Any]]) -> None:
+        self.traced = traced
+        self.names = iter(names)
+        self.values: dict[Node, Any] = {}
+        self.nodes: list[dict[str, Any]] = []
+
+    def graph(self) -> dict[str, Any]:
+        returned: list[Any] = []
+        for node in self.traced.graph.nodes:
+            match node.op:
+                case "placeholder":
+                    self.values[node] = next(self.names)
+                case "get_attr":
+                    self.values[node] = self.made(getattr(self.traced, node.target))
+                case "output":
+                    returned = self.value(list(node.args[0]))
+                case _:
+                    self.called(node)
+        return {"nodes": self.nodes, "returned": returned}
+
+    def called(self, node: Node) -> None:
+        if node.target.__name__ == "getitem":  # type: ignore[union-attr]
+            self.values[node] = {**self.values[node.args[0]], "of": node.args[1]}  # type: ignore[index]
+            return
+        schema = node.target._schema  # type: ignore[union-attr]
+        arguments = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+        arguments |= {a.name: v for a, v in zip(schema.arguments, node.args, strict=False)}
+        arguments |= node.kwargs
+        for name in ("layout", "device", "memory_format", "pin_memory", "non_blocking"):
+            arguments.pop(name, None)
+        found = node.meta["val"]
+        tensors = found if isinstance(found, list | tuple) else [found]
+        self.values[node] = {"node": len(self.nodes), "of": 0}
+        self.nodes.append(
+            {
+                "operation": schema.name.removeprefix("aten::"),
+                "arguments": {name: self.value(value) for name, value in arguments.items()},
+                "tensors": [_specification(tensor) for tensor in tensors],
+            }
+        )
+
+    def value(self, value: Any) -> Any:
+        match value:
+            case Node():
+                return self.values[value]
+            case list() | tuple():
+                return [self.value(item) for item in value]
+            case torch.dtype():
+                return {"dtype": str(value).removeprefix("torch.")}
+            case torch.Tensor():
+                return self.made(value)
+            case bool() | int() | float() | str() | None:
+                return value
+            case _:
+                return {"text": str(value)}
+
+    def made(self, tensor: torch.Tensor) -> dict[str, Any]:
+        if tensor.numel() > _MOST_VALUES:
+            msg = f"a tensor of {tensor.numel():,} elements that the task makes for itself"
+            raise TaskError(msg)
+        return {"made": {**_specification(tensor), "values": tensor.reshape(-1).tolist()}}
+
+
+def _specification(tensor: Any) -> dict[str, Any]:
+    if not isinstance(tensor, torch.Tensor):
+        return {"dtype": type(tensor).__name__, "shape": []}
+    return {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}

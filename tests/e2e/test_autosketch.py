@@ -1,0 +1,167 @@
+"""Sketches of the built-in Designer are proved, and mean what PyTorch computes, at ragged sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+from toolchains import require  # noqa: E402
+
+from sketchc.agents.autosketch.designer import design  # noqa: E402
+from sketchc.base.diagnostics import Source, UsageError  # noqa: E402
+from sketchc.checker.api import check  # noqa: E402
+from sketchc.cli.main import run  # noqa: E402
+from sketchc.interpreter.api import interpret  # noqa: E402
+from sketchc.ir import nodes as ir  # noqa: E402
+from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
+from sketchc.parsing.parser import parse  # noqa: E402
+from sketchc.runtime.tasks.task import load_task  # noqa: E402
+
+HEAD = "import torch\nimport torch.nn.functional as F\n\n\n"
+#: The body of a function of x (and w, b), and the shapes of its own inputs.
+TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
+    "pointwise": ("F.gelu(x * 0.5 + 1.0) - torch.tanh(x).abs()", ((48, 80),)),
+    "broadcast": ("torch.sigmoid(x + w[:, None]) * b", ((6, 40, 70), (40,), (70,))),
+    "clipped": ("F.leaky_relu(x.clamp(-0.5, 2.0), 0.1) + F.elu(x, 1.5)", ((30, 50),)),
+    "chosen": ("torch.where(x > w, x, -w.exp())", ((30, 50), (30, 50))),
+    "permuted": ("x.permute(2, 0, 1).contiguous() * 2.0", ((5, 40, 60),)),
+    "regrouped": ("x.reshape(x.shape[0], 4, -1).transpose(1, 2) + 1.0", ((30, 48),)),
+    "cut": ("x[:, 1:].flip(1) - x[:, :-1]", ((20, 90),)),
+    "softmax": ("torch.softmax(x, dim=-1)", ((20, 300),)),
+    "log_softmax": ("F.log_softmax(x, dim=1)", ((6, 70, 40),)),
+    "layer_norm": ("F.layer_norm(x, (x.shape[-1],)) * w + b", ((20, 300), (300,), (300,))),
+    "rms_norm": (
+        "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w",
+        ((20, 300), (300,)),
+    ),
+    "instance_norm": ("F.instance_norm(x)", ((4, 6, 30, 20),)),
+    "middle": ("x.amax(dim=1) - x.mean(dim=1)", ((6, 70, 40),)),
+    "variance": ("torch.var(x, dim=(0, 2))", ((12, 20, 30),)),
+    "whole": ("((x - w) ** 2).mean()", ((40, 60), (40, 60))),
+    "cosine": ("1.0 - (x * w).sum(-1) / (x.norm(dim=-1) * w.norm(dim=-1))", ((30, 90), (30, 90))),
+}
+#: What the sizes of the symbols are: at and around tiles of 8, primes, and 1.
+SIZES = (1, 7, 8, 9, 13)
+
+
+def written(folder: Path, name: str) -> Path:
+    """The file of a task."""
+    body, shapes = TASKS[name]
+    names = ("x", "w", "b")[: len(shapes)]
+    made = ", ".join(f"torch.rand{shape}" for shape in shapes).replace("rand", "randn")
+    path = folder / f"{name}.py"
+    path.write_text(
+        f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, {', '.join(names)}):\n"
+        f"        return {body}\n\n\ndef get_inputs():\n    return [{made}]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    return path
+
+
+def function(path: Path) -> object:
+    """The task's model, in this process."""
+    scope: dict[str, object] = {}
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    return scope["Model"]()  # type: ignore[operator]
+
+
+def sizes_of(sketch: ir.Sketch, turn: int) -> dict[str, int]:
+    """Each symbol's size, another one in each turn; what has to be a multiple stays small."""
+    return {s.name: SIZES[(turn + n) % len(SIZES)] for n, s in enumerate(sketch.symbols)}
+
+
+def arrays(sketch: ir.Sketch, sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """Signed inputs of mixed scales."""
+    from sketchc.ir.evaluate import evaluate
+
+    generator = np.random.default_rng(5)
+    found = {}
+    for tensor in sketch.tensors:
+        if tensor.role is ir.Role.IN:
+            shape = [int(evaluate(extent, sizes)) for extent in tensor.extents]
+            scale = np.exp2(generator.integers(-2, 3, shape))
+            found[tensor.name] = (generator.standard_normal(shape) * scale).astype(np.float32)
+    return found
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_design_is_proved_and_means_the_task(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, name)
+    with load_task(str(path)) as task:
+        text = design(task)
+        assert text == design(task)  # the same bytes each time
+    source = Source(f"{name}.sketch", text)
+    result = check(source)
+    assert result.ok, result.diagnostics
+    tree, _ = parse(source)
+    assert tree is not None
+    planned = build_plan(tree.sketches[0], "cpp", None, {"T": 8} if "T in [" in text else {})
+    tiers = {proof.tier.value for proof in planned.proofs}
+    assert tiers <= {"proved", "checked at launch"}, text
+    sketch, model = planned.plan.sketch, function(path)
+    for turn in range(len(SIZES)):
+        sizes = sizes_of(sketch, turn)
+        given = arrays(sketch, sizes)
+        try:
+            exact = model(*(torch.from_numpy(a).double() for a in given.values()))
+        except (RuntimeError, ValueError):
+            continue  # PyTorch refuses these sizes
+        found = interpret(sketch, given, sizes, {})
+        (output,) = found.outputs.values()
+        expected = exact.numpy()
+        assert output.shape == expected.shape
+        if not np.isnan(expected).all():
+            scale = np.abs(expected[np.isfinite(expected)]).max(initial=1.0)
+            np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-6 * scale)
+
+
+def test_what_has_no_form_is_listed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.py"
+    path.write_text(
+        f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return torch.sort(x.cumsum(0))[0]\n\n\ndef get_inputs():\n"
+        "    return [torch.randn(20, 30)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    with load_task(str(path)) as task, pytest.raises(UsageError, match="cumsum, sort"):
+        design(task)
+
+
+@pytest.mark.parametrize(("target", "name"), [("cpp", "layer_norm"), ("triton_cuda", "cut")])
+def test_gen_needs_no_model_and_leaves_a_kernel_that_passed(
+    target: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require(target)
+    out = tmp_path / "out"
+    given = ["gen", str(written(tmp_path, name)), "--target", target, "-o", str(out)]
+    assert run([*given, "--no-bench", "--seed", "5", "--json"]) == 0, capsys.readouterr()
+    trace = json.loads(capsys.readouterr().out)
+    assert trace["outcome"] == "passed"
+    assert [step["agent"] for step in trace["steps"]] == ["autosketch", "coder", "verifier"]
+    assert (out / f"{name}.sketch").read_text().startswith(f"sketch {name} {{")
+    assert (out / f"{name}_dropin.py").exists()
+
+
+def test_stages_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(written(tmp_path, "softmax"))
+    for stage, shown in (
+        ("graph", "prims::exp"),
+        ("loops", "max["),
+        ("phases", "Y for each [i<M]:"),
+        ("sketch", "sketch softmax {"),
+    ):
+        assert run(["gen", path, "-t", "cpp", "--emit", stage]) == 0
+        assert shown in capsys.readouterr().out
+
+
+def test_contradicting_options_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["gen", str(written(tmp_path, "softmax")), "-t", "cpp", "--designer"]
+    assert run([*given, "builtin", "--workflow", "default"]) == 2
+    assert "--designer builtin goes with --workflow builtin" in capsys.readouterr().err
+    assert run([*given, "llm", "--workflow", "builtin"]) == 2
