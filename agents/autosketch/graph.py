@@ -84,6 +84,7 @@ class Graph:
     returned: tuple[Use | Made, ...]
 
     def specification(self, use: Use | Made) -> Specification:
+        """Type and extents of a tensor of the graph."""
         if isinstance(use, Made):
             return use.specification
         if use.parameter:

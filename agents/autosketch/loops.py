@@ -60,6 +60,7 @@ class Axis:
 
     @property
     def ref(self) -> ir.Ref:
+        """The index as an expression."""
         return ir.Ref(self.name, ir.NameKind.LOOP)
 
 
