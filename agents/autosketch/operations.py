@@ -27,6 +27,7 @@ from sketchc.agents.autosketch.loops import (
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 
 #: Primitive -> the operation of the op table with the same operands.
 _POINTWISE = {
@@ -422,6 +423,23 @@ def _reshape(builder: _Builder, node: Node) -> None:
     builder.view(node, source, lambda index: _regrouped(index, new, old))
 
 
+def _as_strided(builder: _Builder, node: Node) -> None:
+    """A change of shape, where the strides are those of dense rows. Raises `UsageError`."""
+    stride: ir.Expr = ir.Literal(1)
+    dense = node.arguments["storage_offset"] in (None, ir.Literal(0))
+    for size, own in zip(
+        reversed(node.arguments["size"]), reversed(node.arguments["stride"]), strict=True
+    ):
+        dense = dense and (size == ir.Literal(1) or symbolic.equal(own, stride))
+        stride = ir.Binary("*", stride, size)
+    if not dense:
+        msg = (
+            "the built-in Designer has no form for as_strided of other strides than a tensor's own"
+        )
+        raise UsageError(msg)
+    _reshape(builder, node)
+
+
 def _regrouped(index: Index, new: Sequence[ir.Expr], old: Sequence[ir.Expr]) -> Index:
     first = 0
     while first < min(len(new), len(old)) and new[first] == old[first]:
@@ -552,9 +570,10 @@ _TABLE: Mapping[str, _Rule] = {
     **{name: _reduction(operation) for name, operation in _REDUCTIONS.items()},
     **dict.fromkeys(_SAME, _same),
     **dict.fromkeys(
-        ("collapse_view", "split_dim", "reshape", "view", "view_copy", "as_strided", "unsqueeze"),
+        ("collapse_view", "split_dim", "reshape", "view", "view_copy", "unsqueeze"),
         _reshape,
     ),
+    "as_strided": _as_strided,
     "gelu": _gelu,
     "elu": _elu,
     "softplus": _softplus,
