@@ -28,9 +28,6 @@ from sketchc.runtime.tasks.signature import read_signature
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Session
 
-#: What `sketchc gen --emit` prints, in the order of the stages.
-STAGES = ("graph", "loops", "phases", "sketch")
-
 
 def design(task: WorkerTask, stage: str = "sketch") -> str:
     """The sketch of a task, or an earlier stage as text.

@@ -18,12 +18,11 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
-from sketchc.ir.symbolic import simplify
-from sketchc.runtime.tasks.signature import Group, Signature
+from sketchc.ir.symbolic import product, simplify
+from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
 #: So many traces are compared, and the last one is only looked at to refute a formula.
 _TRACES = 4
-_PRIMES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71)
 #: Divisors, offsets and multiples that formulas of one symbol are tried with.
 _OFFSETS = range(-8, 9)
 _DIVISORS = range(2, 9)
@@ -137,7 +136,7 @@ def read_graph(signature: Signature) -> Graph:
 def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
     """Sizes of all groups at once, far from each other and from small factors."""
     for turn in itertools.count():
-        primes = (_PRIMES[(5 * turn + number) % len(_PRIMES)] for number in range(len(groups)))
+        primes = (PRIMES[(5 * turn + number) % len(PRIMES)] for number in range(len(groups)))
         yield tuple(group.at(prime) for group, prime in zip(groups, primes, strict=True))
         if not groups:
             return
@@ -252,7 +251,7 @@ class _Merged:
         for count in range(1, min(len(columns), 4) + 1):
             for chosen in itertools.combinations(range(len(columns)), count):
                 products = [math.prod(columns[n][t] for n in chosen) for t in range(len(each))]
-                whole = _product([self.symbols[n] for n in chosen])
+                whole = product([self.symbols[n] for n in chosen])
                 yield from _lines(each, products, whole)
         for (one, other), sign in itertools.product(
             itertools.combinations(range(len(columns)), 2), (1, -1)
@@ -284,10 +283,3 @@ def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> I
             moved = ir.Binary("+", expression, ir.Literal(offset))
             quotient = ir.Binary("//", moved, ir.Literal(divisor))
             yield ir.Binary("+", quotient, ir.Literal(rests.pop()))
-
-
-def _product(factors: Sequence[ir.Expr]) -> ir.Expr:
-    found = factors[0]
-    for factor in factors[1:]:
-        found = ir.Binary("*", found, factor)
-    return found

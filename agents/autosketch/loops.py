@@ -152,23 +152,21 @@ def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:
             assert_never(scalar)
 
 
-def resolved(
-    loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr], kept: frozenset[str] = frozenset()
-) -> Scalar:
-    """The scalar in terms of the task's tensors, of reductions and of the values `kept`: all other
-    maps are replaced by their bodies. `axes` are the extents of all indices."""
+def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scalar:
+    """The scalar in terms of the task's tensors and of reductions: maps are replaced by their
+    bodies. `axes` are the extents of all indices."""
     match scalar:
         case Element(source, index, dtype):
             index = tuple(simplified(expression, axes) for expression in index)
             value = loops.values.get(source)
-            if not isinstance(value, Map) or source in kept:
+            if not isinstance(value, Map):
                 return Element(source, index, dtype)
             replaced = dict(zip((axis.name for axis in value.axes), index, strict=True))
-            return resolved(loops, at(value.body, replaced), axes, kept)
+            return resolved(loops, at(value.body, replaced), axes)
         case Number(value, dtype):
             return Number(simplified(value, axes), dtype) if isinstance(value, ir.Expr) else scalar
         case Apply():
-            operands = tuple(resolved(loops, each, axes, kept) for each in scalar.operands)
+            operands = tuple(resolved(loops, each, axes) for each in scalar.operands)
             return attrs.evolve(scalar, operands=operands)
         case _:
             assert_never(scalar)

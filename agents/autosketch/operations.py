@@ -54,7 +54,6 @@ _LOGICAL = {
     "bitwise_xor": "ne",
     "bitwise_not": "logical_not",
 }
-_ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 _REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 #: They hand on what they are given.
 _SAME = ("clone", "view_of", "alias", "detach", "lift_fresh_copy", "contiguous")

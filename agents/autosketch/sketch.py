@@ -41,10 +41,9 @@ _ONE_TILE = 1024
 _SIZES = "[256, 512, 1024, 2048]"
 
 
-def write_sketch(phases: Phases, name: str, about: str = "") -> str:
-    """The sketch in canonical form; `about` is its first line."""
-    lines = [f"# {about}"] if about else []
-    lines.append(f"sketch {name} {{")
+def write_sketch(phases: Phases, name: str) -> str:
+    """The sketch in canonical form."""
+    lines = [f"sketch {name} {{"]
     lines += [f"    {line}" for line in _declarations(phases)]
     bodies = [_PhaseWriter(phases, phase) for phase in phases.phases]
     written = [list(writer.lines()) for writer in bodies]

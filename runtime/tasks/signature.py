@@ -40,9 +40,9 @@ from sketchc.runtime.tasks.description import (
 from sketchc.runtime.tasks.extents import Question, solve
 
 #: Sizes to probe with: distinct primes, small, and hardly ever a size of a task.
-_PRIMES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71)
+PRIMES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71)
 #: So many groups at most.
-MOST_GROUPS = len(_PRIMES)
+MOST_GROUPS = len(PRIMES)
 #: The task is asked so many times at most ...
 _MOST_PROBES = 200
 #: ... half of that to find which extents follow a number of the file ...
@@ -172,7 +172,7 @@ def find_groups(prober: Prober) -> list[Group]:
 def point(groups: Sequence[Group]) -> dict[Group, int]:
     """Distinct sizes for all groups."""
     return {
-        group: group.at(prime) for group, prime in zip(groups, _PRIMES[: len(groups)], strict=True)
+        group: group.at(prime) for group, prime in zip(groups, PRIMES[: len(groups)], strict=True)
     }
 
 
@@ -302,7 +302,7 @@ def _group(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> Gr
         for follows in itertools.combinations(places, count):
             for base, step in ways:
                 group = Group(axes, size, follows, base, step)
-                if all(prober.outputs({group: group.at(n)}) is not None for n in (_PRIMES[0], 8)):
+                if all(prober.outputs({group: group.at(n)}) is not None for n in (PRIMES[0], 8)):
                     return group
     return None
 
