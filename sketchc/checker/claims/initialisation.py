@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, InternalError, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Severity, Span
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
-from sketchc.checker.facts.answers import Finding, for_sizes, in_iteration, proved
+from sketchc.checker.facts.answers import Finding, contested, counter_example, in_iteration, proved
 from sketchc.checker.facts.prover import Prover, Verdict, counters, iteration
 from sketchc.checker.facts.scope import Branch, Step, host_path
 from sketchc.ir import nodes as ir
@@ -31,18 +31,15 @@ class _Gap:
     loop: ir.For | None
 
 
-def findings(sketch: ir.Sketch) -> list[Finding]:
-    """A verdict for every tile that is read. Raises `InternalError` for one that may be read
-    unassigned: elaboration refuses such a sketch."""
-    walk = _Walk(sketch)
-    for gap in walk.gaps.values():
-        msg = f"`{gap.tile.source_name}` is read before it is assigned, and was let pass"
-        raise InternalError(msg)
-    result = []
+def findings(prover: Prover) -> list[Finding]:
+    """A verdict for every tile that is read."""
+    walk = _Walk(prover.sketch)
+    result = [_refuted(prover, gap) for gap in walk.gaps.values()]
     for name, span in walk.read.items():
-        tile = walk.tiles[name]
-        words = "initialised by `init=`" if tile.initial is not None else "assigned before read"
-        result.append(proved("initialised", tile.source_name, words, span))
+        if name not in walk.gaps:
+            tile = walk.tiles[name]
+            words = "initialised by `init=`" if tile.initial is not None else "assigned before read"
+            result.append(proved("initialised", tile.source_name, words, span))
     return result
 
 
@@ -129,7 +126,18 @@ class _Walk:
             self.gaps.setdefault(tile, _Gap(self.tiles[tile], path, span, self.lost.get(tile)))
 
 
-def _example(prover: Prover, gap: _Gap) -> str | None:
+def _refuted(prover: Prover, gap: _Gap) -> Finding:
+    """The verdict on such a read, as elaboration reports it (R12)."""
+    name, code = gap.tile.source_name, "SK0401" if gap.loop is None else "SK0402"
+    example = _example(prover, gap)
+    told = f"`{name}` is assigned only inside a loop that ended before this read"
+    label = told if example is None else example.text
+    message = f"`{name}` is read before it is assigned"
+    diagnostic = Diagnostic(code, Severity.ERROR, message, gap.span, label)
+    return contested("initialised", name, diagnostic, example)
+
+
+def _example(prover: Prover, gap: _Gap) -> ir.CounterExample | None:
     """Sizes at which the read is reached and the assigning loop (if any) runs no iteration."""
     scope = prover.root
     for step in gap.path:
@@ -149,7 +157,8 @@ def _example(prover: Prover, gap: _Gap) -> str | None:
     reason = "which nothing has assigned"
     if gap.loop is not None:
         reason = f"but the loop over `{gap.loop.variable}` that assigns it runs no iteration"
-    return f"{for_sizes(symbols)}{in_iteration(where, 'reads')} `{gap.tile.source_name}`, {reason}"
+    told = f"{in_iteration(where, 'reads')} `{gap.tile.source_name}`, {reason}"
+    return counter_example(symbols, {}, (where,), (), told)
 
 
 def explain(sketch: ir.Sketch, found: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
@@ -157,7 +166,7 @@ def explain(sketch: ir.Sketch, found: tuple[Diagnostic, ...]) -> tuple[Diagnosti
     prover = Prover.of(sketch)
     examples = {gap.span: _example(prover, gap) for gap in _Walk(sketch).gaps.values()}
     return tuple(
-        records.evolve(one, notes=(*one.notes, example))
+        records.evolve(one, notes=(*one.notes, example.text))
         if one.severity is Severity.ERROR and (example := examples.get(one.span))
         else one
         for one in found

@@ -215,7 +215,7 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
     return sketch, [
         *settled,
         *rest,
-        *initialisation.findings(sketch),
+        *initialisation.findings(prover),
         *coverage.findings(prover, sites, allow_unproved),
         *races.findings(prover, sites, allow_unproved),
     ]
