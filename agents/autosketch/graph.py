@@ -2,7 +2,7 @@
 
 The task is traced at several sizes of all its symbols at once. The traces must have the same
 operations in the same order; a number in which they differ is a formula over the symbols that gives
-what each trace holds, and what one more trace at other sizes holds.
+what each trace holds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from sketchc.ir.show import show
 from sketchc.ir.symbolic import product, simplify
 from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
-#: So many traces are compared, and the last one is only looked at to refute a formula.
-_TRACES = 4
+#: So many sizes of a symbol in a row are looked at, so that each divisor meets each remainder; two
+#: others are far away.
+_IN_A_ROW = 8
 #: Divisors, offsets and multiples that formulas of one symbol are tried with.
 _OFFSETS = range(-8, 9)
 _DIVISORS = range(2, 9)
@@ -125,7 +126,7 @@ def read_graph(signature: Signature) -> Graph:
     """Trace the task. Raises `TaskFailure` where it cannot be traced, `UsageError` where it runs
     other operations at other sizes, or a number follows the sizes in no simple way."""
     groups = signature.groups
-    points = list(itertools.islice(_points(groups), _TRACES))
+    points = list(_points(groups))
     traces = []
     for point in points:
         inputs, substitutes = signature.prober.given(dict(zip(groups, point, strict=True)))
@@ -134,12 +135,21 @@ def read_graph(signature: Signature) -> Graph:
 
 
 def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
-    """Sizes of all groups at once, far from each other and from small factors."""
-    for turn in itertools.count():
-        primes = (PRIMES[(5 * turn + number) % len(PRIMES)] for number in range(len(groups)))
-        yield tuple(group.at(prime) for group, prime in zip(groups, primes, strict=True))
-        if not groups:
-            return
+    """Sizes of all groups at once: far from each other, or one after the other, each group in an
+    order of its own."""
+    if not groups:
+        yield ()
+        return
+    for turn in range(_IN_A_ROW + 2):
+        row = min(turn, _IN_A_ROW) if turn < _IN_A_ROW else turn - _IN_A_ROW + 1
+        yield tuple(
+            group.at(
+                PRIMES[number % len(PRIMES)] + row * (2 * number + 1) % _IN_A_ROW
+                if turn < _IN_A_ROW
+                else PRIMES[-1 - number % len(PRIMES)] * (row + 1) + number
+            )
+            for number, group in enumerate(groups)
+        )
 
 
 class _Merged:

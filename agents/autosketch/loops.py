@@ -23,11 +23,16 @@ Index = tuple[ir.Expr, ...]
 
 @attrs.frozen
 class Element:
-    """The element of a tensor or value at an index."""
+    """The element of a tensor or value at an index. `pad`: what stands outside of it, or where the
+    condition `where` fails; without one, the index lies inside. `ignored`: nobody looks at what
+    stands outside."""
 
     source: str
     index: Index
     dtype: DType
+    pad: float | None = None
+    where: ir.Expr | None = None
+    ignored: bool = False
 
 
 @attrs.frozen
@@ -115,8 +120,9 @@ class Loops:
 def text(scalar: Scalar) -> str:
     """One line."""
     match scalar:
-        case Element(source, index):
-            return f"{source}[{', '.join(map(show, index))}]"
+        case Element(source, index, _, pad):
+            outside = "" if pad is None else f" else {pad}"
+            return f"{source}[{', '.join(map(show, index))}{outside}]"
         case Number(value):
             return show(value) if isinstance(value, ir.Expr) else repr(value)
         case Apply(operation, operands):
@@ -141,8 +147,9 @@ def elements(scalar: Scalar) -> Iterator[Element]:
 def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:
     """The scalar with indices replaced."""
     match scalar:
-        case Element(source, own, dtype):
-            return Element(source, tuple(substitute(e, index) for e in own), dtype)
+        case Element(index=own):
+            where = None if scalar.where is None else substitute(scalar.where, index)
+            return attrs.evolve(scalar, index=tuple(substitute(e, index) for e in own), where=where)
         case Number(value, dtype):
             return Number(substitute(value, index), dtype) if isinstance(value, ir.Expr) else scalar
         case Apply():
@@ -154,15 +161,24 @@ def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:
 
 def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scalar:
     """The scalar in terms of the task's tensors and of reductions: maps are replaced by their
-    bodies. `axes` are the extents of all indices."""
+    bodies. A map that is read outside of its extents stays, but where it only orders the axes of
+    its source. `axes` are the extents of all indices."""
     match scalar:
-        case Element(source, index, dtype):
+        case Element(source, index, dtype, pad):
             index = tuple(simplified(expression, axes) for expression in index)
             value = loops.values.get(source)
+            here = attrs.evolve(scalar, index=index)
             if not isinstance(value, Map):
-                return Element(source, index, dtype)
+                return here
             replaced = dict(zip((axis.name for axis in value.axes), index, strict=True))
-            return resolved(loops, at(value.body, replaced), axes)
+            body = value.body
+            if pad is None or scalar.ignored:
+                inner = resolved(loops, at(body, replaced), axes)
+                return inner if pad is None else _padded(inner)
+            if not isinstance(body, Element) or body.pad is not None or not _orders(value, body):
+                return here
+            moved = attrs.evolve(at(body, replaced), dtype=dtype, pad=pad, where=scalar.where)
+            return resolved(loops, moved, axes)
         case Number(value, dtype):
             return Number(simplified(value, axes), dtype) if isinstance(value, ir.Expr) else scalar
         case Apply():
@@ -170,6 +186,24 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
             return attrs.evolve(scalar, operands=operands)
         case _:
             assert_never(scalar)
+
+
+def _padded(scalar: Scalar) -> Scalar:
+    """A scalar of which nobody looks at what stands outside."""
+    match scalar:
+        case Element(pad=None):
+            return attrs.evolve(scalar, pad=0, ignored=True)
+        case Apply(operands=operands):
+            return attrs.evolve(scalar, operands=tuple(map(_padded, operands)))
+        case _:
+            return scalar
+
+
+def _orders(value: Map, body: Element) -> bool:
+    """Whether the map is its source with axes in another order, or with axes of 1."""
+    left = [axis.ref for axis in value.axes if axis.extent != ir.Literal(1)]
+    held = [each for each in body.index if each != ir.Literal(0)]
+    return len(held) == len(left) and all(each in held for each in left)
 
 
 # ---------------------------------------------------------------- indices

@@ -564,6 +564,325 @@ def _variance(builder: _Builder, node: Node) -> None:
     )
 
 
+# ---------------------------------------------------------------- products
+
+
+def _summed(
+    builder: _Builder,
+    node: Node,
+    over: Sequence[ir.Expr],
+    factors: Callable[[Index, Index], tuple[Scalar, Scalar]],
+    beside: Callable[[Index], Scalar | None] = lambda index: None,
+) -> None:
+    """The sum over further axes of a product of two factors, each a function of the result's index
+    and of theirs, and something added to it. Half precision is summed in f32."""
+    specification = node.results[0]
+    own = specification.dtype
+    wide = DType.F32 if own in (DType.F16, DType.BF16) else own
+    rank = len(specification.shape)
+    name = f"{_name(builder.number, 0)}_product"
+
+    def body(index: Index) -> Scalar:
+        given = factors(index[:rank], index[rank:])
+        operands = (f if f.dtype is wide else Apply("cast", (f,), wide) for f in given)
+        return Apply("mul", tuple(operands), wide)
+
+    shape = (*specification.shape, *over)
+    dims = range(rank, len(shape))
+    builder.reduce(Specification(wide, specification.shape), dims, shape, "sum", body, name)
+
+    def result(index: Index) -> Scalar:
+        found: Scalar = Element(name, index, wide)
+        added = beside(index)
+        if added is not None:
+            found = Apply("add", (found, added), wide)
+        return found if wide is own else Apply("cast", (found,), own)
+
+    builder.map(node, result)
+
+
+def _matmul(left: str, right: str, *, added: str = "") -> _Rule:
+    """Matrix products, in batches or not, scaled and added to something or not."""
+
+    def rule(builder: _Builder, node: Node) -> None:
+        arguments = node.arguments
+        for scale in ("alpha", "beta"):
+            if arguments.get(scale, ir.Literal(1)) not in (ir.Literal(1), 1, 1.0):
+                msg = f"the built-in Designer has no form for {plain(node.operation)} with {scale}"
+                raise UsageError(msg)
+
+        def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
+            *batch, row, column = index
+            return (
+                builder.element(arguments[left], (*batch, row, *inner)),
+                builder.element(arguments[right], (*batch, *inner, column)),
+            )
+
+        def beside(index: Index) -> Scalar | None:
+            if not added:
+                return None
+            own = _broadcast(index, builder.shape(arguments[added]))
+            return builder.element(arguments[added], own)
+
+        over = builder.shape(arguments[left])[-1:]
+        _summed(builder, node, over, factors, beside)
+
+    return rule
+
+
+# ---------------------------------------------------------------- windows
+
+
+@attrs.frozen
+class _Window:
+    """Where a window stands over an image of some dimensions, an entry of each for each of them."""
+
+    kernel: tuple[ir.Expr, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def inputs(self, index: Index, inner: Index) -> Index:
+        """The element of the image that the place `inner` of window `index` is over."""
+        places = zip(index, inner, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(_linear((i, s), (k, d), shift=-p) for i, k, s, p, d in places)
+
+    def starts(self, index: Index) -> Index:
+        """The first element that window `index` is over, which may lie outside."""
+        return self.inputs(index, (ir.Literal(0),) * len(index))
+
+
+def _linear(*terms: tuple[ir.Expr, int], shift: int = 0) -> ir.Expr:
+    total: ir.Expr = ir.Literal(shift)
+    for value, factor in terms:
+        total = ir.Binary("+", total, ir.Binary("*", value, ir.Literal(factor)))
+    return symbolic.simplify(total)
+
+
+def _ints(value: Any, count: int, usual: Sequence[int] = ()) -> tuple[int, ...]:
+    """A list of numbers, one of which stands for all."""
+    found = tuple(map(_int, value if isinstance(value, list) else [value])) or tuple(usual)
+    return found * count if len(found) == 1 else found
+
+
+def _convolution(builder: _Builder, node: Node) -> None:
+    arguments = node.arguments
+    image, weight, bias = (arguments[name] for name in ("input", "weight", "bias"))
+    kernel = builder.shape(weight)[2:]
+    count, groups = len(kernel), _int(arguments["groups"])
+    stride, padding, dilation = (
+        _ints(arguments[name], count) for name in ("stride", "padding", "dilation")
+    )
+    window = _Window(kernel, stride, padding, dilation)
+    transposed = bool(arguments["transposed"])
+    channels = builder.shape(image)[1]
+    inputs, outputs = (
+        symbolic.simplify(ir.Binary("//", each, ir.Literal(groups)))
+        for each in (channels, node.results[0].shape[1])
+    )
+    outside = 0 if transposed or any(padding) else None
+
+    def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
+        batch, channel, *place = index
+        taken, *offset = inner
+        group, own = ir.Binary("//", channel, outputs), channel
+        source = taken
+        if groups > 1:
+            source = ir.Binary("+", ir.Binary("*", group, inputs), taken)
+        where, spot = None, window.inputs(tuple(place), tuple(offset))
+        kernels: Index = (own, taken)
+        if transposed:
+            spot, where = _spread(window, tuple(place), tuple(offset))
+            kernels = (source, ir.Binary("%", channel, outputs) if groups > 1 else channel)
+        found = builder.element(image, (batch, source, *spot))
+        if outside is not None:
+            assert isinstance(found, Element)
+            found = attrs.evolve(found, pad=outside, where=where)
+        return found, builder.element(weight, (*kernels, *offset))
+
+    def beside(index: Index) -> Scalar | None:
+        return None if bias is None else builder.element(bias, index[1:2])
+
+    _summed(builder, node, (inputs, *kernel), factors, beside)
+
+
+def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Expr | None]:
+    """The element of the image that a place of a transposed convolution takes through a place of
+    the window, and where there is one: between the strides there is none."""
+    spot: list[ir.Expr] = []
+    where: ir.Expr | None = None
+    each = zip(place, offset, window.stride, window.padding, window.dilation, strict=True)
+    for own, inner, stride, padding, dilation in each:
+        moved = _linear((own, 1), (inner, -dilation), shift=padding)
+        if stride > 1:
+            rest = ir.Binary("%", moved, ir.Literal(stride))
+            hits = ir.Binary("==", rest, ir.Literal(0))
+            where = hits if where is None else ir.Binary("and", where, hits)
+            moved = ir.Binary("//", moved, ir.Literal(stride))
+        spot.append(moved)
+    return tuple(spot), where
+
+
+def _pooled(operation: str) -> _Rule:
+    """The maximum or the mean of windows."""
+
+    def rule(builder: _Builder, node: Node) -> None:
+        arguments = node.arguments
+        source = arguments["self"]
+        sizes = arguments["kernel_size"]
+        count = len(sizes) if len(sizes) > 1 else int(plain(node.operation).partition("pool")[2][0])
+        kernel = _ints(sizes, count)
+        stride, padding, dilation = (
+            _ints(arguments.get(name, ir.Literal(1)), count, usual)
+            for name, usual in (("stride", kernel), ("padding", (0,)), ("dilation", (1,)))
+        )
+        window = _Window(tuple(map(ir.Literal, kernel)), stride, padding, dilation)
+        ceil = bool(arguments["ceil_mode"])
+        outside = float("-inf") if operation == "max" else 0
+        specification = node.results[0]
+        rank = len(specification.shape)
+        lead = rank - count
+        own = specification.dtype
+        wide = DType.F32 if operation == "sum" and own in (DType.F16, DType.BF16) else own
+
+        def body(index: Index) -> Scalar:
+            spot = window.inputs(index[lead:rank], index[rank:])
+            found = builder.element(source, (*index[:lead], *spot))
+            if ceil or any(padding):
+                assert isinstance(found, Element)
+                found = attrs.evolve(found, pad=outside)
+            return found if found.dtype is wide else Apply("cast", (found,), wide)
+
+        shape = (*specification.shape, *window.kernel)
+        name = f"{_name(builder.number, 0)}_window"
+        reduced = Specification(wide, specification.shape)
+        builder.reduce(reduced, range(rank, len(shape)), shape, operation, body, name)
+
+        def result(index: Index) -> Scalar:
+            found: Scalar = Element(name, index, wide)
+            if operation == "sum":
+                image = builder.shape(source)[lead:]
+                size = _counted(window, index[lead:], image, arguments, ceil=ceil)
+                found = Apply("div", (found, Number(size, wide)), wide)
+            return found if wide is own else Apply("cast", (found,), own)
+
+        builder.map(node, result)
+
+    return rule
+
+
+def _counted(
+    window: _Window,
+    index: Index,
+    image: Sequence[ir.Expr],
+    arguments: Mapping[str, Any],
+    *,
+    ceil: bool,
+) -> float | ir.Expr:
+    """What a mean over a window is divided by."""
+    if arguments.get("divisor_override") is not None:
+        return float(_int(arguments["divisor_override"]))
+    included = bool(arguments["count_include_pad"])
+    total: ir.Expr = ir.Literal(1)
+    places = zip(window.starts(index), window.kernel, image, window.padding, strict=True)
+    for start, size, extent, padding in places:
+        if not ceil and (included or not padding):
+            total = ir.Binary("*", total, size)
+            continue
+        margin = ir.Literal(padding if included else 0)
+        end = ir.Binary("min", ir.Binary("+", start, size), ir.Binary("+", extent, margin))
+        first = start if included else ir.Binary("max", start, ir.Literal(0))
+        total = ir.Binary("*", total, ir.Binary("-", end, first))
+    value = symbolic.constant_value(total)
+    return total if value is None else float(value)
+
+
+def _constant_pad(builder: _Builder, node: Node) -> None:
+    source = node.arguments["self"]
+    given = [_int(each) for each in node.arguments["pad"]]
+    rank = len(builder.shape(source))
+    value = builder.element(node.arguments["value"], ())
+    if not isinstance(value, Number) or isinstance(value.value, ir.Expr):
+        msg = "the built-in Designer has no form for padding with an element"
+        raise UsageError(msg)
+    before = [0] * rank
+    for place, number in enumerate(given[::2]):
+        before[rank - 1 - place] = number
+
+    def body(index: Index) -> Scalar:
+        spot = tuple(_linear((own, 1), shift=-n) for own, n in zip(index, before, strict=True))
+        found = builder.element(source, spot)
+        assert isinstance(found, Element)
+        return attrs.evolve(found, pad=value.value)
+
+    builder.map(node, body)
+
+
+def _cat(builder: _Builder, node: Node) -> None:
+    """Each part where its indices are, told apart by the index."""
+    given = node.arguments["tensors"]
+    specification = node.results[0]
+    dim = _int(node.arguments["dim"]) % len(specification.shape)
+    dtype = specification.dtype
+
+    def body(index: Index) -> Scalar:
+        ends: list[ir.Expr] = [ir.Literal(0)]
+        for each in given:
+            ends.append(symbolic.simplify(ir.Binary("+", ends[-1], builder.shape(each)[dim])))
+        parts = []
+        for each, start in zip(given, ends, strict=False):
+            spot = symbolic.simplify(ir.Binary("-", index[dim], start))
+            part = builder.element(each, (*index[:dim], spot, *index[dim + 1 :]))
+            if isinstance(part, Element):
+                part = attrs.evolve(part, pad=0, ignored=True)
+            parts.append(part)
+        found = parts.pop()
+        for part, end in zip(reversed(parts), reversed(ends[1:-1]), strict=True):
+            operands = (Number(index[dim], DType.I64), Number(end, DType.I64))
+            found = Apply("where", (Apply("lt", operands, DType.BOOL), part, found), dtype)
+        return found
+
+    builder.map(node, body)
+
+
+def _arg(operation: str) -> _Rule:
+    """The first index of the largest or the smallest: NaN is both."""
+
+    def rule(builder: _Builder, node: Node) -> None:
+        source = node.arguments["self"]
+        shape = builder.shape(source)
+        if node.arguments["dim"] is None and len(shape) != 1:
+            msg = f"the built-in Designer has no form for {plain(node.operation)} of all elements"
+            raise UsageError(msg)
+        dim = _int(node.arguments["dim"] or ir.Literal(0)) % len(shape)
+        dtype = builder.graph.specification(source).dtype
+        kept = (*shape[:dim], *shape[dim + 1 :])
+        best, first = (f"{_name(builder.number, 0)}_{each}" for each in ("best", "first"))
+        read = lambda index: builder.element(source, index)  # noqa: E731
+        builder.reduce(Specification(dtype, kept), [dim], shape, operation, read, best)
+
+        def places(index: Index) -> Scalar:
+            here = read(index)
+            found = Element(best, (*index[:dim], *index[dim + 1 :]), dtype)
+            hit: Scalar = Apply("eq", (here, found), DType.BOOL)
+            if dtype.is_float:
+                missing = Apply("isnan", (here,), DType.BOOL)
+                hit = Apply("logical_or", (hit, missing), DType.BOOL)
+            numbers = (Number(index[dim], DType.I64), Number(shape[dim], DType.I64))
+            return Apply("where", (hit, *numbers), DType.I64)
+
+        builder.reduce(Specification(DType.I64, kept), [dim], shape, "min", places, first)
+        rank = len(node.results[0].shape)
+        builder.map(
+            node,
+            lambda index: Element(
+                first, index if rank == len(kept) else (*index[:dim], *index[dim + 1 :]), DType.I64
+            ),
+        )
+
+    return rule
+
+
 _TABLE: Mapping[str, _Rule] = {
     **{name: _pointwise(operation) for name, operation in _POINTWISE.items()},
     **{name: _reduction(operation) for name, operation in _REDUCTIONS.items()},
@@ -588,6 +907,17 @@ _TABLE: Mapping[str, _Rule] = {
     "scalar_tensor": _filled("s"),
     "iota": _iota,
     "var": _variance,
+    "convolution": _convolution,
+    **{f"max_pool{n}d_with_indices": _pooled("max") for n in (2, 3)},
+    **{f"avg_pool{n}d": _pooled("sum") for n in (2, 3)},
+    "constant_pad_nd": _constant_pad,
+    "cat": _cat,
+    "argmax": _arg("max"),
+    "argmin": _arg("min"),
+    "mm": _matmul("self", "mat2"),
+    "bmm": _matmul("self", "mat2"),
+    "addmm": _matmul("mat1", "mat2", added="self"),
+    "baddbmm": _matmul("batch1", "batch2", added="self"),
     "broadcast_in_dim": _broadcast_in_dim,
     "transpose": _transpose,
     "squeeze": _squeeze,

@@ -22,6 +22,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Reduction,
     Scalar,
+    Value,
     at,
     elements,
     parts,
@@ -50,9 +51,35 @@ class Pass:
     body: Scalar
 
 
+#: Axes with what they are of the number that runs through all of them.
+Digits = tuple[tuple[Axis, ir.Expr], ...]
+
+
+@attrs.frozen
+class Product:
+    """The sum over `over` of left * right, for each of `down` (axes of `left` alone) and `across`
+    (those of `right` alone): a matrix product. `digits`: by the name of an axis that runs through
+    several, those."""
+
+    name: str
+    dtype: DType
+    down: tuple[Axis, ...]
+    across: tuple[Axis, ...]
+    over: tuple[Axis, ...]
+    left: Element
+    right: Element
+    digits: Mapping[str, Digits] = {}
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """The three groups of axes."""
+        return self.down, self.across, self.over
+
+
 @attrs.frozen
 class Phase:
-    """`result` at each index of rows and columns goes to `target`, at the index `place`."""
+    """`result` at each index of rows and columns, and of those of the product, goes to `target`, at
+    the index `place`."""
 
     target: str
     dtype: DType
@@ -61,10 +88,50 @@ class Phase:
     passes: tuple[Pass, ...]
     columns: tuple[Axis, ...]
     result: Scalar
+    product: Product | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:
         """All that is computed."""
-        return (*(each.body for each in self.passes), self.result)
+        factors = () if self.product is None else (self.product.left, self.product.right)
+        return (*(each.body for each in self.passes), *factors, self.result)
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """Axes that are run through together."""
+        inner = () if self.product is None else self.product.groups
+        return (self.rows, self.columns, *inner, *(each.over for each in self.passes))
+
+    def changed(
+        self,
+        axes: Callable[[tuple[Axis, ...]], tuple[Axis, ...]],
+        element: Callable[[Element], Element],
+    ) -> Phase:
+        """The phase with its groups of axes and its accesses changed."""
+        target = element(Element(self.target, self.place, self.dtype))
+        product = self.product
+        if product is not None:
+            product = attrs.evolve(
+                product,
+                down=axes(product.down),
+                across=axes(product.across),
+                over=axes(product.over),
+                left=element(product.left),
+                right=element(product.right),
+            )
+        passes = tuple(
+            attrs.evolve(each, over=axes(each.over), body=_mapped(each.body, element))
+            for each in self.passes
+        )
+        return Phase(
+            target.source,
+            self.dtype,
+            target.index,
+            axes(self.rows),
+            passes,
+            axes(self.columns),
+            _mapped(self.result, element),
+            product,
+        )
 
 
 @attrs.frozen
@@ -86,6 +153,12 @@ class Phases:
             for each in phase.passes:
                 over = ", ".join(f"{a.name}<{show(a.extent)}" for a in each.over)
                 yield f"    {each.name} = {each.operation}[{over}] {text(each.body)}"
+            if phase.product is not None:
+                down, across, over = (
+                    ", ".join(f"{a.name}<{show(a.extent)}" for a in g) for g in phase.product.groups
+                )
+                factors = f"{text(phase.product.left)} * {text(phase.product.right)}"
+                yield f"    {phase.product.name}[{down}; {across}] = sum[{over}] {factors}"
             columns = ", ".join(f"{a.name}<{show(a.extent)}" for a in phase.columns)
             place = ", ".join(map(show, phase.place))
             yield f"    [{columns}] {phase.target}[{place}] = {text(phase.result)}"
@@ -122,7 +195,18 @@ class _Builder:
 
     def phases(self) -> Phases:
         flat = tuple(map(self.flattened, self.found))
-        return Phases(self.loops.declared, flat, self.shapes, self.workspaces, self.views)
+        used = {source: source for phase in flat for source, _ in self.accesses(phase)}
+        taken = {name: extents for name, extents in self.shapes.items() if name not in self.views}
+        for view in (view for view in self.views if view in used):
+            used[view] = _free(f"{self.views[view]}_FLAT", taken)
+            taken[used[view]] = self.shapes[view]
+
+        def renamed(each: Element) -> Element:
+            return attrs.evolve(each, source=used.get(each.source, each.source))
+
+        named = tuple(phase.changed(lambda own: own, renamed) for phase in flat)
+        views = {used[name]: base for name, base in self.views.items() if name in used}
+        return Phases(self.loops.declared, named, taken, self.workspaces, views)
 
     # ------------------------------------------------------------ one tensor
 
@@ -130,15 +214,76 @@ class _Builder:
         """Phases that compute a tensor."""
         extents = {axis.name: axis.extent for axis in axes}
         result = resolved(self.loops, wanted, extents)
+        place = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
+        found = next(filter(None, (self.product(e, axes) for e in elements(result))), None)
+        if found is not None:
+            element, product = found
+            result = _replaced(result, element, Element(product.name, (), product.dtype))
+            own = {axis for group in (product.down, product.across) for axis in group}
+            rows = tuple(a for a in axes if a not in own and a.extent != ir.Literal(1))
+            result = self.within(result, None, extents, {})
+            self.found.append(
+                Phase(target, wanted.dtype, place, rows, (), (), result, self.stored(product))
+            )
+            return
         rows = self.rows(axes, result)
         passes: dict[str, Pass] = {}
         result = self.within(result, rows, extents, passes)
         columns = tuple(axis for axis in axes if axis not in rows and axis.extent != ir.Literal(1))
-        place = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
         dtype = wanted.dtype
         self.found.append(
             Phase(target, dtype, place, rows, tuple(passes.values()), columns, result)
         )
+
+    def product(self, element: Element, axes: Sequence[Axis]) -> tuple[Element, Product] | None:
+        """The reduction that an element is of, as a matrix product for these axes: a sum of
+        products of two elements, each with an axis of its own."""
+        value = self.loops.values.get(element.source)
+        if not isinstance(value, Reduction) or value.operation != "sum":
+            return None
+        own = {axis.name: axis for axis in axes}
+        held = [e for e in element.index if e != ir.Literal(0)]
+        if not value.dtype.is_float or len(held) != len(set(held)):
+            return None
+        if not all(isinstance(e, ir.Ref) and e.name in own for e in held):
+            return None
+        over = _renamed(value.over, "rstuvwxyz")
+        replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
+        replaced |= {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
+        inner = {axis.name: axis.extent for axis in (*axes, *over)}
+        match at(value.body, replaced):
+            case Apply("mul", (left, right)):
+                factors = [
+                    _factor(resolved(self.loops, e, inner)) or _factor(e) for e in (left, right)
+                ]
+            case _:
+                return None
+        if factors[0] is None or factors[1] is None:
+            return None
+        one, other = (_names(each.index) for each in factors if each is not None)
+        wide = [axis for axis in over if axis.extent != ir.Literal(1)]
+        if not wide or not all(axis.name in one & other for axis in wide):
+            return None
+        used = {e.name for e in held if isinstance(e, ir.Ref)}
+        if not used <= one | other:
+            return None
+        alone = [tuple(a for a in axes if a.name in names) for names in (one - other, other - one)]
+        if not alone[0] or not alone[1]:
+            return None
+        if axes.index(alone[0][-1]) > axes.index(alone[1][-1]):
+            alone.reverse()
+            factors.reverse()
+        left, right = factors
+        assert left is not None
+        assert right is not None
+        return element, Product("product", value.dtype, *alone, tuple(wide), left, right)
+
+    def stored(self, product: Product) -> Product:
+        """The product of what memory holds."""
+        left, right = (self.within(e, None, {}, {}) for e in (product.left, product.right))
+        assert isinstance(left, Element)
+        assert isinstance(right, Element)
+        return attrs.evolve(product, left=left, right=right)
 
     def rows(self, axes: Sequence[Axis], result: Scalar) -> tuple[Axis, ...]:
         """The axes of the reductions in a result: those of the one that has the most."""
@@ -155,19 +300,21 @@ class _Builder:
     def within(
         self,
         scalar: Scalar,
-        rows: tuple[Axis, ...],
+        rows: tuple[Axis, ...] | None,
         extents: Mapping[str, ir.Expr],
         passes: dict[str, Pass],
     ) -> Scalar:
-        """The scalar with its reductions as passes of the row, or as elements of workspaces."""
+        """The scalar with its reductions as passes of the row, where there are rows, or as elements
+        of workspaces."""
         match scalar:
-            case Element(source, index, dtype):
-                reduction = self.loops.values.get(source)
-                if not isinstance(reduction, Reduction):
+            case Element(source, index, dtype, pad):
+                value = self.loops.values.get(source)
+                if value is None:
                     return scalar
-                if not _of_row(index, rows):
-                    return Element(self.workspace(reduction), index, dtype)
-                return Element(self.passed(reduction, index, rows, extents, passes), (), dtype)
+                passing = rows is not None and pad is None and _of_row(index, rows)
+                if rows is None or not passing or not isinstance(value, Reduction):
+                    return attrs.evolve(scalar, source=self.workspace(value))
+                return Element(self.passed(value, index, rows, extents, passes), (), dtype)
             case Apply():
                 operands = (self.within(each, rows, extents, passes) for each in scalar.operands)
                 return attrs.evolve(scalar, operands=tuple(operands))
@@ -197,17 +344,18 @@ class _Builder:
         passes[name] = Pass(name, reduction.operation, reduction.dtype, over, body)
         return name
 
-    def workspace(self, reduction: Reduction) -> str:
-        """The tensor that holds a reduction, after a phase of its own."""
-        if reduction.name not in self.held:
-            name = _free("PARTIAL", self.shapes)
-            self.held[reduction.name] = name
-            self.shapes[name] = tuple(axis.extent for axis in reduction.axes)
-            self.workspaces[name] = reduction.dtype
-            axes = _renamed(reduction.axes, "ijklmnpq")
+    def workspace(self, value: Value) -> str:
+        """The tensor that holds a value, after a phase of its own."""
+        if value.name not in self.held:
+            wanted = "PARTIAL" if isinstance(value, Reduction) else "INTERIM"
+            name = _free(wanted, self.shapes)
+            self.held[value.name] = name
+            self.shapes[name] = tuple(axis.extent for axis in value.axes)
+            self.workspaces[name] = value.dtype
+            axes = _renamed(value.axes, "ijklmnpq")
             index = tuple(axis.ref for axis in axes)
-            self.tensor(name, axes, Element(reduction.name, index, reduction.dtype))
-        return self.held[reduction.name]
+            self.tensor(name, axes, Element(value.name, index, value.dtype))
+        return self.held[value.name]
 
     # ------------------------------------------------------------ fewer axes
 
@@ -215,12 +363,15 @@ class _Builder:
         """The phase with neighbouring axes made one, where every access allows it: a view of the
         tensor has one axis there."""
         while True:
-            groups = [phase.rows, phase.columns, *(each.over for each in phase.passes)]
-            pairs = (pair for group in groups for pair in itertools.pairwise(group))
+            pairs = (pair for group in phase.groups for pair in itertools.pairwise(group))
             pair = next((pair for pair in pairs if self.joinable(phase, *pair)), None)
             if pair is None:
-                return phase
+                break
             phase = self.joined(phase, *pair)
+        for group in () if phase.product is None else phase.product.groups:
+            if len(group) > 1:
+                phase = self.counted(phase, group)
+        return phase
 
     def accesses(self, phase: Phase) -> Iterator[tuple[str, Index]]:
         yield phase.target, phase.place
@@ -254,24 +405,55 @@ class _Builder:
         def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
             return tuple(axis if each == first else each for each in own if each != second)
 
-        def element(source: str, index: Index) -> tuple[str, Index]:
+        def element(each: Element) -> Element:
+            index = each.index
             place = next((n for n, e in enumerate(index) if e == second.ref), None)
             if place is None:
-                return source, index
-            return self.view(source, place - 1), (*index[:place], *index[place + 1 :])
+                return each
+            source = self.view(each.source, place - 1)
+            return attrs.evolve(each, source=source, index=(*index[:place], *index[place + 1 :]))
 
-        target, place = element(phase.target, phase.place)
-        return Phase(
-            target,
-            phase.dtype,
-            place,
-            axes(phase.rows),
-            tuple(
-                attrs.evolve(each, over=axes(each.over), body=_mapped(each.body, element))
-                for each in phase.passes
-            ),
-            axes(phase.columns),
-            _mapped(phase.result, element),
+        return phase.changed(axes, element)
+
+    def counted(self, phase: Phase, group: tuple[Axis, ...]) -> Phase:
+        """The phase with a group of axes run through by one number, whose digits they are; where an
+        access has them side by side, it has that number in a view."""
+        whole: ir.Expr = ir.Literal(1)
+        digits: list[tuple[Axis, ir.Expr]] = []
+        number = ir.Ref("".join(axis.name for axis in group), ir.NameKind.LOOP)
+        for axis in reversed(group):
+            place = number if whole == ir.Literal(1) else ir.Binary("//", number, whole)
+            first = axis == group[0]
+            digits.insert(0, (axis, place if first else ir.Binary("%", place, axis.extent)))
+            whole = symbolic.simplify(ir.Binary("*", axis.extent, whole))
+        joint = Axis(number.name, whole)
+
+        def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return (joint,) if own == group else own
+
+        def element(each: Element) -> Element:
+            refs = tuple(axis.ref for axis in group)
+            starts = range(len(each.index) - len(group) + 1)
+            found = (n for n in starts if each.index[n : n + len(group)] == refs)
+            place = next(found, None)
+            if place is not None and self.dense(each.source, place, group):
+                source = each.source
+                for _ in group[1:]:
+                    source = self.view(source, place)
+                index = (*each.index[:place], joint.ref, *each.index[place + len(group) :])
+                return attrs.evolve(each, source=source, index=index)
+            return each
+
+        changed = phase.changed(axes, element)
+        assert changed.product is not None
+        held = {**changed.product.digits, joint.name: tuple(digits)}
+        return attrs.evolve(changed, product=attrs.evolve(changed.product, digits=held))
+
+    def dense(self, source: str, place: int, group: tuple[Axis, ...]) -> bool:
+        """Whether the tensor's axes from `place` on are those of the group."""
+        own = self.shapes[source][place + 1 : place + len(group)]
+        return all(
+            symbolic.equal(extent, axis.extent) for extent, axis in zip(own, group[1:], strict=True)
         )
 
     def view(self, source: str, place: int) -> str:
@@ -294,16 +476,35 @@ def _of_row(index: Index, rows: Sequence[Axis]) -> bool:
     return [r.ref for r in rows] == held
 
 
-def _mapped(scalar: Scalar, change: Callable[[str, Index], tuple[str, Index]]) -> Scalar:
+def _mapped(scalar: Scalar, change: Callable[[Element], Scalar]) -> Scalar:
     """The scalar with its elements changed."""
     match scalar:
-        case Element(source, index, dtype):
-            return Element(*change(source, index), dtype)
+        case Element():
+            return change(scalar)
         case Apply():
             operands = tuple(_mapped(each, change) for each in scalar.operands)
             return attrs.evolve(scalar, operands=operands)
         case _:
             return scalar
+
+
+def _replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
+    return _mapped(scalar, lambda each: new if each == old else each)
+
+
+def _factor(scalar: Scalar) -> Element | None:
+    """The element that a factor is, but for a type that is wider."""
+    match scalar:
+        case Apply("cast", (Element() as element,)) if scalar.dtype.is_float:
+            return element if element.dtype.is_float else None
+        case Element():
+            return scalar
+        case _:
+            return None
+
+
+def _names(index: Index) -> set[str]:
+    return {name for each in index for name in names(each)}
 
 
 def _free(wanted: str, used: Mapping[str, object]) -> str:

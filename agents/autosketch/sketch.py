@@ -21,11 +21,12 @@ from sketchc.agents.autosketch.loops import (
     Index,
     Number,
     Scalar,
+    below,
     elements,
     parts,
 )
-from sketchc.agents.autosketch.phases import Pass, Phase, Phases
-from sketchc.base.diagnostics import InternalError, Source, UsageError
+from sketchc.agents.autosketch.phases import Digits, Pass, Phase, Phases, Product
+from sketchc.base.diagnostics import InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -38,7 +39,12 @@ _IDENTITIES = {"sum": "0", "prod": "1", "max": "-inf", "min": "inf"}
 _COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
 #: Lanes up to which an axis of a known extent is one tile.
 _ONE_TILE = 1024
-_SIZES = "[256, 512, 1024, 2048]"
+_SIZES = {
+    "T": "[256, 512, 1024, 2048]",
+    "TM": "[32, 64, 128]",
+    "TN": "[32, 64, 128]",
+    "TK": "[16, 32, 64]",
+}
 
 
 def write_sketch(phases: Phases, name: str) -> str:
@@ -47,8 +53,10 @@ def write_sketch(phases: Phases, name: str) -> str:
     lines += [f"    {line}" for line in _declarations(phases)]
     bodies = [_PhaseWriter(phases, phase) for phase in phases.phases]
     written = [list(writer.lines()) for writer in bodies]
-    if any(writer.tunable for writer in bodies):
-        lines.append(f"    constexpr: T in {_SIZES};")
+    sizes = [size for size in _SIZES if any(size in writer.sizes for writer in bodies)]
+    if sizes:
+        listed = ", ".join(f"{size} in {_SIZES[size]}" for size in sizes)
+        lines.append(f"    constexpr: {listed};")
     lines.append("")
     for body in written:
         lines += [*(f"    {line}" for line in body), ""]
@@ -88,15 +96,22 @@ def _listed(extents: Sequence[ir.Expr]) -> str:
 
 @attrs.frozen
 class _Lanes:
-    """The axis that lies along a tile, and how many lanes a tile has: "T", or all of the axis."""
+    """An axis that lies along a tile, and how many lanes a tile has: a tuned size, or all.
+    `digits`: the axes that it runs through, where it runs through several."""
 
     axis: Axis
-    tile: str
+    size: str | None
+    digits: Digits = ()
 
     @property
-    def whole(self) -> bool:
-        """Whether one tile holds the axis."""
-        return self.tile != "T"
+    def names(self) -> set[str]:
+        """All that have a value in each lane."""
+        return {self.axis.name, *(axis.name for axis, _ in self.digits)}
+
+    @property
+    def tile(self) -> str:
+        """The extent of the tile."""
+        return self.size or show(self.axis.extent)
 
     @property
     def variable(self) -> str:
@@ -105,15 +120,28 @@ class _Lanes:
 
     @property
     def count(self) -> str:
-        return f"ceil({show(self.axis.extent)}, T)"
+        return f"ceil({show(self.axis.extent)}, {self.tile})"
+
+    @property
+    def start(self) -> str:
+        """The first lane."""
+        return "0" if self.size is None else f"{self.variable}*{self.size}"
+
+
+#: The axes along a tile, in order; none for one number.
+_Dims = tuple[_Lanes, ...]
 
 
 def _lanes(axis: Axis) -> _Lanes:
     match axis.extent:
         case ir.Literal(int(extent)) if extent <= _ONE_TILE:
-            return _Lanes(axis, str(extent))
+            return _Lanes(axis, None)
         case _:
             return _Lanes(axis, "T")
+
+
+def _width(dims: _Dims) -> str:
+    return ", ".join(each.tile for each in dims) or "1"
 
 
 def _runs_along(phase: Phase) -> Counter[str]:
@@ -126,16 +154,25 @@ def _runs_along(phase: Phase) -> Counter[str]:
     return found
 
 
+def _windows(phase: Phase) -> set[str]:
+    """The axes of windows: they move a subscript that another axis decides."""
+    rows = {axis.name for axis in (*phase.rows, *phase.columns)}
+    shared = (names(each) for s in phase.scalars() for e in elements(s) for each in e.index)
+    return {name for used in shared if used & rows for name in used - rows}
+
+
 @attrs.define(eq=False)
 class _Scope:
     """The statements of one body. `bound` are the axes that have a value there, and `held` the
-    tiles that hold scalars. What is said goes to the end, or above the loop that is being written,
-    so that a loop needs nothing but what its scalars need."""
+    tiles that hold scalars; `lanes` names the indices of lanes. What is said goes to the end, or
+    above the loop that is being written, so that a loop needs nothing but what its scalars need.
+    """
 
     bound: frozenset[str]
     parent: _Scope | None = None
     lines: list[str | _Scope] = attrs.field(factory=list)
     held: dict[Scalar, str] = attrs.field(factory=dict)
+    lanes: dict[str, str] = attrs.field(factory=dict)
     named: set[str] = attrs.field(factory=set)
     place: int = 0
     in_loop: bool = False
@@ -204,8 +241,9 @@ def _indices(scalar: Scalar) -> set[str]:
     found: set[str] = set()
     for part in parts(scalar):
         match part:
-            case Element(index=index):
+            case Element(index=index, where=where):
                 found |= {name for each in index for name in names(each)}
+                found |= set() if where is None else names(where)
             case Number(value) if isinstance(value, ir.Expr):
                 found |= names(value)
             case _:
@@ -224,14 +262,21 @@ class _PhaseWriter:
     def __init__(self, phases: Phases, phase: Phase) -> None:
         self.phases = phases
         self.phase = phase
-        self.tunable = False
+        self.sizes: set[str] = set()
         self.passes = {each.name for each in phase.passes}
+        if phase.product is not None:
+            self.passes.add(phase.product.name)
         self.used: set[str] = set(self.passes)
-        axes = (*phase.rows, *phase.columns, *(axis for each in phase.passes for axis in each.over))
-        self.axes = {axis.name for axis in axes}
+        self.axes = {axis.name: axis.extent for group in phase.groups for axis in group}
+        if phase.product is not None:
+            for digits in phase.product.digits.values():
+                self.axes |= {axis.name: axis.extent for axis, _ in digits}
         self.along = _runs_along(phase)
         rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
-        inner = [*phase.columns, *(axis for each in phase.passes for axis in each.over)]
+        #: no tile lies along a window
+        self.windows = _windows(phase)
+        over = (axis for each in phase.passes for axis in each.over)
+        inner = [*phase.columns, *(axis for axis in over if axis.name not in self.windows)]
         most = max((self.along[axis.name] for axis in inner), default=-1)
         #: the axis of the rows that lies along the tiles, where there is one
         self.beside = rows if rows is not None and self.along[rows.name] > most else None
@@ -242,6 +287,10 @@ class _PhaseWriter:
         top = _Scope(frozenset())
         top.say(f"# {self.about()}")
         phase = self.phase
+        if phase.product is not None:
+            self.multiplied(top, phase.product)
+            yield from top.text()
+            return
         if phase.passes or not phase.columns:
             lanes = None if self.beside is None else self.lanes(self.beside)
             grid = phase.rows
@@ -253,18 +302,21 @@ class _PhaseWriter:
             if lanes is None or axis != lanes.axis:
                 scope = self.parallel(scope, axis.name, show(axis.extent))
         if lanes is not None:
-            if not lanes.whole:
+            if lanes.size is not None:
                 scope = self.parallel(scope, lanes.variable, lanes.count)
             scope.bound |= {lanes.axis.name}
+        dims = () if lanes is None else (lanes,)
         for each in phase.passes:
-            self.reduced(scope, each, lanes)
+            self.reduced(scope, each, dims)
             scope.finished()
-        self.result(scope, lanes)
+        self.result(scope, dims)
         yield from top.text()
 
     def about(self) -> str:
         words = {"sum": "sum", "prod": "product", "max": "maximum", "min": "minimum"}
         target = self.phases.views.get(self.phase.target, self.phase.target)
+        if self.phase.product is not None:
+            return f"{target}: a matrix product, a block at a time."
         if not self.phase.passes:
             return f"{target}: each element by itself."
         steps = ", then ".join(f"a {words[each.operation]}" for each in self.phase.passes)
@@ -277,8 +329,40 @@ class _PhaseWriter:
 
     def lanes(self, axis: Axis) -> _Lanes:
         found = _lanes(axis)
-        self.tunable = self.tunable or not found.whole
+        if found.size is not None:
+            self.sizes.add(found.size)
         return found
+
+    def multiplied(self, top: _Scope, product: Product) -> None:
+        """Blocks of a matrix product, and what is computed of each element of it."""
+        groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
+        digits = product.digits
+        down, across, over = (
+            _Lanes(axis, size, digits.get(axis.name, ())) for (axis,), size in groups
+        )
+        self.sizes |= {"TM", "TN", "TK"}
+        scope = top
+        for axis in self.phase.rows:
+            scope = self.parallel(scope, axis.name, show(axis.extent))
+        for each in (down, across):
+            scope = self.parallel(scope, each.variable, each.count)
+            scope.bound |= each.names
+        dtype = _spelled(product.dtype) or ", f32"
+        hint = '"fastest", "accumulator"'
+        scope.say(f"{product.name} = alloc([TM, TN]{dtype}, init=0, llm_hint=[{hint}])")
+        inner = self.opened(scope, (), over)
+        factors, keywords = [], ""
+        for each, order, keyword in (
+            (product.left, (down, over), "trans_a"),
+            (product.right, (over, across), "trans_b"),
+        ):
+            places = [_place(each.index, lanes) for lanes in order]
+            if places[0] > places[1]:
+                order, keywords = order[::-1], f"{keywords}, {keyword}=True"
+            factors.append(self.loaded(inner, each, order, each.dtype))
+        inner.say(f"gemm({factors[0]}, {factors[1]}, {product.name}{keywords})")
+        scope.finished()
+        self.result(scope, (down, across))
 
     def parallel(self, scope: _Scope, variable: str, count: str) -> _Scope:
         head = ('@llm_hint("parallel", "grididx")', f"for {variable} in range({count}):")
@@ -286,17 +370,16 @@ class _PhaseWriter:
 
     # ------------------------------------------------------------ passes
 
-    def reduced(self, scope: _Scope, each: Pass, lanes: _Lanes | None) -> None:
+    def reduced(self, scope: _Scope, each: Pass, dims: _Dims) -> None:
         """One pass over the row."""
-        along = (
-            None
-            if self.beside is not None or not each.over
-            else self.lanes(self.longest(each.over))
-        )
+        wide = [axis for axis in each.over if axis.name not in self.windows]
+        along = None
+        if self.beside is None and wide:
+            along = self.lanes(self.longest(wide))
         loops = [axis for axis in each.over if along is None or axis != along.axis]
-        looped = bool(loops) or (along is not None and not along.whole)
-        own = lanes if along is None else along
-        width = "1" if lanes is None else lanes.tile
+        looped = bool(loops) or (along is not None and along.size is not None)
+        own = dims if along is None else (along,)
+        width = _width(dims)
         dtype = _spelled(each.dtype)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
@@ -321,87 +404,101 @@ class _PhaseWriter:
         for axis in loops:
             head = f"for {axis.name} in range({show(axis.extent)}):"
             inner = inner.inner(axis.name, head, in_loop=True)
-        if along is not None and not along.whole:
+        if along is not None and along.size is not None:
             hint = '@llm_hint("pipeline")'
             head = f"for {along.variable} in range({along.count}):"
             inner = inner.inner(along.variable, "", hint, head, in_loop=True)
         if along is not None:
-            inner.bound |= {along.axis.name}
+            inner.bound |= along.names
         return inner
 
-    def result(self, scope: _Scope, lanes: _Lanes | None) -> None:
+    def result(self, scope: _Scope, dims: _Dims) -> None:
         """The last pass: each element of the row."""
         phase = self.phase
         if phase.passes and phase.columns:
             along = None if self.beside is not None else self.lanes(self.longest(phase.columns))
             loops = [axis for axis in phase.columns if along is None or axis != along.axis]
-            scope, lanes = self.opened(scope, loops, along), lanes if along is None else along
-        tile = self.evaluated(scope, phase.result, lanes)
-        target = self.access(scope, phase.target, phase.place, lanes)
+            scope, dims = self.opened(scope, loops, along), dims if along is None else (along,)
+        tile = self.evaluated(scope, phase.result, dims)
+        target = self.access(scope, Element(phase.target, phase.place, phase.dtype), dims)
         scope.say(f"store({tile} -> {target})")
 
     # ------------------------------------------------------------ scalars
 
-    def evaluated(self, scope: _Scope, scalar: Scalar, lanes: _Lanes | None) -> str:
+    def evaluated(self, scope: _Scope, scalar: Scalar, dims: _Dims) -> str:
         """A tile with all lanes of a scalar."""
         self.uses = _uses(scalar)
-        operand = self.operand(scope, scalar, lanes)
-        if not isinstance(scalar, Number) and (lanes is None or self.varies(scalar, lanes)):
+        operand = self.operand(scope, scalar, dims)
+        if not isinstance(scalar, Number) and self.along_tile(scalar, dims) == dims:
             return operand
-        name = self.alloc(scope, "value", scalar.dtype, "1" if lanes is None else lanes.tile)
-        scope.say(f"{'fill' if isinstance(scalar, Number) else 'copy'}({operand}, {name})")
+        name = self.alloc(scope, "value", scalar.dtype, _width(dims))
+        filled = isinstance(scalar, Number) and not self.along_tile(scalar, dims)
+        scope.say(f"{'fill' if filled else 'copy'}({operand}, {name})")
         return name
 
-    def varies(self, scalar: Scalar, lanes: _Lanes) -> bool:
-        """Whether it differs from lane to lane."""
-        if self.beside is not None and any(not e.index for e in elements(scalar)):
-            return True
-        return lanes.axis.name in _indices(scalar)
+    def along_tile(self, scalar: Scalar, dims: _Dims) -> _Dims:
+        """The axes of the tile along which it differs."""
+        held = self.beside is not None or self.phase.product is not None
+        if held and any(e.source in self.passes for e in elements(scalar)):
+            return dims
+        used = _indices(scalar)
+        return tuple(each for each in dims if each.names & used)
 
-    def operand(self, scope: _Scope, scalar: Scalar, lanes: _Lanes | None) -> str:
-        """What stands for a scalar in a call; statements that compute it are said, in the outermost
-        body in which they can stand."""
+    def operand(self, scope: _Scope, scalar: Scalar, dims: _Dims, beside: _Dims = ()) -> str:
+        """What stands for a scalar in a call beside others along `beside`; statements that compute
+        it are said, in the outermost body in which they can stand."""
         if isinstance(scalar, Number):
-            if isinstance(scalar.value, ir.Expr) and names(scalar.value) & self.axes:
-                msg = "the built-in Designer has no form for an index as a number yet"
-                raise UsageError(msg)
-            return _number(scalar)
+            return self.number(scope, scalar, beside or dims)
         if isinstance(scalar, Element) and scalar.source in self.passes:
             return scalar.source
-        where = scope.of(_indices(scalar) & self.axes)
+        where = scope.of(_indices(scalar) & self.axes.keys())
         if scalar not in where.held:
             match scalar:
                 case Apply("cast", (Element() as source,)) if _widens(source, scalar):
-                    where.held[scalar] = self.loaded(where, source, lanes, scalar.dtype)
+                    where.held[scalar] = self.loaded(where, source, dims, scalar.dtype)
                 case Element():
-                    where.held[scalar] = self.loaded(where, scalar, lanes, scalar.dtype)
+                    where.held[scalar] = self.loaded(where, scalar, dims, scalar.dtype)
                 case Apply():
-                    where.held[scalar] = self.applied(where, scalar, lanes)
-        return where.held[scalar]
+                    where.held[scalar] = self.applied(where, scalar, dims)
+        own = self.along_tile(scalar, dims)
+        return where.held[scalar] + _axes(own, beside or own)
 
-    def loaded(self, scope: _Scope, element: Element, lanes: _Lanes | None, dtype: DType) -> str:
-        wide = lanes if lanes is not None and self.varies(element, lanes) else None
-        width = "1" if wide is None else wide.tile
+    def number(self, scope: _Scope, number: Number, dims: _Dims) -> str:
+        """A number, or lanes of one."""
+        if not isinstance(number.value, ir.Expr) or not names(number.value) & self.axes.keys():
+            return _number(number)
+        lanes = [each for each in dims if each.names & names(number.value)]
+        return show(substitute(number.value, self.bindings(scope, lanes, dims)))
+
+    def loaded(self, scope: _Scope, element: Element, dims: _Dims, dtype: DType) -> str:
+        own = self.along_tile(element, dims)
         base = self.phases.views.get(element.source, element.source).lower()
-        name = self.alloc(scope, base, dtype, width, hint='"fast", "input_cache"')
-        scope.say(f"load({self.access(scope, element.source, element.index, wide)} -> {name})")
+        name = self.alloc(scope, base, dtype, _width(own), hint='"fast", "input_cache"')
+        pad = ""
+        if element.pad is not None:
+            pad = f", pad={_number(Number(element.pad, dtype))}"
+        if element.where is not None:
+            lanes = [each for each in own if each.names & names(element.where)]
+            shown = substitute(element.where, self.bindings(scope, lanes, own))
+            pad += f", where={show(shown)}"
+        scope.say(f"load({self.access(scope, element, own)} -> {name}{pad})")
         return name
 
-    def applied(self, scope: _Scope, scalar: Apply, lanes: _Lanes | None) -> str:
+    def applied(self, scope: _Scope, scalar: Apply, dims: _Dims) -> str:
         """A call; it writes into an operand that nobody else needs, where there is one."""
-        operands = [self.operand(scope, each, lanes) for each in scalar.operands]
-        wide = lanes is not None and self.varies(scalar, lanes)
+        wide = self.along_tile(scalar, dims)
+        operands = [self.operand(scope, each, dims, wide) for each in scalar.operands]
         for each, operand in zip(scalar.operands, operands, strict=True):
             alone = (
                 self.uses[each] == 1 and not isinstance(each, Number) and operand not in self.passes
             )
             here = each in scope.held and each.dtype is scalar.dtype
-            if alone and here and (lanes is None or self.varies(each, lanes) == wide):
+            if alone and here and self.along_tile(each, dims) == wide:
                 name = operand
                 break
         else:
-            width = lanes.tile if wide and lanes is not None else "1"
-            name = self.alloc(scope, _NOUNS.get(scalar.operation, "value"), scalar.dtype, width)
+            noun = _NOUNS.get(scalar.operation, "value")
+            name = self.alloc(scope, noun, scalar.dtype, _width(wide))
         keywords = "".join(f", {key}={_keyword(value)}" for key, value in scalar.attributes)
         scope.say(f"{scalar.operation}({', '.join((*operands, name))}{keywords})")
         return name
@@ -425,31 +522,63 @@ class _PhaseWriter:
 
     # ------------------------------------------------------------ accesses
 
-    def access(self, scope: _Scope, tensor: str, index: Index, lanes: _Lanes | None) -> str:
-        """`X[i, j*T:(j+1)*T]`: a slice where one subscript is linear in the lanes, else lanes by
-        their indices."""
-        if lanes is None:
-            return f"{tensor}[{_listed(index)}]"
-        lane = lanes.axis.name
-        held = [n for n, each in enumerate(index) if lane in names(each)]
-        if not held:
-            return f"{tensor}[{_listed(index)}]"
-        if len(held) == 1 and (line := _line(index[held[0]], lane)) is not None:
+    def access(self, scope: _Scope, element: Element, dims: _Dims) -> str:
+        """`X[i, j*T:(j+1)*T]`: slices where each axis of the tile is linear in one subscript, and
+        they come in order; else lanes by their indices."""
+        shape = self.phases.shapes[element.source]
+        index = list(element.index)
+        if element.pad is not None:
+            index = [self.inside(e, x, dims) for e, x in zip(index, shape, strict=True)]
+        used = [each for each in dims if each.names & _names(index)]
+        held = [[n for n, e in enumerate(index) if d.names & names(e)] for d in used]
+        steps = [_step(index[n[0]], d, used) for n, d in zip(held, used, strict=True)]
+        sliced = sorted(held) == held and all(len(n) == 1 for n in held) and all(steps)
+        if sliced and not any(_IOTA in names(e) for e in index):
             shown = [show(each) for each in index]
-            shown[held[0]] = self.slice(line, lanes, self.phases.shapes[tensor][held[0]])
-            return f"{tensor}[{', '.join(shown)}]"
-        bound = self.name(scope, f"{lane}_lane")
-        start = "0" if lanes.whole else f"{lanes.variable}*T"
-        scope.say(f"{bound} = iota({lanes.tile}, {start}, {show(lanes.axis.extent)})")
-        replaced = {lane: ir.Ref(bound, ir.NameKind.BINDING)}
-        return f"{tensor}[{_listed([substitute(each, replaced) for each in index])}]"
+            for (place,), lanes, line in zip(held, used, steps, strict=True):
+                assert line is not None
+                shown[place] = self.slice(line, lanes, shape[place])
+            return f"{element.source}[{', '.join(shown)}]"
+        replaced = self.bindings(scope, used, dims)
+        return f"{element.source}[{_listed([substitute(each, replaced) for each in index])}]"
+
+    def inside(self, index: ir.Expr, extent: ir.Expr, dims: _Dims) -> ir.Expr:
+        """A subscript that may lie outside: one that is the same for all lanes becomes a lane."""
+        varies = any(each.names & names(index) for each in dims)
+        if varies or below(index, extent, self.axes):
+            return index
+        return ir.Binary("+", index, ir.Ref(_IOTA, ir.NameKind.BINDING))
+
+    def bindings(self, scope: _Scope, used: Sequence[_Lanes], dims: _Dims) -> dict[str, ir.Expr]:
+        """Names of the indices of lanes, shaped as the axes of a tile."""
+        found: dict[str, ir.Expr] = {}
+        for lanes in used:
+            where = scope.of(lanes.names)
+            if lanes.axis.name not in where.lanes:
+                self.bind(where, lanes)
+            shape = _axes((lanes,), dims)
+            for name in lanes.names:
+                found[name] = ir.Ref(where.lanes[name] + shape, ir.NameKind.BINDING)
+        return found
+
+    def bind(self, scope: _Scope, lanes: _Lanes) -> None:
+        """The indices of lanes, and their digits."""
+        axis = lanes.axis.name
+        whole = self.name(scope, axis if lanes.digits else f"{axis}_lane")
+        scope.lanes[axis] = whole
+        scope.say(f"{whole} = iota({lanes.tile}, {lanes.start}, {show(lanes.axis.extent)})")
+        number = {axis: ir.Ref(whole, ir.NameKind.BINDING)}
+        for digit, value in lanes.digits:
+            scope.lanes[digit.name] = self.name(scope, digit.name)
+            scope.say(f"{scope.lanes[digit.name]} = {show(substitute(value, number))}")
 
     def slice(self, line: tuple[int, ir.Expr], lanes: _Lanes, extent: ir.Expr) -> str:
         step, rest = line
-        tile: ir.Expr = ir.Ref(lanes.variable, ir.NameKind.LOOP)
-        size: ir.Expr = ir.Ref("T", ir.NameKind.CONSTANT)
-        if lanes.whole:
-            tile, size = ir.Literal(0), lanes.axis.extent
+        tile: ir.Expr = ir.Literal(0)
+        size: ir.Expr = lanes.axis.extent
+        if lanes.size is not None:
+            tile = ir.Ref(lanes.variable, ir.NameKind.LOOP)
+            size = ir.Ref(lanes.size, ir.NameKind.CONSTANT)
 
         def end(turn: ir.Expr) -> ir.Expr:
             place = ir.Binary("*", ir.Binary("*", turn, size), ir.Literal(step))
@@ -459,14 +588,42 @@ class _PhaseWriter:
 
         first = end(tile)
         last = end(ir.Binary("+", tile, ir.Literal(1)))
-        if lanes.whole:
+        if lanes.size is None:
             first, last = symbolic.simplify(first), symbolic.simplify(last)
         stays = symbolic.equal(ir.Binary("*", ir.Literal(step), lanes.axis.extent), extent)
-        if not lanes.whole and not (step > 0 and rest == ir.Literal(0) and stays) and step > 0:
+        cut = lanes.size is not None and not (rest == ir.Literal(0) and stays)
+        if cut and step > 0:
             whole = ir.Binary("*", ir.Literal(step), lanes.axis.extent)
             last = ir.Binary("min", last, symbolic.simplify(ir.Binary("+", rest, whole)))
         ends = f"{_plain(first)}:{_plain(last)}"
         return ends if step == 1 else f"{ends}:{step}"
+
+
+#: A lane that makes a subscript one of lanes.
+_IOTA = "iota(1)"
+
+
+def _axes(own: _Dims, whole: _Dims) -> str:
+    """`[:, None]` and such: a tile along some axes beside others along more."""
+    if len(whole) < 2 or not own or own == whole[-len(own) :]:
+        return "[None, :]" if len(whole) > 1 and own and own == whole[-1:] else ""
+    return "[:, None]"
+
+
+def _place(index: Index, lanes: _Lanes) -> int:
+    """The last subscript that an axis decides."""
+    return max(n for n, each in enumerate(index) if lanes.names & names(each))
+
+
+def _step(expression: ir.Expr, lanes: _Lanes, used: Sequence[_Lanes]) -> tuple[int, ir.Expr] | None:
+    """Step and rest of a subscript that is linear in one axis of the tile."""
+    if any(each is not lanes and each.names & names(expression) for each in used):
+        return None
+    return _line(expression, lanes.axis.name)
+
+
+def _names(index: Sequence[ir.Expr]) -> set[str]:
+    return {name for each in index for name in names(each)}
 
 
 #: What the result of an operation is called.
