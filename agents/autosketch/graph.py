@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -27,6 +27,18 @@ _IN_A_ROW = 8
 #: Divisors, offsets and multiples that formulas of one symbol are tried with.
 _OFFSETS = range(-8, 9)
 _DIVISORS = range(2, 9)
+
+
+#: Powers of a number that are looked at, and the number in terms of its power.
+_ROOTS: Mapping[int, Callable[[ir.Expr], ir.Expr]] = {
+    2: lambda power: ir.Function("sqrt", (power,)),
+    -2: lambda power: ir.Function("rsqrt", (power,)),
+    -1: lambda power: ir.Function("pow", (power, ir.Literal(-1.0))),
+    4: lambda power: ir.Function("pow", (power, ir.Literal(0.25))),
+    -4: lambda power: ir.Function("pow", (power, ir.Literal(-0.25))),
+}
+#: How near a power comes to a whole number.
+_EXACT = 1e-12
 
 
 class DiffersError(UsageError):
@@ -116,7 +128,7 @@ def _text(value: Any) -> str:
             return f"[{', '.join(map(_text, value))}]"
         case DType():
             return value.value
-        case ir.Literal() | ir.Ref() | ir.Binary():
+        case ir.Literal() | ir.Ref() | ir.Binary() | ir.Function():
             return show(value)
         case _:
             return str(value)
@@ -236,11 +248,17 @@ class _Merged:
                 return first
 
     def number(self, each: Sequence[float]) -> Any:
-        """A float: the same in all traces, or a whole number that follows the sizes."""
+        """A float: the same in all traces, or a whole number, a root of one, or one over these,
+        that follows the sizes."""
         if len({repr(one) for one in each}) == 1:
             return each[0]
         if all(one.is_integer() for one in each):
             return self.formula(tuple(map(int, each)))
+        for exponent, rule in _ROOTS.items():
+            powers = [one**exponent if one else math.inf for one in each]
+            whole = tuple(round(one) if math.isfinite(one) else 0 for one in powers)
+            if all(math.isclose(a, b, rel_tol=_EXACT) for a, b in zip(powers, whole, strict=True)):
+                return rule(self.formula(whole))
         what = f"the number {each[0]}"
         raise DiffersError(what)
 

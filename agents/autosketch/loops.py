@@ -8,6 +8,7 @@ permutation or a broadcast is a map whose body is one element of its source.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import assert_never
 
 import attrs
@@ -20,12 +21,15 @@ from sketchc.ir.walk import names, substitute
 
 Index = tuple[ir.Expr, ...]
 
+#: Factors of indices are fractions up to here.
+_MOST_DENOMINATOR = 64
+
 
 @attrs.frozen
 class Element:
     """The element of a tensor or value at an index. `pad`: what stands outside of it, or where the
     condition `where` fails; without one, the index lies inside. `ignored`: nobody looks at what
-    stands outside."""
+    stands outside. `fetched`: names in the index whose value is data."""
 
     source: str
     index: Index
@@ -33,6 +37,7 @@ class Element:
     pad: float | None = None
     where: ir.Expr | None = None
     ignored: bool = False
+    fetched: tuple[tuple[str, Scalar], ...] = ()
 
 
 @attrs.frozen
@@ -92,7 +97,20 @@ class Reduction:
     body: Scalar
 
 
-Value = Map | Reduction
+@attrs.frozen
+class Scan:
+    """At each index of `axes` the sum or product ("sum", "prod") of `body` from the start of the
+    axis `along` up to there."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    dtype: DType
+    along: Axis
+    operation: str
+    body: Scalar
+
+
+Value = Map | Reduction | Scan
 
 
 @attrs.frozen
@@ -112,6 +130,8 @@ class Loops:
             if isinstance(value, Reduction):
                 over = ", ".join(f"{a.name}<{show(a.extent)}" for a in value.over)
                 body = f"{value.operation}[{over}] {body}"
+            elif isinstance(value, Scan):
+                body = f"running {value.operation}[{value.along.name}] {body}"
             yield f"{value.name}[{index}] = {body}"
         for tensor, name in self.outputs:
             yield f"{tensor} = {name}"
@@ -134,9 +154,19 @@ def text(scalar: Scalar) -> str:
 def parts(scalar: Scalar) -> Iterator[Scalar]:
     """The scalar and all below it; what stands several times comes as often."""
     yield scalar
-    if isinstance(scalar, Apply):
-        for operand in scalar.operands:
-            yield from parts(operand)
+    for operand in below_it(scalar):
+        yield from parts(operand)
+
+
+def below_it(scalar: Scalar) -> tuple[Scalar, ...]:
+    """What a scalar is computed of: operands, and the data in an index."""
+    match scalar:
+        case Apply(operands=operands):
+            return operands
+        case Element(fetched=fetched):
+            return tuple(value for _, value in fetched)
+        case _:
+            return ()
 
 
 def elements(scalar: Scalar) -> Iterator[Element]:
@@ -149,7 +179,9 @@ def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:
     match scalar:
         case Element(index=own):
             where = None if scalar.where is None else substitute(scalar.where, index)
-            return attrs.evolve(scalar, index=tuple(substitute(e, index) for e in own), where=where)
+            fetched = tuple((name, at(value, index)) for name, value in scalar.fetched)
+            moved = tuple(substitute(e, index) for e in own)
+            return attrs.evolve(scalar, index=moved, where=where, fetched=fetched)
         case Number(value, dtype):
             return Number(substitute(value, index), dtype) if isinstance(value, ir.Expr) else scalar
         case Apply():
@@ -164,16 +196,19 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
     bodies. A map that is read outside of its extents stays, but where it only orders the axes of
     its source. `axes` are the extents of all indices."""
     match scalar:
-        case Element(source, index, dtype, pad):
-            index = tuple(simplified(expression, axes) for expression in index)
+        case Element(source, _, dtype, pad):
+            here = _looked_up(loops, scalar, axes)
+            index = here.index
             value = loops.values.get(source)
-            here = attrs.evolve(scalar, index=index)
             if not isinstance(value, Map):
                 return here
             replaced = dict(zip((axis.name for axis in value.axes), index, strict=True))
             body = value.body
             if pad is None or scalar.ignored:
-                inner = resolved(loops, at(body, replaced), axes)
+                moved = _fetching(at(body, replaced), here.fetched)
+                if moved is None:
+                    return here
+                inner = resolved(loops, moved, axes)
                 return inner if pad is None else _padded(inner)
             if not isinstance(body, Element) or body.pad is not None or not _orders(value, body):
                 return here
@@ -186,6 +221,123 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
             return attrs.evolve(scalar, operands=operands)
         case _:
             assert_never(scalar)
+
+
+def _looked_up(loops: Loops, element: Element, axes: Mapping[str, ir.Expr]) -> Element:
+    """The element with its index simplified; data that is a formula over indices goes into it."""
+    left = []
+    known: dict[str, ir.Expr] = {}
+    for name, value in element.fetched:
+        found = resolved(loops, value, axes)
+        number = as_index(found)
+        if number is None:
+            left.append((name, found))
+        else:
+            known[name] = number
+    index = tuple(simplified(substitute(e, known), axes) for e in element.index)
+    return attrs.evolve(element, index=index, fetched=tuple(left))
+
+
+def _fetching(scalar: Scalar, fetched: tuple[tuple[str, Scalar], ...]) -> Scalar | None:
+    """The scalar with the data that its indices name; None where a number names it."""
+    if not fetched:
+        return scalar
+    given = {name for name, _ in fetched}
+    match scalar:
+        case Element(index=index):
+            used = {name for each in index for name in names(each)}
+            own = tuple((name, value) for name, value in fetched if name in used)
+            return attrs.evolve(scalar, fetched=(*scalar.fetched, *own))
+        case Number(value):
+            return None if isinstance(value, ir.Expr) and names(value) & given else scalar
+        case Apply(operands=operands):
+            moved = [_fetching(each, fetched) for each in operands]
+            if any(each is None for each in moved):
+                return None
+            return attrs.evolve(scalar, operands=tuple(each for each in moved if each is not None))
+        case _:
+            assert_never(scalar)
+
+
+def as_index(scalar: Scalar) -> ir.Expr | None:
+    """A whole number that is computed of indices, as a formula over them."""
+    found = _rational(scalar)
+    if found is None or not scalar.dtype.is_integer:
+        return None
+    value, factor = found
+    return symbolic.simplify(_scaled(value, factor))
+
+
+def _scaled(value: ir.Expr, factor: Fraction) -> ir.Expr:
+    """The product, rounded down."""
+    moved = ir.Binary("*", value, ir.Literal(factor.numerator))
+    if factor.denominator == 1:
+        return moved
+    return ir.Binary("//", symbolic.simplify(moved), ir.Literal(factor.denominator))
+
+
+def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
+    """A number that is computed of indices, as a formula and what it is multiplied by."""
+    match scalar:
+        case Number(bool()):
+            return None
+        case Number(int(value)):
+            return ir.Literal(value), Fraction(1)
+        case Number(float(value)) if value.is_integer():
+            return ir.Literal(int(value)), Fraction(1)
+        case Number(float() | ir.Function()):
+            return None
+        case Number(value):
+            return value, Fraction(1)
+        case Apply("where", (Apply("lt", (value, Number(0))), _, other)) if value == other:
+            found = _rational(value)
+            return found if found is not None and _nonnegative(found[0]) else None
+        case Apply("mul", (one, Number(float(factor)))) if factor > 0:
+            found = _rational(one)
+            exact = Fraction(factor).limit_denominator(_MOST_DENOMINATOR)
+            if found is None or float(exact) != factor or not _nonnegative(found[0]):
+                return None
+            return found[0], found[1] * exact
+        case Apply("cast", (one,)):
+            found = _rational(one)
+            if found is None or not scalar.dtype.is_integer:
+                return found
+            return (_scaled(*found), Fraction(1)) if _nonnegative(found[0]) else None
+        case Apply("add" | "sub" | "mul" | "floordiv" | "mod" as name, (one, other)):
+            return _combined(name, _rational(one), _rational(other))
+        case _:
+            return None
+
+
+def _combined(
+    name: str, one: tuple[ir.Expr, Fraction] | None, other: tuple[ir.Expr, Fraction] | None
+) -> tuple[ir.Expr, Fraction] | None:
+    """Two whole numbers; zero changes no sum."""
+    if one is None or other is None:
+        return None
+    if name in ("add", "sub") and other[0] == ir.Literal(0):
+        return one
+    if (one[1], other[1]) != (1, 1):
+        return None
+    operator = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}[name]
+    return ir.Binary(operator, one[0], other[0]), Fraction(1)
+
+
+def _nonnegative(expression: ir.Expr) -> bool:
+    """Whether a formula over indices and sizes is at least 0, as far as its form shows it."""
+    match expression:
+        case ir.Literal(value):
+            return value >= 0
+        case ir.Ref():
+            return True
+        case ir.Binary("+" | "*", left, right):
+            return _nonnegative(left) and _nonnegative(right)
+        case ir.Binary("//", left, _):
+            return _nonnegative(left)
+        case ir.Binary("%"):
+            return True
+        case _:
+            return False
 
 
 def _padded(scalar: Scalar) -> Scalar:

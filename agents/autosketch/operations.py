@@ -22,6 +22,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Reduction,
     Scalar,
+    Scan,
     Value,
 )
 from sketchc.base.diagnostics import UsageError
@@ -43,6 +44,8 @@ _POINTWISE = {
     "maximum": "max",
     "minimum": "min",
     "remainder": "mod",
+    "fmod": "mod",
+    "isnan": "isnan",
     "bitwise_and": "bitwise_and",
     "bitwise_or": "bitwise_or",
     "bitwise_xor": "bitwise_xor",
@@ -133,6 +136,8 @@ class _Builder:
                 return Number(operand, DType.F32)
             case ir.Literal(value):
                 return Number(value, DType.I64)
+            case ir.Function():
+                return Number(operand, DType.F32)
             case _:
                 return Number(operand, DType.I64)
 
@@ -630,6 +635,108 @@ def _matmul(left: str, right: str, *, added: str = "") -> _Rule:
     return rule
 
 
+# ---------------------------------------------------------------- scans
+
+
+def _scan(operation: str) -> _Rule:
+    def rule(builder: _Builder, node: Node) -> None:
+        source = node.arguments["self"]
+        specification = node.results[0]
+        own = specification.dtype
+        wide = DType.F32 if own in (DType.F16, DType.BF16) else own
+        axes = builder.axes(specification.shape)
+        if not axes:
+            builder.view(node, source, lambda index: index)
+            return
+        along = axes[_int(node.arguments["dim"]) % len(axes)]
+        body = builder.element(source, tuple(axis.ref for axis in axes))
+        if body.dtype is not wide:
+            body = Apply("cast", (body,), wide)
+        name = f"{_name(builder.number, 0)}_running"
+        builder.values[name] = Scan(name, axes, wide, along, operation, body)
+
+        def result(index: Index) -> Scalar:
+            found = Element(name, index, wide)
+            return found if wide is own else Apply("cast", (found,), own)
+
+        builder.map(node, result)
+
+    return rule
+
+
+# ---------------------------------------------------------------- data as indices
+
+
+def _fetched(builder: _Builder, source: Any, index: Index, data: Mapping[int, Scalar]) -> Scalar:
+    """An operand at an index of which some subscripts are data."""
+    names = {place: f"at{builder.number}_{place}" for place in data}
+    own = tuple(
+        ir.Ref(names[n], ir.NameKind.BINDING) if n in names else each
+        for n, each in enumerate(index)
+    )
+    found = builder.element(source, own)
+    assert isinstance(found, Element)
+    return attrs.evolve(found, fetched=tuple((names[n], value) for n, value in data.items()))
+
+
+def _gather(builder: _Builder, node: Node) -> None:
+    source, places = node.arguments["self"], node.arguments["index"]
+    dim = _int(node.arguments["dim"]) % max(1, len(builder.shape(source)))
+    builder.map(
+        node,
+        lambda index: _fetched(builder, source, index, {dim: builder.element(places, index)}),
+    )
+
+
+def _index_select(builder: _Builder, node: Node) -> None:
+    source, places = node.arguments["self"], node.arguments["index"]
+    dim = _int(node.arguments["dim"]) % len(builder.shape(source))
+    builder.map(
+        node,
+        lambda index: _fetched(
+            builder, source, index, {dim: builder.element(places, (index[dim],))}
+        ),
+    )
+
+
+def _embedding(builder: _Builder, node: Node) -> None:
+    source, places = node.arguments["weight"], node.arguments["indices"]
+
+    def body(index: Index) -> Scalar:
+        place = builder.element(places, index[:-1])
+        return _fetched(builder, source, (ir.Literal(0), index[-1]), {0: place})
+
+    builder.map(node, body)
+
+
+def _indexed(builder: _Builder, node: Node) -> None:
+    """`source[None, p, q]`: negative places count from the end. Where the places stand side by
+    side, their axes come there, else in front."""
+    source, places = node.arguments["self"], node.arguments["indices"]
+    shape = builder.shape(source)
+    given = {n: each for n, each in enumerate(places) if each is not None}
+    if any(builder.graph.specification(each).dtype is DType.BOOL for each in given.values()):
+        msg = "the built-in Designer has no form for an index that is a mask"
+        raise UsageError(msg)
+    wide = max(len(builder.shape(each)) for each in given.values())
+    adjacent = max(given) - min(given) == len(given) - 1
+    start = min(given) if adjacent else 0
+
+    def body(index: Index) -> Scalar:
+        inner = index[start : start + wide]
+        rest = iter((*index[:start], *index[start + wide :]))
+        own = tuple(ir.Literal(0) if n in given else next(rest) for n in range(len(shape)))
+        data = {}
+        for n, each in given.items():
+            place = builder.element(each, _broadcast(inner, builder.shape(each)))
+            below = Apply("lt", (place, Number(0, DType.I64)), DType.BOOL)
+            wrapped = Apply("add", (place, Number(shape[n], DType.I64)), DType.I64)
+            data[n] = Apply("where", (below, wrapped, place), DType.I64)
+        return _fetched(builder, source, own, data)
+
+    builder.map(node, body)
+
+
 # ---------------------------------------------------------------- windows
 
 
@@ -907,6 +1014,12 @@ _TABLE: Mapping[str, _Rule] = {
     "scalar_tensor": _filled("s"),
     "iota": _iota,
     "var": _variance,
+    "cumsum": _scan("sum"),
+    "cumprod": _scan("prod"),
+    "gather": _gather,
+    "index_select": _index_select,
+    "embedding": _embedding,
+    **dict.fromkeys(("index", "_unsafe_index"), _indexed),
     "convolution": _convolution,
     **{f"max_pool{n}d_with_indices": _pooled("max") for n in (2, 3)},
     **{f"avg_pool{n}d": _pooled("sum") for n in (2, 3)},

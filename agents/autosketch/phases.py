@@ -22,6 +22,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Reduction,
     Scalar,
+    Scan,
     Value,
     at,
     elements,
@@ -77,6 +78,17 @@ class Product:
 
 
 @attrs.frozen
+class Running:
+    """The sum or product of `body` from the start of the axis up to each place of it."""
+
+    name: str
+    operation: str
+    dtype: DType
+    axis: Axis
+    body: Scalar
+
+
+@attrs.frozen
 class Phase:
     """`result` at each index of rows and columns, and of those of the product, goes to `target`, at
     the index `place`."""
@@ -89,17 +101,20 @@ class Phase:
     columns: tuple[Axis, ...]
     result: Scalar
     product: Product | None = None
+    running: Running | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:
         """All that is computed."""
-        factors = () if self.product is None else (self.product.left, self.product.right)
-        return (*(each.body for each in self.passes), *factors, self.result)
+        inner = () if self.product is None else (self.product.left, self.product.right)
+        scanned = () if self.running is None else (self.running.body,)
+        return (*(each.body for each in self.passes), *inner, *scanned, self.result)
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
         """Axes that are run through together."""
         inner = () if self.product is None else self.product.groups
-        return (self.rows, self.columns, *inner, *(each.over for each in self.passes))
+        scanned = () if self.running is None else ((self.running.axis,),)
+        return (self.rows, self.columns, *inner, *scanned, *(each.over for each in self.passes))
 
     def changed(
         self,
@@ -118,6 +133,9 @@ class Phase:
                 left=element(product.left),
                 right=element(product.right),
             )
+        running = self.running
+        if running is not None:
+            running = attrs.evolve(running, body=_mapped(running.body, element))
         passes = tuple(
             attrs.evolve(each, over=axes(each.over), body=_mapped(each.body, element))
             for each in self.passes
@@ -131,6 +149,7 @@ class Phase:
             axes(self.columns),
             _mapped(self.result, element),
             product,
+            running,
         )
 
 
@@ -159,6 +178,10 @@ class Phases:
                 )
                 factors = f"{text(phase.product.left)} * {text(phase.product.right)}"
                 yield f"    {phase.product.name}[{down}; {across}] = sum[{over}] {factors}"
+            if phase.running is not None:
+                scan = phase.running
+                inner = f"{scan.axis.name}<{show(scan.axis.extent)}"
+                yield f"    {scan.name} = running {scan.operation}[{inner}] {text(scan.body)}"
             columns = ", ".join(f"{a.name}<{show(a.extent)}" for a in phase.columns)
             place = ", ".join(map(show, phase.place))
             yield f"    [{columns}] {phase.target}[{place}] = {text(phase.result)}"
@@ -226,6 +249,16 @@ class _Builder:
                 Phase(target, wanted.dtype, place, rows, (), (), result, self.stored(product))
             )
             return
+        scanned = next(filter(None, (self.running(e, axes) for e in elements(result))), None)
+        if scanned is not None:
+            element, running = scanned
+            result = _replaced(result, element, Element(running.name, (), running.dtype))
+            rows = tuple(a for a in axes if a != running.axis and a.extent != ir.Literal(1))
+            result = self.within(result, None, extents, {})
+            running = attrs.evolve(running, body=self.within(running.body, None, extents, {}))
+            scan = Phase(target, wanted.dtype, place, rows, (), (), result, running=running)
+            self.found.append(scan)
+            return
         rows = self.rows(axes, result)
         passes: dict[str, Pass] = {}
         result = self.within(result, rows, extents, passes)
@@ -278,6 +311,24 @@ class _Builder:
         assert right is not None
         return element, Product("product", value.dtype, *alone, tuple(wide), left, right)
 
+    def running(self, element: Element, axes: Sequence[Axis]) -> tuple[Element, Running] | None:
+        """The scan that an element is of, where it follows these axes."""
+        value = self.loops.values.get(element.source)
+        own = {axis.name: axis for axis in axes}
+        index = element.index
+        if not isinstance(value, Scan) or element.pad is not None or len(set(index)) < len(index):
+            return None
+        if not all(isinstance(e, ir.Ref) and e.name in own for e in index):
+            return None
+        if len(index) != len([axis for axis in axes if axis.extent != ir.Literal(1)]):
+            return None
+        replaced = dict(zip((axis.name for axis in value.axes), index, strict=True))
+        along = replaced[value.along.name]
+        assert isinstance(along, ir.Ref)
+        extents = {axis.name: axis.extent for axis in axes}
+        body = resolved(self.loops, at(value.body, replaced), extents)
+        return element, Running("running", value.operation, value.dtype, own[along.name], body)
+
     def stored(self, product: Product) -> Product:
         """The product of what memory holds."""
         left, right = (self.within(e, None, {}, {}) for e in (product.left, product.right))
@@ -308,6 +359,11 @@ class _Builder:
         of workspaces."""
         match scalar:
             case Element(source, index, dtype, pad):
+                fetched = tuple(
+                    (name, self.within(each, rows, extents, passes))
+                    for name, each in scalar.fetched
+                )
+                scalar = attrs.evolve(scalar, fetched=fetched)
                 value = self.loops.values.get(source)
                 if value is None:
                     return scalar
@@ -480,7 +536,8 @@ def _mapped(scalar: Scalar, change: Callable[[Element], Scalar]) -> Scalar:
     """The scalar with its elements changed."""
     match scalar:
         case Element():
-            return change(scalar)
+            fetched = tuple((name, _mapped(each, change)) for name, each in scalar.fetched)
+            return change(attrs.evolve(scalar, fetched=fetched))
         case Apply():
             operands = tuple(_mapped(each, change) for each in scalar.operands)
             return attrs.evolve(scalar, operands=operands)
@@ -494,6 +551,8 @@ def _replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
 
 def _factor(scalar: Scalar) -> Element | None:
     """The element that a factor is, but for a type that is wider."""
+    if any(each.fetched for each in elements(scalar)):
+        return None
     match scalar:
         case Apply("cast", (Element() as element,)) if scalar.dtype.is_float:
             return element if element.dtype.is_float else None

@@ -22,10 +22,11 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Scalar,
     below,
+    below_it,
     elements,
     parts,
 )
-from sketchc.agents.autosketch.phases import Digits, Pass, Phase, Phases, Product
+from sketchc.agents.autosketch.phases import Digits, Pass, Phase, Phases, Product, Running
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -229,9 +230,9 @@ def _uses(scalar: Scalar) -> Counter[Scalar]:
     left = [scalar]
     while left:
         part = left.pop()
-        if part not in seen and isinstance(part, Apply):
-            found.update(part.operands)
-            left += part.operands
+        if part not in seen:
+            found.update(below_it(part))
+            left += below_it(part)
         seen.add(part)
     return found
 
@@ -266,6 +267,8 @@ class _PhaseWriter:
         self.passes = {each.name for each in phase.passes}
         if phase.product is not None:
             self.passes.add(phase.product.name)
+        if phase.running is not None:
+            self.passes.add(phase.running.name)
         self.used: set[str] = set(self.passes)
         self.axes = {axis.name: axis.extent for group in phase.groups for axis in group}
         if phase.product is not None:
@@ -276,7 +279,12 @@ class _PhaseWriter:
         #: no tile lies along a window
         self.windows = _windows(phase)
         over = (axis for each in phase.passes for axis in each.over)
-        inner = [*phase.columns, *(axis for axis in over if axis.name not in self.windows)]
+        scanned = () if phase.running is None else (phase.running.axis,)
+        inner = [
+            *phase.columns,
+            *scanned,
+            *(axis for axis in over if axis.name not in self.windows),
+        ]
         most = max((self.along[axis.name] for axis in inner), default=-1)
         #: the axis of the rows that lies along the tiles, where there is one
         self.beside = rows if rows is not None and self.along[rows.name] > most else None
@@ -291,7 +299,7 @@ class _PhaseWriter:
             self.multiplied(top, phase.product)
             yield from top.text()
             return
-        if phase.passes or not phase.columns:
+        if phase.passes or phase.running or not phase.columns:
             lanes = None if self.beside is None else self.lanes(self.beside)
             grid = phase.rows
         else:
@@ -309,12 +317,16 @@ class _PhaseWriter:
         for each in phase.passes:
             self.reduced(scope, each, dims)
             scope.finished()
+        if phase.running is not None:
+            scope, dims = self.scanned(scope, phase.running, dims)
         self.result(scope, dims)
         yield from top.text()
 
     def about(self) -> str:
         words = {"sum": "sum", "prod": "product", "max": "maximum", "min": "minimum"}
         target = self.phases.views.get(self.phase.target, self.phase.target)
+        if self.phase.running is not None:
+            return f"{target}: a running {words[self.phase.running.operation]} along each row."
         if self.phase.product is not None:
             return f"{target}: a matrix product, a block at a time."
         if not self.phase.passes:
@@ -369,6 +381,34 @@ class _PhaseWriter:
         return scope.inner(variable, *head)
 
     # ------------------------------------------------------------ passes
+
+    def scanned(self, scope: _Scope, scan: Running, dims: _Dims) -> tuple[_Scope, _Dims]:
+        """What stands before the result in the loop over a scanned axis; its body and tiles.
+
+        Rows side by side are added up place by place; else blocks of a row are scanned, and what
+        all blocks before hold is carried along."""
+        dtype, combine = _spelled(scan.dtype), _COMBINES[scan.operation]
+        start = f'init={_IDENTITIES[scan.operation]}, llm_hint=["fastest", "accumulator"]'
+        if self.beside is not None:
+            scope.say(f"{scan.name} = alloc([{_width(dims)}]{dtype}, {start})")
+            inner = self.opened(scope, [scan.axis], None)
+            operand = self.evaluated(inner, scan.body, dims)
+            inner.say(f"{combine}({scan.name}, {operand}, {scan.name})")
+            return inner, dims
+        along = _Lanes(scan.axis, "T")
+        self.sizes.add("T")
+        carry = self.name(scope, "carry")
+        scope.say(f"{carry} = alloc([1]{dtype}, {start})")
+        inner = self.opened(scope, (), along)
+        operand = self.evaluated(inner, scan.body, (along,))
+        block = self.name(inner, "block")
+        inner.say(f'{scan.name} = alloc([T]{dtype}, llm_hint=["fastest"])')
+        inner.say(f"cum{scan.operation}({operand}, 0, {scan.name})")
+        inner.say(f"{combine}({scan.name}, {carry}, {scan.name})")
+        inner.say(f'{block} = alloc([1]{dtype}, llm_hint=["fastest"])')
+        inner.say(f"reduce_{scan.operation}({operand}, 0, {block})")
+        inner.say(f"{combine}({carry}, {block}, {carry})")
+        return inner, (along,)
 
     def reduced(self, scope: _Scope, each: Pass, dims: _Dims) -> None:
         """One pass over the row."""
@@ -438,7 +478,8 @@ class _PhaseWriter:
 
     def along_tile(self, scalar: Scalar, dims: _Dims) -> _Dims:
         """The axes of the tile along which it differs."""
-        held = self.beside is not None or self.phase.product is not None
+        phase = self.phase
+        held = self.beside or phase.product or phase.running
         if held and any(e.source in self.passes for e in elements(scalar)):
             return dims
         used = _indices(scalar)
@@ -529,17 +570,21 @@ class _PhaseWriter:
         index = list(element.index)
         if element.pad is not None:
             index = [self.inside(e, x, dims) for e, x in zip(index, shape, strict=True)]
+        fetched: dict[str, ir.Expr] = {}
+        for name, value in element.fetched:
+            tile = self.operand(scope, value, dims, dims)
+            fetched[name] = ir.Ref(tile, ir.NameKind.BINDING)
         used = [each for each in dims if each.names & _names(index)]
         held = [[n for n, e in enumerate(index) if d.names & names(e)] for d in used]
         steps = [_step(index[n[0]], d, used) for n, d in zip(held, used, strict=True)]
         sliced = sorted(held) == held and all(len(n) == 1 for n in held) and all(steps)
-        if sliced and not any(_IOTA in names(e) for e in index):
+        if sliced and not fetched and not any(_IOTA in names(e) for e in index):
             shown = [show(each) for each in index]
             for (place,), lanes, line in zip(held, used, steps, strict=True):
                 assert line is not None
                 shown[place] = self.slice(line, lanes, shape[place])
             return f"{element.source}[{', '.join(shown)}]"
-        replaced = self.bindings(scope, used, dims)
+        replaced = {**self.bindings(scope, used, dims), **fetched}
         return f"{element.source}[{_listed([substitute(each, replaced) for each in index])}]"
 
     def inside(self, index: ir.Expr, extent: ir.Expr, dims: _Dims) -> ir.Expr:
