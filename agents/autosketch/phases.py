@@ -9,6 +9,7 @@ phase's is a phase of its own and goes through a workspace.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
@@ -19,6 +20,7 @@ from sketchc.agents.autosketch.loops import (
     Element,
     Index,
     Loops,
+    Map,
     Number,
     Reduction,
     Scalar,
@@ -215,6 +217,8 @@ class _Builder:
         self.workspaces: dict[str, DType] = {}
         self.views: dict[str, str] = {}
         self.held: dict[str, str] = {}
+        self.readers = _readers(loops)
+        self.computing: set[str] = set()
 
     def phases(self) -> Phases:
         flat = tuple(map(self.flattened, self.found))
@@ -238,6 +242,9 @@ class _Builder:
         extents = {axis.name: axis.extent for axis in axes}
         result = resolved(self.loops, wanted, extents)
         place = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
+        goal, axes, result = self.merged(Element(target, place, wanted.dtype), axes, result)
+        target, place = goal.source, goal.index
+        extents = {axis.name: axis.extent for axis in axes}
         found = next(filter(None, (self.product(e, axes) for e in elements(result))), None)
         if found is not None:
             element, product = found
@@ -268,11 +275,66 @@ class _Builder:
             Phase(target, dtype, place, rows, tuple(passes.values()), columns, result)
         )
 
+    def merged(
+        self, goal: Element, axes: tuple[Axis, ...], result: Scalar
+    ) -> tuple[Element, tuple[Axis, ...], Scalar]:
+        """The result with neighbouring axes as one, where a reduction or scan has the two as one
+        axis, so that it is computed where it is needed."""
+        while (group := next(self.joins(axes, result), None)) is not None:
+            joint, digits = _counter(group)
+            whole = _joined(group)
+            places = {axis.name: value for axis, value in digits}
+
+            def element(
+                each: Element,
+                group: tuple[Axis, ...] = group,
+                joint: Axis = joint,
+                whole: ir.Expr = whole,
+                places: Mapping[str, ir.Expr] = places,
+            ) -> Element:
+                if each.source in self.shapes:
+                    each = self.viewed(each, group, joint)
+                index = tuple(joint.ref if symbolic.equal(e, whole) else e for e in each.index)
+                moved = at(attrs.evolve(each, index=index), places)
+                assert isinstance(moved, Element)
+                return moved
+
+            first = axes.index(group[0])
+            axes = (*axes[:first], joint, *axes[first + len(group) :])
+            goal, result = element(goal), at(_mapped(result, element), places)
+        return goal, axes, result
+
+    def joins(self, axes: tuple[Axis, ...], result: Scalar) -> Iterator[tuple[Axis, ...]]:
+        """Neighbouring axes that are one in a reduction or scan."""
+        runs = [
+            axes[first:last]
+            for first, last in itertools.combinations(range(len(axes) + 1), 2)
+            if last - first > 1
+        ]
+        for element in elements(result):
+            held = isinstance(self.loops.values.get(element.source), Reduction | Scan)
+            for each in element.index if held else ():
+                if not isinstance(each, ir.Ref | ir.Literal):
+                    yield from (run for run in runs if symbolic.equal(each, _joined(run)))
+
+    def shared(self, value: Reduction) -> bool:
+        """Whether several read a reduction that is dear: the sum of products of two values, each of
+        which lacks an axis of the result."""
+        match value.body:
+            case Apply("mul", operands) if value.operation == "sum":
+                used = [_indices(each) for each in operands]
+            case _:
+                return False
+        axes = {axis.name for axis in value.axes if axis.extent != ir.Literal(1)}
+        return self.readers[value.name] > 1 and all(axes - names for names in used)
+
     def product(self, element: Element, axes: Sequence[Axis]) -> tuple[Element, Product] | None:
         """The reduction that an element is of, as a matrix product for these axes: a sum of
         products of two elements, each with an axis of its own."""
         value = self.loops.values.get(element.source)
         if not isinstance(value, Reduction) or value.operation != "sum":
+            return None
+        if self.shared(value) and value.name not in self.computing:
             return None
         own = {axis.name: axis for axis in axes}
         held = [e for e in element.index if e != ir.Literal(0)]
@@ -340,7 +402,9 @@ class _Builder:
         """The axes of the reductions in a result: those of the one that has the most."""
         best: tuple[Axis, ...] = ()
         for element in elements(result):
-            if isinstance(self.loops.values.get(element.source), Reduction):
+            value = self.loops.values.get(element.source)
+            shared = isinstance(value, Reduction) and self.shared(value)
+            if isinstance(value, Reduction) and not (shared and value.name not in self.computing):
                 used = {name for each in element.index for name in names(each)}
                 own = tuple(axis for axis in axes if axis.name in used)
                 plain = all(isinstance(each, ir.Ref | ir.Literal) for each in element.index)
@@ -369,6 +433,8 @@ class _Builder:
                     return scalar
                 passing = rows is not None and pad is None and _of_row(index, rows)
                 if rows is None or not passing or not isinstance(value, Reduction):
+                    return attrs.evolve(scalar, source=self.workspace(value))
+                if self.shared(value) and value.name not in self.computing:
                     return attrs.evolve(scalar, source=self.workspace(value))
                 return Element(self.passed(value, index, rows, extents, passes), (), dtype)
             case Apply():
@@ -410,7 +476,9 @@ class _Builder:
             self.workspaces[name] = value.dtype
             axes = _renamed(value.axes, "ijklmnpq")
             index = tuple(axis.ref for axis in axes)
+            self.computing.add(value.name)
             self.tensor(name, axes, Element(value.name, index, value.dtype))
+            self.computing.discard(value.name)
         return self.held[value.name]
 
     # ------------------------------------------------------------ fewer axes
@@ -418,6 +486,7 @@ class _Builder:
     def flattened(self, phase: Phase) -> Phase:
         """The phase with neighbouring axes made one, where every access allows it: a view of the
         tensor has one axis there."""
+        phase = phase.changed(lambda own: own, self.undivided)
         while True:
             pairs = (pair for group in phase.groups for pair in itertools.pairwise(group))
             pair = next((pair for pair in pairs if self.joinable(phase, *pair)), None)
@@ -474,36 +543,45 @@ class _Builder:
     def counted(self, phase: Phase, group: tuple[Axis, ...]) -> Phase:
         """The phase with a group of axes run through by one number, whose digits they are; where an
         access has them side by side, it has that number in a view."""
-        whole: ir.Expr = ir.Literal(1)
-        digits: list[tuple[Axis, ir.Expr]] = []
-        number = ir.Ref("".join(axis.name for axis in group), ir.NameKind.LOOP)
-        for axis in reversed(group):
-            place = number if whole == ir.Literal(1) else ir.Binary("//", number, whole)
-            first = axis == group[0]
-            digits.insert(0, (axis, place if first else ir.Binary("%", place, axis.extent)))
-            whole = symbolic.simplify(ir.Binary("*", axis.extent, whole))
-        joint = Axis(number.name, whole)
+        joint, digits = _counter(group)
 
         def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
             return (joint,) if own == group else own
 
-        def element(each: Element) -> Element:
-            refs = tuple(axis.ref for axis in group)
-            starts = range(len(each.index) - len(group) + 1)
-            found = (n for n in starts if each.index[n : n + len(group)] == refs)
-            place = next(found, None)
-            if place is not None and self.dense(each.source, place, group):
-                source = each.source
-                for _ in group[1:]:
-                    source = self.view(source, place)
-                index = (*each.index[:place], joint.ref, *each.index[place + len(group) :])
-                return attrs.evolve(each, source=source, index=index)
-            return each
-
-        changed = phase.changed(axes, element)
+        changed = phase.changed(axes, lambda each: self.viewed(each, group, joint))
         assert changed.product is not None
-        held = {**changed.product.digits, joint.name: tuple(digits)}
+        held = {**changed.product.digits, joint.name: digits}
         return attrs.evolve(changed, product=attrs.evolve(changed.product, digits=held))
+
+    def viewed(self, each: Element, group: tuple[Axis, ...], joint: Axis) -> Element:
+        """The access by the number of a group of axes, where it has them side by side."""
+        refs = tuple(axis.ref for axis in group)
+        starts = range(len(each.index) - len(group) + 1)
+        found = (n for n in starts if each.index[n : n + len(group)] == refs)
+        place = next(found, None)
+        if place is None or not self.dense(each.source, place, group):
+            return each
+        source = each.source
+        for _ in group[1:]:
+            source = self.view(source, place)
+        index = (*each.index[:place], joint.ref, *each.index[place + len(group) :])
+        return attrs.evolve(each, source=source, index=index)
+
+    def undivided(self, each: Element) -> Element:
+        """The access with two digits of a number side by side as that number, in a view."""
+        while True:
+            pairs = (
+                (n, whole)
+                for n, pair in enumerate(itertools.pairwise(each.index))
+                if (whole := _undivided(*pair, self.shapes[each.source][n + 1])) is not None
+            )
+            found = next(pairs, None)
+            if found is None:
+                return each
+            place, whole = found
+            source = self.view(each.source, place)
+            index = (*each.index[:place], whole, *each.index[place + 2 :])
+            each = attrs.evolve(each, source=source, index=index)
 
     def dense(self, source: str, place: int, group: tuple[Axis, ...]) -> bool:
         """Whether the tensor's axes from `place` on are those of the group."""
@@ -524,6 +602,44 @@ class _Builder:
         name = _free(f"{base}_FLAT", self.shapes)
         self.shapes[name], self.views[name] = shape, base
         return name
+
+
+def _counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:
+    """The number that runs through a group of axes, and what these are of it."""
+    whole: ir.Expr = ir.Literal(1)
+    digits: list[tuple[Axis, ir.Expr]] = []
+    number = ir.Ref("".join(axis.name for axis in group), ir.NameKind.LOOP)
+    for axis in reversed(group):
+        place = number if whole == ir.Literal(1) else ir.Binary("//", number, whole)
+        first = axis == group[0]
+        digits.insert(0, (axis, place if first else ir.Binary("%", place, axis.extent)))
+        whole = symbolic.simplify(ir.Binary("*", axis.extent, whole))
+    return Axis(number.name, whole), tuple(digits)
+
+
+def _joined(group: Sequence[Axis]) -> ir.Expr:
+    """The number in terms of the axes."""
+    total: ir.Expr = ir.Literal(0)
+    for axis in group:
+        total = ir.Binary("+", ir.Binary("*", total, axis.extent), axis.ref)
+    return symbolic.simplify(total)
+
+
+def _undivided(first: ir.Expr, second: ir.Expr, extent: ir.Expr) -> ir.Expr | None:
+    """The number of which two subscripts are the digits, the second one below the extent."""
+    match second:
+        case ir.Binary("%", number, divisor) if symbolic.equal(divisor, extent):
+            upper = ir.Binary("//", number, divisor)
+        case _:
+            return None
+    if symbolic.equal(first, upper):
+        return number
+    match first:
+        case ir.Binary("%", place, limit) if symbolic.equal(place, upper):
+            whole = symbolic.simplify(ir.Binary("*", limit, divisor))
+            return ir.Binary("%", number, whole)
+        case _:
+            return None
 
 
 def _of_row(index: Index, rows: Sequence[Axis]) -> bool:
@@ -562,8 +678,27 @@ def _factor(scalar: Scalar) -> Element | None:
             return None
 
 
+def _indices(scalar: Scalar) -> set[str]:
+    """The names in all indices of a scalar."""
+    return {name for each in elements(scalar) for name in _names(each.index)}
+
+
 def _names(index: Index) -> set[str]:
     return {name for each in index for name in names(each)}
+
+
+def _readers(loops: Loops) -> Counter[str]:
+    """How many outputs, reductions and scans read each reduction, through maps or not."""
+    found: Counter[str] = Counter()
+    outputs = {name for _, name in loops.outputs}
+    through: dict[str, frozenset[str]] = {}
+    for value in loops.values.values():
+        sources = {element.source for element in elements(value.body)}
+        reached = frozenset().union(*(through.get(source, frozenset()) for source in sources))
+        if value.name in outputs or not isinstance(value, Map):
+            found.update(reached)
+        through[value.name] = reached if isinstance(value, Map) else frozenset({value.name})
+    return found
 
 
 def _free(wanted: str, used: Mapping[str, object]) -> str:
