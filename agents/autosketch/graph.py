@@ -9,23 +9,32 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 
+from sketchc.base import records
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import product, simplify
+from sketchc.ir.walk import names, parts
 from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
 #: So many sizes of a symbol in a row are looked at, so that each divisor meets each remainder; two
 #: others are far away.
 _IN_A_ROW = 8
+#: The first size of the smallest symbol, and how far those of others are apart.
+_FIRST, _APART = 11, 24
+#: So many symbols are added up in a formula.
+_MOST_TERMS = 4
 #: Divisors, offsets and multiples that formulas of one symbol are tried with.
-_OFFSETS = range(-8, 9)
+_OFFSETS = sorted(range(-8, 9), key=abs)
 _DIVISORS = range(2, 9)
 
 
@@ -147,21 +156,46 @@ def read_graph(signature: Signature) -> Graph:
 
 
 def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
-    """Sizes of all groups at once: far from each other, or one after the other, each group in an
-    order of its own."""
+    """Sizes of all groups at once: one after the other, each group in an order of its own, and far
+    from each other. What is larger in the task is larger here: a window fits its image."""
     if not groups:
         yield ()
         return
-    for turn in range(_IN_A_ROW + 2):
-        row = min(turn, _IN_A_ROW) if turn < _IN_A_ROW else turn - _IN_A_ROW + 1
+    order = sorted(range(len(groups)), key=lambda number: groups[number].size)
+    ranks = {number: rank for rank, number in enumerate(order)}
+    first = [_FIRST + _APART * ranks[n] for n in range(len(groups))]
+    rows = [random.Random(n).sample(range(_IN_A_ROW), _IN_A_ROW) for n in range(len(groups))]
+    for turn in range(_IN_A_ROW):
+        yield tuple(group.at(first[n] + rows[n][turn]) for n, group in enumerate(groups))
+    for turn in (2, 3):
         yield tuple(
-            group.at(
-                PRIMES[number % len(PRIMES)] + row * (2 * number + 1) % _IN_A_ROW
-                if turn < _IN_A_ROW
-                else PRIMES[-1 - number % len(PRIMES)] * (row + 1) + number
-            )
-            for number, group in enumerate(groups)
+            group.at(turn * first[n] + ranks[n] * PRIMES[n % len(PRIMES)] + rows[n][turn])
+            for n, group in enumerate(groups)
         )
+
+
+def _with_lets(declared: ir.Sketch) -> ir.Sketch:
+    """The sketch with names for extents that are quotients: what a tensor's place is split by is
+    easier to read, and to prove, by a name."""
+    lets: dict[ir.Expr, ir.Let] = {}
+    used = {one.name for one in (*declared.symbols, *declared.tensors)}
+
+    def named(extent: ir.Expr) -> ir.Expr:
+        if not any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent)):
+            return extent
+        if extent not in lets:
+            first = next(s.name for s in declared.symbols if s.name in names(extent))
+            numbers = itertools.chain([""], (f"_{n}" for n in itertools.count(2)))
+            name = next(n for k in numbers if (n := f"{first}_OUT{k}") not in used)
+            used.add(name)
+            lets[extent] = ir.Let(name, DType.I64, extent)
+        return ir.Ref(lets[extent].name, ir.NameKind.LET)
+
+    tensors = tuple(
+        records.evolve(t, extents=tuple(map(named, t.extents))) if t.role is ir.Role.OUT else t
+        for t in declared.tensors
+    )
+    return records.evolve(declared, tensors=tensors, lets=(*declared.lets, *lets.values()))
 
 
 class _Merged:
@@ -173,14 +207,27 @@ class _Merged:
         points: Sequence[tuple[int, ...]],
         traces: Sequence[Mapping[str, Any]],
     ) -> None:
-        self.declared = signature.sketch
+        self.declared = _with_lets(signature.sketch)
         self.symbols = [ir.Ref(s.name, ir.NameKind.SYMBOL) for s in signature.sketch.symbols]
         self.points = points
         self.traces = traces
         parameters = signature.prober.parameters
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
         self.states = {p.state: p.name for p in parameters if p.state is not None}
+        #: formulas by what they give; the extents that are declared go first
         self.solved: dict[tuple[int, ...], ir.Expr] = {}
+        for tensor in self.declared.tensors:
+            for extent in tensor.extents:
+                self.solved.setdefault(self.values(extent), extent)
+
+    def values(self, extent: ir.Expr) -> tuple[int, ...]:
+        """What an extent is in each trace."""
+        found = []
+        for point in self.points:
+            known = dict(zip((symbol.name for symbol in self.symbols), point, strict=True))
+            known |= {let.name: int(evaluate(let.value, known)) for let in self.declared.lets}
+            found.append(int(evaluate(extent, known)))
+        return tuple(found)
 
     def graph(self) -> Graph:
         counts = {len(trace["nodes"]) for trace in self.traces}
@@ -272,21 +319,35 @@ class _Merged:
             self.solved[each] = simplify(found)
         return self.solved[each]
 
+    def sums(self, each: Sequence[int], columns: Sequence[tuple[int, ...]]) -> Iterator[ir.Expr]:
+        """Multiples of symbols, added up."""
+        for count in range(1, min(len(columns), _MOST_TERMS) + 1):
+            for chosen in itertools.combinations(range(len(columns)), count):
+                matrix = np.array([*(columns[n] for n in chosen), (1,) * len(each)], float).T
+                solved, *_ = np.linalg.lstsq(matrix, np.array(each, float), rcond=None)
+                factors = [round(one) for one in solved]
+                if all(factors[:-1]) and (matrix @ factors == each).all():
+                    total: ir.Expr = ir.Literal(factors.pop())
+                    for factor, number in zip(factors, chosen, strict=True):
+                        term = ir.Binary("*", ir.Literal(factor), self.symbols[number])
+                        total = ir.Binary("+", total, term)
+                    yield total
+
     def _formulas(self, each: tuple[int, ...]) -> Iterator[ir.Expr]:
         if len(set(each)) == 1:
             yield ir.Literal(each[0])
         columns = list(zip(*self.points, strict=True))
+        yield from self.sums(each, columns)
         for count in range(1, min(len(columns), 4) + 1):
             for chosen in itertools.combinations(range(len(columns)), count):
                 products = [math.prod(columns[n][t] for n in chosen) for t in range(len(each))]
                 whole = product([self.symbols[n] for n in chosen])
                 yield from _lines(each, products, whole)
-        for (one, other), sign in itertools.product(
-            itertools.combinations(range(len(columns)), 2), (1, -1)
-        ):
-            sums = [columns[one][t] + sign * columns[other][t] for t in range(len(each))]
-            total = ir.Binary("+" if sign > 0 else "-", self.symbols[one], self.symbols[other])
-            yield from _lines(each, sums, total)
+        for one, other in itertools.permutations(range(len(columns)), 2):
+            for sign in (1, -1):
+                sums = [columns[one][t] + sign * columns[other][t] for t in range(len(each))]
+                total = ir.Binary("+" if sign > 0 else "-", self.symbols[one], self.symbols[other])
+                yield from _lines(each, sums, total)
 
 
 def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> Iterator[ir.Expr]:
@@ -308,6 +369,6 @@ def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> I
     for divisor, offset in itertools.product(_DIVISORS, _OFFSETS):
         rests = {e - (v + offset) // divisor for v, e in zip(values, each, strict=True)}
         if len(rests) == 1:
-            moved = ir.Binary("+", expression, ir.Literal(offset))
+            moved = simplify(ir.Binary("+", expression, ir.Literal(offset)))
             quotient = ir.Binary("//", moved, ir.Literal(divisor))
             yield ir.Binary("+", quotient, ir.Literal(rests.pop()))

@@ -351,7 +351,7 @@ def _convert(builder: _Builder, node: Node) -> None:
             return found
         if dtype is DType.BOOL:
             return Apply("ne", (found, Number(0, found.dtype)), dtype)
-        toward = (("round", "trunc"),) if found.dtype.is_float and dtype.is_integer else ()
+        toward = (("round", "zero"),) if found.dtype.is_float and dtype.is_integer else ()
         return Apply("cast", (found,), dtype, toward)
 
     builder.map(node, body)

@@ -593,7 +593,7 @@ class _Builder:
     def view(self, source: str, place: int) -> str:
         """The tensor with the axes `place` and the next one as one."""
         own = self.shapes[source]
-        extent = symbolic.simplify(ir.Binary("*", own[place], own[place + 1]))
+        extent = _product(own[place], own[place + 1])
         shape = (*own[:place], extent, *own[place + 2 :])
         base = self.views.get(source, source)
         for name, other in self.views.items():
@@ -613,8 +613,18 @@ def _counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:
         place = number if whole == ir.Literal(1) else ir.Binary("//", number, whole)
         first = axis == group[0]
         digits.insert(0, (axis, place if first else ir.Binary("%", place, axis.extent)))
-        whole = symbolic.simplify(ir.Binary("*", axis.extent, whole))
+        whole = _product(axis.extent, whole)
     return Axis(number.name, whole), tuple(digits)
+
+
+def _product(one: ir.Expr, other: ir.Expr) -> ir.Expr:
+    """The product as it is written: a normal form would spell the factors otherwise than the
+    tensors' extents, which proofs compare them with."""
+    if ir.Literal(1) in (one, other):
+        return other if one == ir.Literal(1) else one
+    whole = ir.Binary("*", one, other)
+    value = symbolic.constant_value(whole)
+    return whole if value is None else ir.Literal(value)
 
 
 def _joined(group: Sequence[Axis]) -> ir.Expr:

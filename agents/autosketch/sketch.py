@@ -47,6 +47,9 @@ _SIZES = {
     "TK": "[16, 32, 64]",
 }
 
+#: Where lanes are digits: each point of the tuning space is proved, and those are dear to prove.
+_FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
+
 
 def write_sketch(phases: Phases, name: str) -> str:
     """The sketch in canonical form."""
@@ -56,7 +59,10 @@ def write_sketch(phases: Phases, name: str) -> str:
     written = [list(writer.lines()) for writer in bodies]
     sizes = [size for size in _SIZES if any(size in writer.sizes for writer in bodies)]
     if sizes:
-        listed = ", ".join(f"{size} in {_SIZES[size]}" for size in sizes)
+        tuned = _SIZES
+        if any(phase.product and phase.product.digits for phase in phases.phases):
+            tuned = _SIZES | _FEWER_SIZES
+        listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
         lines.append(f"    constexpr: {listed};")
     lines.append("")
     for body in written:
@@ -73,6 +79,8 @@ def _declarations(phases: Phases) -> Iterator[str]:
     declared = phases.declared
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
+    if declared.lets:
+        yield f"let: {' '.join(f'{let.name} = {show(let.value)};' for let in declared.lets)}"
     tensors = [
         f"{t.name}[{_listed(t.extents)}]: {t.role.value} {t.dtype.value};" for t in declared.tensors
     ]
