@@ -178,7 +178,7 @@ def _with_lets(declared: ir.Sketch) -> ir.Sketch:
     """The sketch with names for extents that are quotients: what a tensor's place is split by is
     easier to read, and to prove, by a name."""
     lets: dict[ir.Expr, ir.Let] = {}
-    used = {one.name for one in (*declared.symbols, *declared.tensors)}
+    used = {symbol.name for symbol in declared.symbols} | {t.name for t in declared.tensors}
 
     def named(extent: ir.Expr) -> ir.Expr:
         if not any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent)):

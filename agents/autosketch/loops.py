@@ -212,7 +212,9 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
                 return inner if pad is None else _padded(inner)
             if not isinstance(body, Element) or body.pad is not None or not _orders(value, body):
                 return here
-            moved = attrs.evolve(at(body, replaced), dtype=dtype, pad=pad, where=scalar.where)
+            moved = at(body, replaced)
+            assert isinstance(moved, Element)
+            moved = attrs.evolve(moved, dtype=dtype, pad=pad, where=scalar.where)
             return resolved(loops, moved, axes)
         case Number(value, dtype):
             return Number(simplified(value, axes), dtype) if isinstance(value, ir.Expr) else scalar
@@ -287,7 +289,7 @@ def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
             return ir.Literal(int(value)), Fraction(1)
         case Number(float() | ir.Function()):
             return None
-        case Number(value):
+        case Number(value) if not isinstance(value, int | float):
             return value, Fraction(1)
         case Apply("where", (Apply("lt", (value, Number(0))), _, other)) if value == other:
             found = _rational(value)
@@ -298,6 +300,10 @@ def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
             if found is None or float(exact) != factor or not _nonnegative(found[0]):
                 return None
             return found[0], found[1] * exact
+        case Apply("mul", (Apply("sign", (one,)), Apply("mod", (Apply("abs", (same,)), size)))):
+            # the place in a tensor of something moved around: the sign is that of the size
+            extent = size.operands[0] if isinstance(size, Apply) else size
+            return _combined("mod", _rational(one), _rational(extent)) if one == same else None
         case Apply("cast", (one,)):
             found = _rational(one)
             if found is None or not scalar.dtype.is_integer:
@@ -317,7 +323,7 @@ def _combined(
         return None
     if name in ("add", "sub") and other[0] == ir.Literal(0):
         return one
-    if (one[1], other[1]) != (1, 1):
+    if one[1] != Fraction(1) or other[1] != Fraction(1):
         return None
     operator = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%"}[name]
     return ir.Binary(operator, one[0], other[0]), Fraction(1)

@@ -32,12 +32,15 @@ from sketchc.agents.autosketch.loops import (
     resolved,
     text,
 )
+from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import names
 
+#: Operations that one element may take.
+_MOST_PARTS = 4000
 #: What a reduction is called.
 _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"}
 
@@ -190,7 +193,8 @@ class Phases:
 
 
 def build_phases(loops: Loops) -> Phases:
-    """Decide what is computed together."""
+    """Decide what is computed together. Raises `UsageError` where an element takes too much."""
+    _fits(loops)
     builder = _Builder(loops)
     for tensor, value in loops.outputs:
         found = loops.values[value]
@@ -198,6 +202,22 @@ def build_phases(loops: Loops) -> Phases:
         index = tuple(axis.ref for axis in axes)
         builder.tensor(tensor, axes, Element(value, index, found.dtype))
     return builder.phases()
+
+
+def _fits(loops: Loops) -> None:
+    """Refuses what would be computed again and again where it is needed."""
+    sizes: dict[str, int] = {}
+    for name, value in loops.values.items():
+        size = 0
+        for part in parts(value.body):
+            size += 1 + (sizes.get(part.source, 0) if isinstance(part, Element) else 0)
+        sizes[name] = size if isinstance(value, Map) else 0
+        if size > _MOST_PARTS:
+            msg = (
+                f"the built-in Designer has no form for one element that takes more than "
+                f"{_MOST_PARTS:,} operations"
+            )
+            raise UsageError(msg)
 
 
 def _renamed(axes: Sequence[Axis], letters: str) -> tuple[Axis, ...]:
@@ -241,9 +261,10 @@ class _Builder:
         """Phases that compute a tensor."""
         extents = {axis.name: axis.extent for axis in axes}
         result = resolved(self.loops, wanted, extents)
-        place = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
-        goal, axes, result = self.merged(Element(target, place, wanted.dtype), axes, result)
-        target, place = goal.source, goal.index
+        whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
+        goal, axes, result = self.merged(Element(target, whole, wanted.dtype), axes, result)
+        place = goal.index
+        target = goal.source
         extents = {axis.name: axis.extent for axis in axes}
         found = next(filter(None, (self.product(e, axes) for e in elements(result))), None)
         if found is not None:
@@ -368,10 +389,11 @@ class _Builder:
         if axes.index(alone[0][-1]) > axes.index(alone[1][-1]):
             alone.reverse()
             factors.reverse()
-        left, right = factors
-        assert left is not None
-        assert right is not None
-        return element, Product("product", value.dtype, *alone, tuple(wide), left, right)
+        (down, across), (first, second) = alone, factors
+        assert first is not None
+        assert second is not None
+        product = Product("product", value.dtype, down, across, tuple(wide), first, second)
+        return element, product
 
     def running(self, element: Element, axes: Sequence[Axis]) -> tuple[Element, Running] | None:
         """The scan that an element is of, where it follows these axes."""

@@ -321,7 +321,7 @@ class _PhaseWriter:
             if lanes.size is not None:
                 scope = self.parallel(scope, lanes.variable, lanes.count)
             scope.bound |= {lanes.axis.name}
-        dims = () if lanes is None else (lanes,)
+        dims: _Dims = () if lanes is None else (lanes,)
         for each in phase.passes:
             self.reduced(scope, each, dims)
             scope.finished()
@@ -372,14 +372,14 @@ class _PhaseWriter:
         scope.say(f"{product.name} = alloc([TM, TN]{dtype}, init=0, llm_hint=[{hint}])")
         inner = self.opened(scope, (), over)
         factors, keywords = [], ""
-        for each, order, keyword in (
+        for factor, order, keyword in (
             (product.left, (down, over), "trans_a"),
             (product.right, (over, across), "trans_b"),
         ):
-            places = [_place(each.index, lanes) for lanes in order]
+            places = [_place(factor.index, lanes) for lanes in order]
             if places[0] > places[1]:
                 order, keywords = order[::-1], f"{keywords}, {keyword}=True"
-            factors.append(self.loaded(inner, each, order, each.dtype))
+            factors.append(self.loaded(inner, factor, order, factor.dtype))
         inner.say(f"gemm({factors[0]}, {factors[1]}, {product.name}{keywords})")
         scope.finished()
         self.result(scope, (down, across))

@@ -1,0 +1,162 @@
+"""The values of a graph so far, and what the rules of all operations need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+
+from sketchc.agents.autosketch.graph import Graph, Made, Node, Specification, Use
+from sketchc.agents.autosketch.loops import (
+    Axis,
+    Element,
+    Index,
+    Loops,
+    Map,
+    Number,
+    Reduction,
+    Scalar,
+    Value,
+)
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+
+
+def plain(operation: str) -> str:
+    """`prims::add` and `add` are one operation."""
+    return operation.removeprefix("prims::")
+
+
+class Builder:
+    """The values made so far."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.number = 0
+        self.values: dict[str, Value] = {}
+
+    def loops(self) -> Loops:
+        outputs = [t.name for t in self.graph.declared.tensors if t.role is ir.Role.OUT]
+        found = []
+        for tensor, use in zip(outputs, self.graph.returned, strict=True):
+            axes = self.axes(self.graph.specification(use).shape)
+            body = self.element(use, tuple(axis.ref for axis in axes))
+            name = f"{tensor.lower()}_value"
+            self.values[name] = Map(name, axes, body.dtype, body)
+            found.append((tensor, name))
+        return Loops(self.graph.declared, self.values, tuple(found))
+
+    # ------------------------------------------------------------ operands
+
+    def axes(self, shape: Sequence[ir.Expr], letter: str = "i") -> tuple[Axis, ...]:
+        return tuple(
+            Axis(f"{letter}{self.number}_{place}", extent) for place, extent in enumerate(shape)
+        )
+
+    def shape(self, operand: Any) -> tuple[ir.Expr, ...]:
+        return self.graph.specification(operand).shape if isinstance(operand, Use | Made) else ()
+
+    def element(self, operand: Any, index: Index) -> Scalar:
+        """An operand at an index; a number is the same at each."""
+        match operand:
+            case Use(parameter=name) if name:
+                return Element(name, index, self.graph.specification(operand).dtype)
+            case Use(node, of):
+                dtype = self.graph.specification(operand).dtype
+                return Element(value_name(node, of), index, dtype)
+            case Made(specification, (value,)):
+                return Number(value, specification.dtype)
+            case Made():
+                msg = "the built-in Designer has no form for tensors that the task makes for itself"
+                raise UsageError(msg)
+            case bool():
+                return Number(operand, DType.BOOL)
+            case float():
+                return Number(operand, DType.F32)
+            case ir.Literal(value):
+                return Number(value, DType.I64)
+            case ir.Function():
+                return Number(operand, DType.F32)
+            case _:
+                return Number(operand, DType.I64)
+
+    # ------------------------------------------------------------ what a node gives
+
+    def map(self, node: Node, body: Callable[[Index], Scalar], of: int = 0) -> None:
+        specification = node.results[of]
+        axes = self.axes(specification.shape)
+        name = value_name(self.number, of)
+        scalar = body(tuple(axis.ref for axis in axes))
+        self.values[name] = Map(name, axes, specification.dtype, scalar)
+
+    def view(self, node: Node, source: Any, index: Callable[[Index], Index]) -> None:
+        """The result at an index is the source at another one."""
+        self.map(node, lambda own: self.element(source, index(own)))
+
+    def reduce(
+        self,
+        specification: Specification,
+        dims: Sequence[int],
+        shape: Sequence[ir.Expr],
+        operation: str,
+        body: Callable[[Index], Scalar],
+        name: str,
+    ) -> None:
+        """A reduction of `body`, which has this shape, over some of its axes."""
+        kept = [place for place in range(len(shape)) if place not in dims]
+        axes = tuple(Axis(f"i{name}_{n}", shape[place]) for n, place in enumerate(kept))
+        over = tuple(Axis(f"r{name}_{n}", shape[place]) for n, place in enumerate(dims))
+        index: list[ir.Expr] = [ir.Literal(0)] * len(shape)
+        for axis, place in (*zip(axes, kept, strict=True), *zip(over, dims, strict=True)):
+            index[place] = axis.ref
+        scalar = body(tuple(index))
+        self.values[name] = Reduction(name, axes, specification.dtype, over, operation, scalar)
+
+
+def value_name(node: int, of: int) -> str:
+    return f"v{node}" + (f"_{of}" if of else "")
+
+
+Rule = Callable[[Builder, Node], None]
+
+
+def broadcast(index: Index, shape: Sequence[ir.Expr]) -> Index:
+    """The index of an operand of this shape, right-aligned; its extents of 1 are repeated."""
+    own = index[len(index) - len(shape) :]
+    return tuple(
+        ir.Literal(0) if e == ir.Literal(1) else i for i, e in zip(own, shape, strict=True)
+    )
+
+
+def integer(value: Any) -> int:
+    """A number that does not follow the sizes. Raises `UsageError`."""
+    if isinstance(value, ir.Literal):
+        return int(value.value)
+    if isinstance(value, int):
+        return value
+    msg = "the built-in Designer has no form for an axis that follows the sizes"
+    raise UsageError(msg)
+
+
+def alike(operands: Sequence[Scalar]) -> list[Scalar]:
+    """Numbers in the type of the tensors beside them."""
+    dtypes = [o.dtype for o in operands if not isinstance(o, Number) and o.dtype is not DType.BOOL]
+    if not dtypes or not dtypes[0].is_float:
+        return list(operands)
+    return [as_float(o, dtypes[0]) if isinstance(o, Number) else o for o in operands]
+
+
+def as_float(number: Number, dtype: DType) -> Number:
+    if isinstance(number.value, bool | ir.Expr):
+        return attrs.evolve(number, dtype=dtype)
+    return Number(float(number.value), dtype)
+
+
+def linear(*terms: tuple[ir.Expr, int], shift: int = 0) -> ir.Expr:
+    total: ir.Expr = ir.Literal(shift)
+    for value, factor in terms:
+        total = ir.Binary("+", total, ir.Binary("*", value, ir.Literal(factor)))
+    return symbolic.simplify(total)

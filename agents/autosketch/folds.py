@@ -1,0 +1,164 @@
+"""What is folded along axes: reductions, running ones, and the places of the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sketchc.agents.autosketch.builder import (
+    Builder,
+    Rule,
+    integer,
+    plain,
+    value_name,
+)
+from sketchc.agents.autosketch.graph import Node, Specification
+from sketchc.agents.autosketch.loops import (
+    Apply,
+    Element,
+    Index,
+    Number,
+    Scalar,
+    Scan,
+)
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+
+_REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
+
+
+def _dims(builder: Builder, node: Node) -> tuple[Any, tuple[ir.Expr, ...], list[int]]:
+    source = node.arguments.get("inp", node.arguments.get("self"))
+    shape = builder.shape(source)
+    given = node.arguments.get("dims")
+    places = range(len(shape)) if not given else (integer(place) % len(shape) for place in given)
+    return source, shape, sorted(places)
+
+
+def _reduction(operation: str) -> Rule:
+    def rule(builder: Builder, node: Node) -> None:
+        source, shape, dims = _dims(builder, node)
+        builder.reduce(
+            node.results[0],
+            dims,
+            shape,
+            operation,
+            lambda index: builder.element(source, index),
+            value_name(builder.number, 0),
+        )
+
+    return rule
+
+
+def _variance(builder: Builder, node: Node) -> None:
+    """The mean first, then the squares of what is left of it: no cancellation."""
+    source, shape, dims = _dims(builder, node)
+    specification = node.results[0]
+    total, squares = (
+        f"{value_name(builder.number, 0)}_total",
+        f"{value_name(builder.number, 0)}_squares",
+    )
+    dtype = specification.dtype
+    builder.reduce(
+        specification, dims, shape, "sum", lambda index: builder.element(source, index), total
+    )
+    count: ir.Expr = ir.Literal(1)
+    for place in dims:
+        count = ir.Binary("*", count, shape[place])
+    kept = [place for place in range(len(shape)) if place not in dims]
+
+    def squared(index: Index) -> Scalar:
+        mean = Apply(
+            "div",
+            (Element(total, tuple(index[place] for place in kept), dtype), Number(count, dtype)),
+            dtype,
+        )
+        left = Apply("sub", (builder.element(source, index), mean), dtype)
+        return Apply("mul", (left, left), dtype)
+
+    builder.reduce(specification, dims, shape, "sum", squared, squares)
+    correction = node.arguments.get("correction") or 0.0
+    divisor = ir.Binary("-", count, ir.Literal(int(correction)))
+    builder.map(
+        node,
+        lambda index: Apply("div", (Element(squares, index, dtype), Number(divisor, dtype)), dtype),
+    )
+
+
+def _arg(operation: str) -> Rule:
+    """The first index of the largest or the smallest: NaN is both."""
+
+    def rule(builder: Builder, node: Node) -> None:
+        source = node.arguments["self"]
+        shape = builder.shape(source)
+        if node.arguments["dim"] is None and len(shape) != 1:
+            msg = f"the built-in Designer has no form for {plain(node.operation)} of all elements"
+            raise UsageError(msg)
+        dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
+        dtype = builder.graph.specification(source).dtype
+        kept = (*shape[:dim], *shape[dim + 1 :])
+        best, first = (f"{value_name(builder.number, 0)}_{each}" for each in ("best", "first"))
+
+        def read(index: Index) -> Scalar:
+            return builder.element(source, index)
+
+        builder.reduce(Specification(dtype, kept), [dim], shape, operation, read, best)
+
+        def places(index: Index) -> Scalar:
+            here = read(index)
+            found = Element(best, (*index[:dim], *index[dim + 1 :]), dtype)
+            hit: Scalar = Apply("eq", (here, found), DType.BOOL)
+            if dtype.is_float:
+                missing = Apply("isnan", (here,), DType.BOOL)
+                hit = Apply("logical_or", (hit, missing), DType.BOOL)
+            numbers = (Number(index[dim], DType.I64), Number(shape[dim], DType.I64))
+            return Apply("where", (hit, *numbers), DType.I64)
+
+        builder.reduce(Specification(DType.I64, kept), [dim], shape, "min", places, first)
+        rank = len(node.results[0].shape)
+        builder.map(
+            node,
+            lambda index: Element(
+                first, index if rank == len(kept) else (*index[:dim], *index[dim + 1 :]), DType.I64
+            ),
+        )
+
+    return rule
+
+
+def _scan(operation: str) -> Rule:
+    def rule(builder: Builder, node: Node) -> None:
+        source = node.arguments["self"]
+        specification = node.results[0]
+        own = specification.dtype
+        wide = DType.F32 if own in (DType.F16, DType.BF16) else own
+        axes = builder.axes(specification.shape)
+        if not axes:
+            builder.view(node, source, lambda index: index)
+            return
+        along = axes[integer(node.arguments["dim"]) % len(axes)]
+        body = builder.element(source, tuple(axis.ref for axis in axes))
+        if body.dtype is not wide:
+            body = Apply("cast", (body,), wide)
+        name = f"{value_name(builder.number, 0)}_running"
+        builder.values[name] = Scan(name, axes, wide, along, operation, body)
+
+        def result(index: Index) -> Scalar:
+            found = Element(name, index, wide)
+            return found if wide is own else Apply("cast", (found,), own)
+
+        builder.map(node, result)
+
+    return rule
+
+
+#: The rules of these operations, by name.
+RULES: Mapping[str, Rule] = {
+    **{name: _reduction(operation) for name, operation in _REDUCTIONS.items()},
+    "var": _variance,
+    "cumsum": _scan("sum"),
+    "cumprod": _scan("prod"),
+    "argmax": _arg("max"),
+    "argmin": _arg("min"),
+}

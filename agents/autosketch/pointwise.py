@@ -1,0 +1,269 @@
+"""Pointwise operations: of the op table, or a few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from sketchc.agents.autosketch.builder import (
+    Builder,
+    Rule,
+    alike,
+    as_float,
+    broadcast,
+    plain,
+)
+from sketchc.agents.autosketch.graph import Made, Node, Use
+from sketchc.agents.autosketch.loops import (
+    Apply,
+    Index,
+    Number,
+    Scalar,
+)
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+
+#: Primitive -> the operation of the op table with the same operands.
+_POINTWISE = {
+    **{
+        name: name
+        for name in (
+            *("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "atan"),
+            *("tanh", "erf", "neg", "floor", "ceil", "round", "trunc", "sign", "sigmoid", "silu"),
+            *("add", "sub", "mul", "div", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge"),
+            *("where", "bitwise_not", "isfinite", "relu", "hardsigmoid", "hardswish"),
+        )
+    },
+    "maximum": "max",
+    "minimum": "min",
+    "remainder": "mod",
+    "isnan": "isnan",
+    "__rshift__": "shr",
+    "shift_right_arithmetic": "shr",
+    "__lshift__": "shl",
+    "shift_left": "shl",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+}
+#: Of conditions.
+_LOGICAL = {
+    "bitwise_and": "logical_and",
+    "bitwise_or": "logical_or",
+    "bitwise_xor": "ne",
+    "bitwise_not": "logical_not",
+}
+
+
+def _operands(node: Node) -> list[Any]:
+    """The arguments that are operands of a pointwise operation: tensors and numbers in order."""
+    order = ("self", "inp", "a", "pred", "input", "other", "b", "exponent")
+    found = {n: v for n, v in node.arguments.items() if n in order}
+    if "pred" in found:
+        return [node.arguments[name] for name in ("pred", "a", "b")]
+    return [found[name] for name in order if name in found]
+
+
+def _pointwise(operation: str) -> Rule:
+    def rule(builder: Builder, node: Node) -> None:
+        given = _operands(node)
+        own = operation
+        dtypes = [builder.graph.specification(g).dtype for g in given if isinstance(g, Use | Made)]
+        if dtypes and dtypes[-1] is DType.BOOL and own in _LOGICAL:
+            own = _LOGICAL[own]
+
+        def body(index: Index) -> Scalar:
+            operands = [builder.element(g, broadcast(index, builder.shape(g))) for g in given]
+            return Apply(own, tuple(alike(operands)), node.results[0].dtype)
+
+        builder.map(node, body)
+
+    return rule
+
+
+def _unary(*steps: tuple[str, float | None]) -> Rule:
+    """A chain of operations on one operand, each with a number on its right, or none."""
+
+    def rule(builder: Builder, node: Node) -> None:
+        (given, *_) = _operands(node)
+        dtype = node.results[0].dtype
+
+        def body(index: Index) -> Scalar:
+            found = builder.element(given, broadcast(index, builder.shape(given)))
+            for operation, number in steps:
+                beside = () if number is None else (Number(number, dtype),)
+                found = Apply(operation, (found, *beside), dtype)
+            return found
+
+        builder.map(node, body)
+
+    return rule
+
+
+def _gelu(builder: Builder, node: Node) -> None:
+    source = node.arguments["self"]
+    how = (("approximate", str(node.arguments["approximate"])),)
+    builder.map(
+        node,
+        lambda index: Apply("gelu", (builder.element(source, index),), node.results[0].dtype, how),
+    )
+
+
+def _with(operation: str, **attributes: str) -> Rule:
+    """One operation with attributes, each an argument of the node."""
+
+    def rule(builder: Builder, node: Node) -> None:
+        dtype = node.results[0].dtype
+        given = []
+        for name, argument in attributes.items():
+            value = builder.element(node.arguments[argument], ())
+            if not isinstance(value, Number) or isinstance(value.value, ir.Expr):
+                msg = f"the built-in Designer has no form for {plain(node.operation)} of a tensor"
+                raise UsageError(msg)
+            given.append((name, float(value.value)))
+        source = node.arguments["self"]
+        builder.map(
+            node,
+            lambda index: Apply(operation, (builder.element(source, index),), dtype, tuple(given)),
+        )
+
+    return rule
+
+
+def _clamp(builder: Builder, node: Node) -> None:
+    """Bounds are numbers, or not there."""
+    dtype = node.results[0].dtype
+    bounds = {"max": ("min", "min_val"), "min": ("max", "max_val")}
+    names = [(operation, name) for operation, each in bounds.items() for name in each]
+
+    def body(index: Index) -> Scalar:
+        found = builder.element(node.arguments["self"], index)
+        for operation, name in names:
+            bound = node.arguments.get(name)
+            if bound is not None:
+                beside = builder.element(bound, broadcast(index, builder.shape(bound)))
+                found = Apply(operation, tuple(alike((found, beside))), dtype)
+        return found
+
+    builder.map(node, body)
+
+
+def _elu(builder: Builder, node: Node) -> None:
+    dtype, source = node.results[0].dtype, node.arguments["self"]
+    alpha, scale, inner = (
+        builder.element(node.arguments[name], ()) for name in ("alpha", "scale", "input_scale")
+    )
+    if not isinstance(alpha, Number) or not isinstance(inner, Number) or inner.value != 1:
+        msg = "the built-in Designer has no form for elu with an input scale"
+        raise UsageError(msg)
+    given = (("alpha", float(alpha.value)),)  # type: ignore[arg-type]
+
+    def body(index: Index) -> Scalar:
+        found: Scalar = Apply("elu", (builder.element(source, index),), dtype, given)
+        if isinstance(scale, Number) and scale.value != 1:
+            found = Apply("mul", (found, as_float(scale, dtype)), dtype)
+        return found
+
+    builder.map(node, body)
+
+
+def _softplus(builder: Builder, node: Node) -> None:
+    """log(1 + exp(beta*x)) / beta; above the threshold it is x to the last digit of f32."""
+    dtype, source = node.results[0].dtype, node.arguments["self"]
+    beta = builder.element(node.arguments["beta"], ())
+
+    def body(index: Index) -> Scalar:
+        found = builder.element(source, index)
+        if isinstance(beta, Number) and beta.value == 1:
+            return Apply("softplus", (found,), dtype)
+        scaled = Apply("mul", tuple(alike((found, beta))), dtype)
+        return Apply("div", tuple(alike((Apply("softplus", (scaled,), dtype), beta))), dtype)
+
+    builder.map(node, body)
+
+
+def _fmod(builder: Builder, node: Node) -> None:
+    """The remainder with the sign of what is divided."""
+    given = _operands(node)
+    dtype = node.results[0].dtype
+
+    def body(index: Index) -> Scalar:
+        one, other = alike([builder.element(g, broadcast(index, builder.shape(g))) for g in given])
+        sizes = tuple(Apply("abs", (each,), dtype) for each in (one, other))
+        return Apply("mul", (Apply("sign", (one,), dtype), Apply("mod", sizes, dtype)), dtype)
+
+    builder.map(node, body)
+
+
+def _reciprocal(builder: Builder, node: Node) -> None:
+    (source, *_) = _operands(node)
+    dtype = node.results[0].dtype
+    builder.map(
+        node,
+        lambda index: Apply("div", (Number(1.0, dtype), builder.element(source, index)), dtype),
+    )
+
+
+def _convert(builder: Builder, node: Node) -> None:
+    source = node.arguments.get("a", node.arguments.get("self"))
+    dtype = node.results[0].dtype
+
+    def body(index: Index) -> Scalar:
+        found = builder.element(source, index)
+        if found.dtype is dtype:
+            return found
+        if dtype is DType.BOOL:
+            return Apply("ne", (found, Number(0, found.dtype)), dtype)
+        toward = (("round", "zero"),) if found.dtype.is_float and dtype.is_integer else ()
+        return Apply("cast", (found,), dtype, toward)
+
+    builder.map(node, body)
+
+
+def _filled(name: str) -> Rule:
+    """A tensor of one number."""
+
+    def rule(builder: Builder, node: Node) -> None:
+        value = builder.element(node.arguments[name], ())
+        dtype = node.results[0].dtype
+        number = value if isinstance(value, Number) else None
+        if number is None:
+            msg = "the built-in Designer has no form for a tensor filled with an element"
+            raise UsageError(msg)
+        builder.map(node, lambda index: attrs.evolve(number, dtype=dtype))
+
+    return rule
+
+
+def _iota(builder: Builder, node: Node) -> None:
+    start, step = node.arguments["start"], node.arguments["step"]
+
+    def body(index: Index) -> Scalar:
+        scaled = ir.Binary("*", index[0], step)
+        return Number(ir.Binary("+", scaled, start), node.results[0].dtype)
+
+    builder.map(node, body)
+
+
+#: The rules of these operations, by name.
+RULES: Mapping[str, Rule] = {
+    **{name: _pointwise(operation) for name, operation in _POINTWISE.items()},
+    "gelu": _gelu,
+    "elu": _elu,
+    "softplus": _softplus,
+    "leaky_relu": _with("leaky_relu", slope="negative_slope"),
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max", "hardtanh"), _clamp),
+    "reciprocal": _reciprocal,
+    "fmod": _fmod,
+    "expm1": _unary(("exp", None), ("sub", 1.0)),
+    "log1p": _unary(("add", 1.0), ("log", None)),
+    "log10": _unary(("log2", None), ("mul", 0.30102999566398120)),
+    "convert_element_type": _convert,
+    "full_like": _filled("fill_value"),
+    "full": _filled("fill_value"),
+    "scalar_tensor": _filled("s"),
+    "iota": _iota,
+}

@@ -1,0 +1,262 @@
+"""Sums of products: matrix products and convolutions; and what else runs over windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from sketchc.agents.autosketch.builder import (
+    Builder,
+    Rule,
+    broadcast,
+    integer,
+    linear,
+    plain,
+    value_name,
+)
+from sketchc.agents.autosketch.graph import Node, Specification
+from sketchc.agents.autosketch.loops import (
+    Apply,
+    Element,
+    Index,
+    Number,
+    Scalar,
+)
+from sketchc.base.diagnostics import UsageError
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+
+
+def _summed(
+    builder: Builder,
+    node: Node,
+    over: Sequence[ir.Expr],
+    factors: Callable[[Index, Index], tuple[Scalar, Scalar]],
+    beside: Callable[[Index], Scalar | None] = lambda index: None,
+) -> None:
+    """The sum over further axes of a product of two factors, each a function of the result's index
+    and of theirs, and something added to it. Half precision is summed in f32."""
+    specification = node.results[0]
+    own = specification.dtype
+    wide = DType.F32 if own in (DType.F16, DType.BF16) else own
+    rank = len(specification.shape)
+    name = f"{value_name(builder.number, 0)}_product"
+
+    def body(index: Index) -> Scalar:
+        given = factors(index[:rank], index[rank:])
+        operands = (f if f.dtype is wide else Apply("cast", (f,), wide) for f in given)
+        return Apply("mul", tuple(operands), wide)
+
+    shape = (*specification.shape, *over)
+    dims = range(rank, len(shape))
+    builder.reduce(Specification(wide, specification.shape), dims, shape, "sum", body, name)
+
+    def result(index: Index) -> Scalar:
+        found: Scalar = Element(name, index, wide)
+        added = beside(index)
+        if added is not None:
+            found = Apply("add", (found, added), wide)
+        return found if wide is own else Apply("cast", (found,), own)
+
+    builder.map(node, result)
+
+
+def _matmul(left: str, right: str, *, added: str = "") -> Rule:
+    """Matrix products, in batches or not, scaled and added to something or not."""
+
+    def rule(builder: Builder, node: Node) -> None:
+        arguments = node.arguments
+        for scale in ("alpha", "beta"):
+            if arguments.get(scale, ir.Literal(1)) not in (ir.Literal(1), 1, 1.0):
+                msg = f"the built-in Designer has no form for {plain(node.operation)} with {scale}"
+                raise UsageError(msg)
+
+        def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
+            *batch, row, column = index
+            return (
+                builder.element(arguments[left], (*batch, row, *inner)),
+                builder.element(arguments[right], (*batch, *inner, column)),
+            )
+
+        def beside(index: Index) -> Scalar | None:
+            if not added:
+                return None
+            own = broadcast(index, builder.shape(arguments[added]))
+            return builder.element(arguments[added], own)
+
+        over = builder.shape(arguments[left])[-1:]
+        _summed(builder, node, over, factors, beside)
+
+    return rule
+
+
+@attrs.frozen
+class _Window:
+    """Where a window stands over an image of some dimensions, an entry of each for each of them."""
+
+    kernel: tuple[ir.Expr, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    def inputs(self, index: Index, inner: Index) -> Index:
+        """The element of the image that the place `inner` of window `index` is over."""
+        places = zip(index, inner, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(linear((i, s), (k, d), shift=-p) for i, k, s, p, d in places)
+
+    def starts(self, index: Index) -> Index:
+        """The first element that window `index` is over, which may lie outside."""
+        return self.inputs(index, (ir.Literal(0),) * len(index))
+
+
+def _ints(value: Any, count: int, usual: Sequence[int] = ()) -> tuple[int, ...]:
+    """A list of numbers, one of which stands for all."""
+    found = tuple(map(integer, value if isinstance(value, list) else [value])) or tuple(usual)
+    return found * count if len(found) == 1 else found
+
+
+def _convolution(builder: Builder, node: Node) -> None:
+    arguments = node.arguments
+    image, weight, bias = (arguments[name] for name in ("input", "weight", "bias"))
+    kernel = builder.shape(weight)[2:]
+    count, groups = len(kernel), integer(arguments["groups"])
+    stride, padding, dilation = (
+        _ints(arguments[name], count) for name in ("stride", "padding", "dilation")
+    )
+    window = _Window(kernel, stride, padding, dilation)
+    transposed = bool(arguments["transposed"])
+    channels = builder.shape(image)[1]
+    inputs, outputs = (
+        symbolic.simplify(ir.Binary("//", each, ir.Literal(groups)))
+        for each in (channels, node.results[0].shape[1])
+    )
+    outside = 0 if transposed or any(padding) else None
+
+    def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
+        batch, channel, *place = index
+        taken, *offset = inner
+        group, own = ir.Binary("//", channel, outputs), channel
+        source = taken
+        if groups > 1:
+            source = ir.Binary("+", ir.Binary("*", group, inputs), taken)
+        where, spot = None, window.inputs(tuple(place), tuple(offset))
+        kernels: Index = (own, taken)
+        if transposed:
+            spot, where = _spread(window, tuple(place), tuple(offset))
+            kernels = (source, ir.Binary("%", channel, outputs) if groups > 1 else channel)
+        found = builder.element(image, (batch, source, *spot))
+        if outside is not None:
+            assert isinstance(found, Element)
+            found = attrs.evolve(found, pad=outside, where=where)
+        return found, builder.element(weight, (*kernels, *offset))
+
+    def beside(index: Index) -> Scalar | None:
+        return None if bias is None else builder.element(bias, index[1:2])
+
+    _summed(builder, node, (inputs, *kernel), factors, beside)
+
+
+def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Expr | None]:
+    """The element of the image that a place of a transposed convolution takes through a place of
+    the window, and where there is one: between the strides there is none."""
+    spot: list[ir.Expr] = []
+    where: ir.Expr | None = None
+    each = zip(place, offset, window.stride, window.padding, window.dilation, strict=True)
+    for own, inner, stride, padding, dilation in each:
+        moved = linear((own, 1), (inner, -dilation), shift=padding)
+        if stride > 1:
+            rest = ir.Binary("%", moved, ir.Literal(stride))
+            hits = ir.Binary("==", rest, ir.Literal(0))
+            where = hits if where is None else ir.Binary("and", where, hits)
+            moved = ir.Binary("//", moved, ir.Literal(stride))
+        spot.append(moved)
+    return tuple(spot), where
+
+
+def _pooled(operation: str) -> Rule:
+    """The maximum or the mean of windows."""
+
+    def rule(builder: Builder, node: Node) -> None:
+        arguments = node.arguments
+        source = arguments["self"]
+        sizes = arguments["kernel_size"]
+        count = len(sizes) if len(sizes) > 1 else int(plain(node.operation).partition("pool")[2][0])
+        kernel = _ints(sizes, count)
+        stride, padding, dilation = (
+            _ints(arguments.get(name, ir.Literal(1)), count, usual)
+            for name, usual in (("stride", kernel), ("padding", (0,)), ("dilation", (1,)))
+        )
+        window = _Window(tuple(map(ir.Literal, kernel)), stride, padding, dilation)
+        ceil = bool(arguments["ceil_mode"])
+        outside = float("-inf") if operation == "max" else 0
+        specification = node.results[0]
+        rank = len(specification.shape)
+        lead = rank - count
+        own = specification.dtype
+        wide = DType.F32 if operation == "sum" and own in (DType.F16, DType.BF16) else own
+
+        def body(index: Index) -> Scalar:
+            spot = window.inputs(index[lead:rank], index[rank:])
+            found = builder.element(source, (*index[:lead], *spot))
+            if ceil or any(padding):
+                assert isinstance(found, Element)
+                found = attrs.evolve(found, pad=outside)
+            return found if found.dtype is wide else Apply("cast", (found,), wide)
+
+        shape = (*specification.shape, *window.kernel)
+        name = f"{value_name(builder.number, 0)}_window"
+        reduced = Specification(wide, specification.shape)
+        builder.reduce(reduced, range(rank, len(shape)), shape, operation, body, name)
+
+        def result(index: Index) -> Scalar:
+            found: Scalar = Element(name, index, wide)
+            if operation == "sum":
+                image = builder.shape(source)[lead:]
+                size = _counted(window, index[lead:], image, arguments, ceil=ceil)
+                found = Apply("div", (found, Number(size, wide)), wide)
+            return found if wide is own else Apply("cast", (found,), own)
+
+        builder.map(node, result)
+
+    return rule
+
+
+def _counted(
+    window: _Window,
+    index: Index,
+    image: Sequence[ir.Expr],
+    arguments: Mapping[str, Any],
+    *,
+    ceil: bool,
+) -> float | ir.Expr:
+    """What a mean over a window is divided by."""
+    if arguments.get("divisor_override") is not None:
+        return float(integer(arguments["divisor_override"]))
+    included = bool(arguments["count_include_pad"])
+    total: ir.Expr = ir.Literal(1)
+    places = zip(window.starts(index), window.kernel, image, window.padding, strict=True)
+    for start, size, extent, padding in places:
+        if not ceil and (included or not padding):
+            total = ir.Binary("*", total, size)
+            continue
+        margin = ir.Literal(padding if included else 0)
+        end = ir.Binary("min", ir.Binary("+", start, size), ir.Binary("+", extent, margin))
+        first = start if included else ir.Binary("max", start, ir.Literal(0))
+        total = ir.Binary("*", total, ir.Binary("-", end, first))
+    value = symbolic.constant_value(total)
+    return total if value is None else float(value)
+
+
+#: The rules of these operations, by name.
+RULES: Mapping[str, Rule] = {
+    "convolution": _convolution,
+    **{f"max_pool{n}d_with_indices": _pooled("max") for n in (2, 3)},
+    **{f"avg_pool{n}d": _pooled("sum") for n in (2, 3)},
+    "mm": _matmul("self", "mat2"),
+    "bmm": _matmul("self", "mat2"),
+    "addmm": _matmul("mat1", "mat2", added="self"),
+    "baddbmm": _matmul("batch1", "batch2", added="self"),
+}
