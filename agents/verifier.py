@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from sketchc.agents.state.candidates import candidate_of
-from sketchc.agents.state.state import RunState, Session, Turn
+from sketchc.agents.state.state import RunContext, RunState, Turn
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.verify.evidence import evidence
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, from_json, taken_again, to_json
@@ -28,7 +28,7 @@ _TELL_SECONDS = 10.0
 class Verifier:
     """See the module; outcomes "passed", "failed" and "incomplete"."""
 
-    def run(self, state: RunState, session: Session) -> Turn:
+    def run(self, state: RunState, session: RunContext) -> Turn:
         """Verify `state.kernel`; leaves the verdict, and the measurement of one that passed."""
         candidate = candidate_of(state, session)
         again = state.disputed == "asked" and state.verdict is not None
@@ -54,7 +54,7 @@ class Verifier:
                 reason += f"; {measurement['speedup']['of_medians']:.2f}x of eager"
         return Turn(left, "passed", reason, details=details)
 
-    def _verify_again(self, candidate: Candidate, state: RunState, session: Session) -> Verdict:
+    def _verify_again(self, candidate: Candidate, state: RunState, session: RunContext) -> Verdict:
         """A model says that nothing is wrong: with the inputs that failed, and with others."""
         assert state.verdict is not None
         session.progress.note("verifier", "takes the disputed evidence again")
@@ -63,7 +63,7 @@ class Verifier:
         return taken_again(before, same, self._verify(candidate, state, session))
 
     def _verify(
-        self, candidate: Candidate, state: RunState, session: Session, old: int | None = None
+        self, candidate: Candidate, state: RunState, session: RunContext, old: int | None = None
     ) -> Verdict:
         """With the seed of this step, or with an old one."""
         done, told = 0, time.monotonic()
@@ -93,7 +93,7 @@ class Verifier:
             timeout=settings.verify_timeout,
         )
 
-    def _measure(self, candidate: Candidate, session: Session) -> tuple[dict[str, Any], str]:
+    def _measure(self, candidate: Candidate, session: RunContext) -> tuple[dict[str, Any], str]:
         """The measurement as JSON (why there is none: {"not_measured": ...}), and what is wrong
         with the outputs of the timed runs, "" for nothing."""
         status = candidate.toolchain.status()

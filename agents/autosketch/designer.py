@@ -26,7 +26,7 @@ from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.signature import read_signature
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
+    from sketchc.agents.state.state import RunContext
 
 
 def design(task: WorkerTask, stage: str = "sketch") -> str:
@@ -54,7 +54,7 @@ def _text(stage: Graph | Loops | Phases) -> str:
 class BuiltinDesigner:
     """The agent "autosketch": "designed" or "gave_up"."""
 
-    def run(self, state: RunState, session: Session) -> Turn:
+    def run(self, state: RunState, session: RunContext) -> Turn:
         """Design, and put the sketch through the gate."""
         session.progress.note("designer", "traces the task")
         try:

@@ -18,7 +18,7 @@ from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.designer.design_check import diagnostics_json
 from sketchc.agents.prompts.language import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Session, Turn
+from sketchc.agents.state.state import Feedback, KernelText, RunContext, RunState, Turn
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
 from sketchc.docspec.loader import load
 from sketchc.lowering.registry import load_target
@@ -37,7 +37,7 @@ class Coder:
     """See the module; outcomes "coded", "refused" (the sketch does not lower: the Designer must
     act) and "gave_up" (the model gave no usable reply)."""
 
-    def run(self, state: RunState, session: Session) -> Turn:
+    def run(self, state: RunState, session: RunContext) -> Turn:
         """Write `state.kernel`, or mend it where feedback says what is wrong with it; one that was
         given is verified before anybody touches it.
 
@@ -61,7 +61,7 @@ class Coder:
             return _refused(state, session, error)
 
 
-def _by_model(state: RunState, session: Session, assignment: Assignment, mending: bool) -> Turn:
+def _by_model(state: RunState, session: RunContext, assignment: Assignment, mending: bool) -> Turn:
     assert session.model is not None
     documents = documents_of(session.target)
     tokens = session.configuration.docs_tokens
@@ -89,7 +89,7 @@ def documents_of(target: str) -> DocSpec | None:
     return load(target) if load_target(target).documents else None
 
 
-def _assignment(state: RunState, session: Session) -> Assignment:
+def _assignment(state: RunState, session: RunContext) -> Assignment:
     """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
     # A kernel that somebody gave may have a name of its own.
     entry = "" if state.kernel is None else state.kernel.entry
@@ -127,7 +127,7 @@ def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
     return Turn(state, "gave_up", reason, state.feedback.failure, details)
 
 
-def _refused(state: RunState, session: Session, error: DiagnosticError) -> Turn:
+def _refused(state: RunState, session: RunContext, error: DiagnosticError) -> Turn:
     """The sketch does not lower: what the Designer must know."""
     found = diagnostics_json(Source(f"{session.name}.sketch", state.sketch), error.diagnostics)
     errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]

@@ -28,7 +28,7 @@ from sketchc.agents.llm.messages import (
 from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.candidates import plan_of, signature_plan
-from sketchc.agents.state.state import Feedback, RunState, Session, Step, Turn
+from sketchc.agents.state.state import Feedback, RunContext, RunState, Step, Turn
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.docspec.loader import load
 from sketchc.docspec.needs import needs_of
@@ -66,7 +66,7 @@ class Advice:
     problems: tuple[str, ...] = ()
 
 
-def ask(model: LanguageModel, state: RunState, session: Session, found: Route) -> Advice:
+def ask(model: LanguageModel, state: RunState, session: RunContext, found: Route) -> Advice:
     """Ask about the failure of the last step. Raises `LlmError`, except where the prompt or the
     reply is too long: then, as after unusable replies, there is no advice."""
     decide, dispute = not found.certain, may_dispute(state)
@@ -119,7 +119,7 @@ def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
     return Advice(agent=agent, **shorter)
 
 
-def facts(state: RunState, session: Session, found: Route) -> dict[str, Any]:
+def facts(state: RunState, session: RunContext, found: Route) -> dict[str, Any]:
     """What the template shows; nothing in it depends on the machine."""
     last = state.history[-1]
     failure = failure_of(last)
@@ -159,7 +159,7 @@ def _shortened(source: str) -> str:
     return f"{source[:half]}\n[... {len(source) - 2 * half} characters ...]\n{source[-half:]}"
 
 
-def documents(state: RunState, session: Session, failure: str) -> str:
+def documents(state: RunState, session: RunContext, failure: str) -> str:
     """The target's expert suggestions that serve this sketch and this failure; "" for none."""
     try:
         plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
@@ -388,7 +388,7 @@ def route_unfinished(step: Step, history: Sequence[Step], team: Team) -> Route:
 class Conductor:
     """Outcomes: "finish", "to_designer", "to_coder", "retry_verifier", "exhausted", "fail"."""
 
-    def run(self, state: RunState, session: Session) -> Turn:
+    def run(self, state: RunState, session: RunContext) -> Turn:
         """Decide who is next, and leave the feedback for it."""
         last = state.history[-1]
         if last.agent == "verifier" and last.outcome == "passed":
@@ -420,7 +420,7 @@ class Conductor:
         return Turn(left, f"to_{found.agent}", found.reason, last.failure, record)
 
     def _advised(
-        self, found: Route, state: RunState, session: Session, record: dict[str, Any]
+        self, found: Route, state: RunState, session: RunContext, record: dict[str, Any]
     ) -> tuple[Route, str]:
         """The route and the suggestion after asking the model, where that is of use."""
         if session.model is None or not can_use_advice(found, state, session):
@@ -442,7 +442,7 @@ class Conductor:
         return found, advice.suggestion
 
 
-def can_use_advice(found: Route, state: RunState, session: Session) -> bool:
+def can_use_advice(found: Route, state: RunState, session: RunContext) -> bool:
     """Whether to ask the model: it has to decide, or the next agent is a model that gets a failed
     candidate. An agent that left none has diagnostics that speak for themselves."""
     if not found.certain:
@@ -452,7 +452,7 @@ def can_use_advice(found: Route, state: RunState, session: Session) -> bool:
     return found.agent == "designer" or session.coder == "llm"
 
 
-def team_of(state: RunState, session: Session) -> Team:
+def team_of(state: RunState, session: RunContext) -> Team:
     """Who takes part. A kernel that was given, or that a model wrote, is not the built-in Coder's,
     so the Coder may do better."""
     by_model = session.coder == "llm" or not state.sketch
@@ -484,7 +484,7 @@ def evidence_data(step: Step) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {"evidence": found}
 
 
-def evidence_of(state: RunState, session: Session) -> Evidence:
+def evidence_of(state: RunState, session: RunContext) -> Evidence:
     """What the verdict says about the failure of the last step."""
     last = state.history[-1]
     verdict = from_json(state.verdict or {})
@@ -500,7 +500,7 @@ def evidence_of(state: RunState, session: Session) -> Evidence:
 
 
 def _plan_seconds(
-    state: RunState, session: Session, sizes: Mapping[str, int], params: Mapping[str, Any]
+    state: RunState, session: RunContext, sizes: Mapping[str, int], params: Mapping[str, Any]
 ) -> float | None:
     """The plan's time at the failing sizes, on hardware that is really there."""
     if toolchain(session.target).status().interpreted:

@@ -36,7 +36,7 @@ from sketchc.runtime.verify.design import check_design
 from sketchc.runtime.verify.evidence import evidence
 
 if TYPE_CHECKING:
-    from sketchc.agents.state.state import Session
+    from sketchc.agents.state.state import RunContext
     from sketchc.lowering.plan import Plan
     from sketchc.parsing import syntax
     from sketchc.runtime.verify.verdict import Verdict
@@ -77,7 +77,7 @@ class Finding:
         return STAGES.index(self.stage)
 
 
-def design_check(text: str, session: Session) -> Finding | None:
+def design_check(text: str, session: RunContext) -> Finding | None:
     """The first stage that refuses the sketch `text` for the session's task and target, or None.
 
     Raises `UsageError` when the task itself, the target or the chip is what is wrong.
@@ -109,7 +109,7 @@ def _parsed(source: Source) -> tuple[syntax.Sketch | None, Finding | None]:
 
 
 def _planned(
-    source: Source, tree: syntax.Sketch, session: Session
+    source: Source, tree: syntax.Sketch, session: RunContext
 ) -> tuple[Plan | None, Finding | None]:
     missing = sorted(set(session.constants) - bindable(tree))
     if missing:
@@ -128,7 +128,7 @@ def _planned(
 # ---------------------------------------------------------------- run, bind, compare
 
 
-def _executed(source: Source, plan: Plan, session: Session) -> Finding | None:
+def _executed(source: Source, plan: Plan, session: RunContext) -> Finding | None:
     """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
     if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
         return None
@@ -154,7 +154,7 @@ def _fixed_elements(sketch: ir.Sketch) -> int:
     return max(map(math.prod, fixed), default=1)
 
 
-def _bound(sketch: ir.Sketch, session: Session) -> Finding | None:
+def _bound(sketch: ir.Sketch, session: RunContext) -> Finding | None:
     """Whether the task's values reach the sketch."""
     try:
         bound = bind(sketch, session.description, session.constants)
@@ -169,7 +169,7 @@ def _problem(stage: str, said: str) -> Finding:
     return Finding(stage, "design", (), said, {"problem": said})
 
 
-def _compared(plan: Plan, session: Session) -> Finding | None:
+def _compared(plan: Plan, session: RunContext) -> Finding | None:
     """The interpreter against the task's reference, at small shapes."""
     try:
         verdict = check_design(plan, session.task, session.folder, session.seed, session.constants)

@@ -25,7 +25,7 @@ from sketchc.agents.designer.messages import (
 from sketchc.agents.llm.client import complete_whole
 from sketchc.agents.llm.messages import ContextOverflowError, LanguageModel, Message, Reply, Request
 from sketchc.agents.llm.replies import ReplyError, single_block
-from sketchc.agents.state.state import RunState, Session, Turn
+from sketchc.agents.state.state import RunContext, RunState, Turn
 from sketchc.base.diagnostics import InternalError, Source
 
 PURPOSE = "designer"
@@ -59,7 +59,7 @@ class Attempt:
 class Designer:
     """The agent "designer"; see the module's docstring."""
 
-    def run(self, state: RunState, session: Session) -> Turn:
+    def run(self, state: RunState, session: RunContext) -> Turn:
         """Ask, check, mend; "designed" or "gave_up".
 
         Raises `LlmError` when the model cannot be reached, `UsageError` when the task is broken.
@@ -80,13 +80,13 @@ class Designer:
         return _gave_up(state, attempts)
 
 
-def _doing(number: int, state: RunState, session: Session) -> str:
+def _doing(number: int, state: RunState, session: RunContext) -> str:
     if number == 1:
         return "asks for a sketch" if state.feedback is None else "asks for another sketch"
     return f"asks for a repair ({number - 1} of {session.max_repairs})"
 
 
-def _attempt(number: int, conversation: _Conversation, session: Session) -> Attempt:
+def _attempt(number: int, conversation: _Conversation, session: RunContext) -> Attempt:
     """One reply, judged."""
     reply = conversation.ask()
     try:
@@ -118,7 +118,7 @@ class _Conversation:
     """What is said to the model: the head, and the last few exchanges."""
 
     model: LanguageModel
-    session: Session
+    session: RunContext
     user: Message
     examples: bool = True
     exchanges: list[tuple[Message, Message]] = attrs.field(factory=list)

@@ -17,7 +17,7 @@ from sketchc.runtime.tasks.inputs import KINDS
 
 if TYPE_CHECKING:
     from sketchc.agents.designer.design_check import Finding
-    from sketchc.agents.state.state import RunState, Session
+    from sketchc.agents.state.state import RunContext, RunState
 
 #: So many of the latest failures are told to the model when work comes back.
 MOST_HISTORY = 6
@@ -29,7 +29,7 @@ def sketch_name(name: str) -> str:
     return word if re.match(r"[A-Za-z_]", word) else f"task_{word}"
 
 
-def system_message(session: Session, examples: bool = True) -> Message:
+def system_message(session: RunContext, examples: bool = True) -> Message:
     """The same for all tasks of a target, so that a provider's cache holds it."""
     return message(
         "system",
@@ -44,7 +44,7 @@ def system_message(session: Session, examples: bool = True) -> Message:
     )
 
 
-def user_message(state: RunState, session: Session) -> Message:
+def user_message(state: RunState, session: RunContext) -> Message:
     """The task, and what came back of earlier work on it."""
     task = session.description
     failures = [
@@ -72,7 +72,7 @@ def user_message(state: RunState, session: Session) -> Message:
 
 
 def repair_message(
-    finding: Finding, sketch: str, earlier: Sequence[tuple[int, str]], session: Session
+    finding: Finding, sketch: str, earlier: Sequence[tuple[int, str]], session: RunContext
 ) -> Message:
     """What is wrong with a sketch, with the sketch itself in numbered lines; `earlier` are numbers
     and summaries of what was refused before."""

@@ -21,7 +21,7 @@ from sketchc.agents.config.settings import Configuration
 from sketchc.agents.run.run import RunOptions, session_of
 from sketchc.agents.run.summary import Facts, headline, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
-from sketchc.agents.state.state import RunState, Session, Step
+from sketchc.agents.state.state import RunContext, RunState, Step
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.base.json_form import to_plain
 from sketchc.lowering.plan_text import print_plan
@@ -256,7 +256,7 @@ class _Writer:
         except (DiagnosticError, UsageError):
             return None
 
-    def _session(self) -> Session:
+    def _session(self) -> RunContext:
         """What the helpers of the agents ask for; no agent is called with it."""
         return session_of(
             self.options,

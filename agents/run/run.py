@@ -28,9 +28,9 @@ import attrs
 from sketchc.agents.state.state import (
     KernelText,
     Progress,
+    RunContext,
     RunState,
     Scalar,
-    Session,
     Step,
     Turn,
     dump_state,
@@ -61,7 +61,7 @@ def load_agent(name: str) -> Agent:
 def walk(
     workflow: Workflow,
     state: RunState,
-    session: Session,
+    session: RunContext,
     ledger: Ledger,
     consumed: int,
     checkpoint: Checkpoint,
@@ -359,7 +359,7 @@ class Run:
     ledger: Ledger
     progress: Progress
     #: Hears of the state after each step, once it is in the checkpoint.
-    on_step: Callable[[RunState, Session], None] | None = None
+    on_step: Callable[[RunState, RunContext], None] | None = None
 
 
 #: What a session has of the options.
@@ -369,11 +369,11 @@ _SHARED = (
 )
 
 
-def session_of(options: RunOptions, task: WorkerTask, **others: Any) -> Session:
+def session_of(options: RunOptions, task: WorkerTask, **others: Any) -> RunContext:
     """The session of a run with these options; `others` are what they do not say."""
     shared = {name: getattr(options, name) for name in _SHARED}
     agents = load_workflow(options.workflow).agents
-    return Session(task=task, agents=agents, **shared, **others)
+    return RunContext(task=task, agents=agents, **shared, **others)
 
 
 def go(run: Run, bench: bool) -> RunState:

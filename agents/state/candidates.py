@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.state.state import KernelText, RunState, Session
+from sketchc.agents.state.state import KernelText, RunContext, RunState
 from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.ir.evaluate import Value
 from sketchc.lowering.kernel import Kernel
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
 
 
-def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = None) -> Plan:
+def plan_of(text: str, session: RunContext, tiles: Mapping[str, Value] | None = None) -> Plan:
     """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
     them open. Raises `DiagnosticError`."""
     tree, found = parse(Source(f"{session.name}.sketch", text))
@@ -35,7 +35,7 @@ def plan_of(text: str, session: Session, tiles: Mapping[str, Value] | None = Non
     return build_plan(tree.sketches[0], session.target, session.hardware, constants).plan
 
 
-def candidate_of(state: RunState, session: Session) -> Candidate:
+def candidate_of(state: RunState, session: RunContext) -> Candidate:
     """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
     assert state.kernel is not None
     try:
@@ -77,7 +77,7 @@ def kernel_of(text: KernelText, plan: Plan) -> Kernel:
     )
 
 
-def signature_plan(session: Session) -> Plan:
+def signature_plan(session: RunContext) -> Plan:
     """A plan without phases: what is known of a kernel that was written without a sketch."""
     parameters = signature.signature_of(session.task, session.name)
     return signature.signature_plan(parameters, session.target, session.hardware)

@@ -113,7 +113,7 @@ class Progress(Protocol):
 
 
 @attrs.define
-class Session:
+class RunContext:
     """Shared by the agents of one run; nothing in it changes while the run goes on.
 
     `seed` makes every drawn input of the run; `folder` takes builds and attempts; `model` is None
@@ -150,7 +150,7 @@ class Session:
 class Agent(Protocol):
     """One of the four. `sketchc.agents.{designer,coder,verifier,conductor}` hold one each."""
 
-    def run(self, state: RunState, session: Session) -> Turn:
+    def run(self, state: RunState, session: RunContext) -> Turn:
         """One turn. Raises `LlmError` when the model cannot be reached (the run stops and can be
         resumed), `UsageError` when the task itself is broken."""
 

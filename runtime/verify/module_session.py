@@ -33,7 +33,7 @@ from sketchc.runtime.toolchains.torch_module.toolchain import (
     TorchModules,
 )
 from sketchc.runtime.verify.references import References
-from sketchc.runtime.verify.session import Finding, Session, Trial
+from sketchc.runtime.verify.session import CaseRunner, Finding, Trial
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _REHEARSAL = 1 << 20
 
 
 @attrs.define
-class ModuleSession(Session):
+class ModuleCaseRunner(CaseRunner):
     """See the module."""
 
     strided: bool = False

@@ -24,7 +24,7 @@ from sketchc.runtime.cases.drawing import RISING, SWAPPED, is_neighbour
 from sketchc.runtime.cases.reaching import Clock, Marks, Reaching, marks_of, smaller
 from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
 from sketchc.runtime.cases.sizes import nearest
-from sketchc.runtime.verify.session import Finding, Session
+from sketchc.runtime.verify.session import CaseRunner, Finding
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ REACH_NATIVE = Limits(elements=1 << 22, programs=1 << 20)
 class Runner:
     """One candidate's cases. `interpreted`: its target is, so that large sizes take long."""
 
-    session: Session
+    session: CaseRunner
     seed: int
     progress: Progress | None = None
     interpreted: bool = False
@@ -228,7 +228,7 @@ class Runner:
         self,
         reaching: Reaching,
         clock: Clock,
-        session: Session,
+        session: CaseRunner,
         tiles: Mapping[str, Value] | None = None,
     ) -> None:
         """Cases that reach more, as far as there is time for them."""
@@ -269,7 +269,9 @@ class Runner:
             return
         other, marks, tiles = made
         binding = attrs.evolve(self.session.binding, sketch=other.plan.sketch)
-        session = Session(other, binding, self.session.freedom, self.session.task, clock.left + 1)
+        session = CaseRunner(
+            other, binding, self.session.freedom, self.session.task, clock.left + 1
+        )
         small = attrs.evolve(reaching, plan=other.plan, binding=binding, marks=marks, stuck={})
         small.candidates = None
         before, known = len(self.results), set(reaching.reached)
@@ -297,7 +299,7 @@ class Runner:
         if (
             not kernel.foreign
             or not load_language(kernel.language).hosted
-            or type(self.session) is not Session
+            or type(self.session) is not CaseRunner
         ):
             return None
         text, numbers = smaller(kernel.source)

@@ -208,7 +208,7 @@ class Trial:
 
 
 @attrs.define
-class Session:
+class CaseRunner:
     """One candidate bound to one task; runs cases."""
 
     candidate: Candidate

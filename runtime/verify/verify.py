@@ -45,7 +45,7 @@ from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
-from sketchc.runtime.verify.session import Session, has_own, too_few
+from sketchc.runtime.verify.session import CaseRunner, has_own, too_few
 from sketchc.runtime.verify.verdict import Verdict
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
@@ -144,7 +144,7 @@ def verify(
 
 
 def _planned(
-    session: Session,
+    session: CaseRunner,
     limits: Limits,
     seed: int,
     settings: Mapping[str, Scalar],
@@ -225,15 +225,15 @@ def _settle(task: Task, seed: int, *, wrong: bool) -> None:
 
 def _session(
     candidate: Candidate, binding: Binding, freedom: Freedom, task: Task, timeout: float
-) -> Session:
+) -> CaseRunner:
     """What runs the cases of a candidate: a class in place of a function has a model to build."""
     from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
 
     if isinstance(candidate.toolchain, TorchModules):
-        from sketchc.runtime.verify.module_session import ModuleSession
+        from sketchc.runtime.verify.module_session import ModuleCaseRunner
 
-        return ModuleSession(candidate, binding, freedom, task, timeout)
-    return Session(candidate, binding, freedom, task, timeout)
+        return ModuleCaseRunner(candidate, binding, freedom, task, timeout)
+    return CaseRunner(candidate, binding, freedom, task, timeout)
 
 
 def _cases(

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from sketchc.agents.config.settings import Configuration
-    from sketchc.agents.state.state import RunState, Session
+    from sketchc.agents.state.state import RunContext, RunState
     from sketchc.runtime.store.recording import Recorder
 
 #: Seconds between two updates of the live line while a reply streams in.
@@ -114,9 +114,9 @@ class RunRecorder:
         self.recorder = recorder
         self.folder = folder
         self.options = options
-        self.session: Session | None = None
+        self.session: RunContext | None = None
 
-    def step(self, state: RunState, session: Session) -> None:
+    def step(self, state: RunState, session: RunContext) -> None:
         """Keep the run as it is after a step; of the Verifier's, the verdict and the times."""
         self.session = session
         self._run(state, "")
@@ -130,7 +130,7 @@ class RunRecorder:
         if self.session is not None and state.verdict is not None:
             self._found(state, self.session)
 
-    def _found(self, state: RunState, session: Session) -> None:
+    def _found(self, state: RunState, session: RunContext) -> None:
         """The verdict that stands in the state, once per step of the Verifier; nothing where the
         kernel there may be a later one."""
         steps = [step.number for step in state.history if step.agent == "verifier"]
@@ -186,7 +186,7 @@ class RunRecorder:
         return trace if same else {"steps": steps}
 
 
-def _kernel(state: RunState, session: Session) -> KernelRow:
+def _kernel(state: RunState, session: RunContext) -> KernelRow:
     """The row of the kernel that the Verifier had before it."""
     from sketchc.agents.state.candidates import candidate_of
     from sketchc.runtime.store.recording import kernel_row, sketch_text

@@ -19,7 +19,7 @@ from sketchc.agents.llm.ledger import Ledger
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
-from sketchc.agents.state.state import Feedback, KernelText, RunState, Session, Step
+from sketchc.agents.state.state import Feedback, KernelText, RunContext, RunState, Step
 from sketchc.agents.workflows import WORKFLOWS
 from sketchc.base.diagnostics import UsageError
 
@@ -37,7 +37,9 @@ class Notes:
         self.lines.append(f"{agent}: {text}")
 
 
-def session_of(coder: str = "builtin", server: LlmServer | None = None, **fields: Any) -> Session:
+def session_of(
+    coder: str = "builtin", server: LlmServer | None = None, **fields: Any
+) -> RunContext:
     client = None
     if server is not None:
         models = {level: ModelSettings("m") for level in LEVELS}
@@ -46,7 +48,7 @@ def session_of(coder: str = "builtin", server: LlmServer | None = None, **fields
     task: Any = SimpleNamespace(path=EXAMPLES / "tasks" / "softmax.py")
     target = fields.pop("target", "cpp")
     hardware = {"cpp": "cpu", "triton_cuda": "h200", "triton_ascend": "ascend910b4"}[target]
-    return Session(
+    return RunContext(
         task,
         described(EXAMPLES / "tasks" / "softmax.py"),
         "class Model: ...\n",

@@ -37,7 +37,7 @@ from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.replies import ReplyError
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.candidates import plan_of
-from sketchc.agents.state.state import KernelText, RunState, Session, Step, Turn
+from sketchc.agents.state.state import KernelText, RunContext, RunState, Step, Turn
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import FAILURES as DOCUMENTED
 from sketchc.docspec.schema import Category
@@ -239,9 +239,9 @@ def state_after(step: Step, right: bool | None = None, **fields: Any) -> RunStat
     )
 
 
-def session_of(client: Client | None, coder: str = "llm", **fields: Any) -> Session:
+def session_of(client: Client | None, coder: str = "llm", **fields: Any) -> RunContext:
     task: Any = SimpleNamespace(path=EXAMPLES / "tasks" / "softmax.py")
-    return Session(
+    return RunContext(
         task,
         described(EXAMPLES / "tasks" / "softmax.py"),
         "class Model: ...\n",

@@ -23,8 +23,8 @@ from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError
 from sketchc.agents.state.state import (
     Feedback,
     KernelText,
+    RunContext,
     RunState,
-    Session,
     dump_state,
     load_state,
 )
@@ -195,7 +195,7 @@ def test_only_a_right_kernel_gains_by_it(limit: str, passes: bool, tmp_path: Pat
     path = small_task("relu", tmp_path)
     task_text = path.read_text()
     with TorchTask(path) as task:
-        session = Session(
+        session = RunContext(
             task, task.describe(0), task_text, "cpp", "cpu", {}, "llm", None, Configuration(), 7,
             tmp_path, Quiet(), 5, 4, bench=False,
         )  # fmt: skip

@@ -67,7 +67,7 @@ Judge = Callable[..., Comparison]
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Judge]:
-    """Judges an output of one of the functions on some inputs, as `Session` does."""
+    """Judges an output of one of the functions on some inputs, as `CaseRunner` does."""
     folder = tmp_path_factory.mktemp("tasks")
     tasks: dict[str, TorchTask] = {}
 

@@ -27,7 +27,7 @@ from sketchc.runtime.report.text import Fields
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.running import KINDS, Runner, smallest_tiles
-from sketchc.runtime.verify.session import Session
+from sketchc.runtime.verify.session import CaseRunner
 from sketchc.runtime.verify.text import summary
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
 from sketchc.runtime.verify.verify import Candidate
@@ -50,7 +50,7 @@ Takes = Callable[[Mapping[str, int]], bool]
 
 
 @attrs.define
-class Task(Session):
+class Task(CaseRunner):
     """A session whose task takes some sizes only; every case that it takes is right."""
 
     takes: Takes = lambda symbols: True

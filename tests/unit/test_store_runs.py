@@ -14,7 +14,7 @@ from store_cases import measurement, verdict
 
 from sketchc.agents.config.settings import Configuration
 from sketchc.agents.run.run import RunFolder, RunOptions, digest
-from sketchc.agents.state.state import KernelText, RunState, Session, Step
+from sketchc.agents.state.state import KernelText, RunContext, RunState, Step
 from sketchc.cli.gen_run import RunRecorder
 from sketchc.cli.options import recorder
 from sketchc.runtime.store import reading, writing
@@ -120,10 +120,10 @@ class Silent:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
+def session(tmp_path: Path) -> RunContext:
     task: Any = GivenTask(EXAMPLES / "tasks" / "relu.py")
     description: Any = None
-    return Session(
+    return RunContext(
         task=task,
         description=description,
         task_source="",
@@ -168,7 +168,7 @@ STATE = RunState(
 
 
 def test_a_step_is_recorded_once_however_often_it_is_done(
-    tmp_path: Path, session: Session, folder: RunFolder, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, session: RunContext, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "store.sqlite"
     done = attrs.evolve(
@@ -200,7 +200,7 @@ def test_a_step_is_recorded_once_however_often_it_is_done(
 
 
 def test_no_verdict_is_given_to_a_later_kernel(
-    tmp_path: Path, session: Session, folder: RunFolder
+    tmp_path: Path, session: RunContext, folder: RunFolder
 ) -> None:
     """The Coder has written another one when the run stops; the verdict is of the one before."""
     path = tmp_path / "store.sqlite"

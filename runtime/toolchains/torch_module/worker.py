@@ -46,7 +46,7 @@ _OF_COMPILERS = frozenset(
 )
 
 
-class Session:
+class LoadedModule:
     """What this process keeps between calls."""
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Session:
 
 
 #: The one of this process, once it has loaded a file.
-SESSIONS: list[Session] = []
+SESSIONS: list[LoadedModule] = []
 
 
 def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
@@ -85,7 +85,7 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     """
     del arrays
     _prepare_environment(request["source"])
-    session = Session(request)
+    session = LoadedModule(request)
     SESSIONS[:] = [session]
     if request["prepare"]:  # the guard sees launches, however the target carries them out here
         module, _, name = request["prepare"].partition(":")
@@ -177,7 +177,7 @@ def forward(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
 
 
 def _forward(
-    session: Session, request: dict[str, Any], arrays: Arrays
+    session: LoadedModule, request: dict[str, Any], arrays: Arrays
 ) -> tuple[dict[str, Any], Arrays]:
     guard = session.guard
     guard.launches = 0
@@ -239,7 +239,7 @@ def _require_plain(outputs: dict[str, torch.Tensor]) -> None:
 
 
 def _inputs(
-    session: Session, request: dict[str, Any], arrays: Arrays
+    session: LoadedModule, request: dict[str, Any], arrays: Arrays
 ) -> tuple[list[Any], dict[str, Placement]]:
     """Forward's inputs, and where those that are checked afterwards lie."""
     inputs: list[Any] = []
@@ -258,7 +258,7 @@ def _inputs(
     return inputs, held
 
 
-def _placed(session: Session, position: int, array: Any, *, fresh: bool) -> Placement:
+def _placed(session: LoadedModule, position: int, array: Any, *, fresh: bool) -> Placement:
     """The array in a buffer of its shape, at an address that was used before if there is one."""
     key = (position, array.shape, array.dtype.name)
     kept = session.placed.get(key)

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from sketchc.runtime.toolchains.torch_module.worker import Session
+from sketchc.runtime.toolchains.torch_module.worker import LoadedModule
 from sketchc.runtime.toolchains.triton_ascend import execute, standin
 
 
-def prepare(session: Session, request: dict[str, Any]) -> None:
+def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
     """`ModelRun.prepare`: launches go through the front end; `request` has its "python" and the
     "chip"."""
     torch.set_num_threads(1)

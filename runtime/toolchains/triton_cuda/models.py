@@ -21,7 +21,7 @@ from sketchc.runtime.tasks.layout import rebuild
 from sketchc.runtime.toolchains.torch_module.worker import (
     SESSIONS,
     Arrays,
-    Session,
+    LoadedModule,
     failed,
     literals,
     load,
@@ -67,7 +67,7 @@ class Turns:
         }
 
 
-def prepare(session: Session, request: dict[str, Any]) -> None:
+def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
     """`ModelRun.prepare`: count launches, made on the GPU or by Triton's interpreter."""
     session.turns = Turns()
     session.turns.install()
