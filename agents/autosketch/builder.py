@@ -39,6 +39,7 @@ class Builder:
         self.values: dict[str, Value] = {}
 
     def loops(self) -> Loops:
+        """All values, and which of them the outputs are."""
         outputs = [t.name for t in self.graph.declared.tensors if t.role is ir.Role.OUT]
         found = []
         for tensor, use in zip(outputs, self.graph.returned, strict=True):
@@ -52,11 +53,13 @@ class Builder:
     # ------------------------------------------------------------ operands
 
     def axes(self, shape: Sequence[ir.Expr], letter: str = "i") -> tuple[Axis, ...]:
+        """An axis for each extent, named after the node."""
         return tuple(
             Axis(f"{letter}{self.number}_{place}", extent) for place, extent in enumerate(shape)
         )
 
     def shape(self, operand: Any) -> tuple[ir.Expr, ...]:
+        """The extents of an operand; a number has none."""
         return self.graph.specification(operand).shape if isinstance(operand, Use | Made) else ()
 
     def element(self, operand: Any, index: Index) -> Scalar:
@@ -86,6 +89,7 @@ class Builder:
     # ------------------------------------------------------------ what a node gives
 
     def map(self, node: Node, body: Callable[[Index], Scalar], of: int = 0) -> None:
+        """The result of a node as a function of its index."""
         specification = node.results[of]
         axes = self.axes(specification.shape)
         name = value_name(self.number, of)
@@ -117,6 +121,7 @@ class Builder:
 
 
 def value_name(node: int, of: int) -> str:
+    """What result `of` of a node is called."""
     return f"v{node}" + (f"_{of}" if of else "")
 
 
@@ -150,12 +155,14 @@ def alike(operands: Sequence[Scalar]) -> list[Scalar]:
 
 
 def as_float(number: Number, dtype: DType) -> Number:
+    """The number in a float type."""
     if isinstance(number.value, bool | ir.Expr):
         return attrs.evolve(number, dtype=dtype)
     return Number(float(number.value), dtype)
 
 
 def linear(*terms: tuple[ir.Expr, int], shift: int = 0) -> ir.Expr:
+    """The sum of terms, each times its factor, and of a number."""
     total: ir.Expr = ir.Literal(shift)
     for value, factor in terms:
         total = ir.Binary("+", total, ir.Binary("*", value, ir.Literal(factor)))
