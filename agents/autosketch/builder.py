@@ -9,6 +9,7 @@ import attrs
 
 from sketchc.agents.autosketch.graph import Graph, Made, Node, Specification, Use
 from sketchc.agents.autosketch.loops import (
+    Apply,
     Axis,
     Element,
     Index,
@@ -159,6 +160,16 @@ def as_float(number: Number, dtype: DType) -> Number:
     if isinstance(number.value, bool | ir.Expr):
         return attrs.evolve(number, dtype=dtype)
     return Number(float(number.value), dtype)
+
+
+def summed_in(dtype: DType) -> DType:
+    """The type that sums of a type are added up in: half precision in f32."""
+    return DType.F32 if dtype in (DType.F16, DType.BF16) else dtype
+
+
+def converted(scalar: Scalar, dtype: DType) -> Scalar:
+    """The scalar in a type."""
+    return scalar if scalar.dtype is dtype else Apply("cast", (scalar,), dtype)
 
 
 def linear(*terms: tuple[ir.Expr, int], shift: int = 0) -> ir.Expr:

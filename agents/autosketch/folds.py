@@ -8,8 +8,10 @@ from typing import Any
 from sketchc.agents.autosketch.builder import (
     Builder,
     Rule,
+    converted,
     integer,
     plain,
+    summed_in,
     value_name,
 )
 from sketchc.agents.autosketch.graph import Node, Specification
@@ -86,6 +88,11 @@ def _variance(builder: Builder, node: Node) -> None:
     )
 
 
+def _without(axes: Index, dim: int) -> Index:
+    """An index, or a shape, without one of its axes."""
+    return (*axes[:dim], *axes[dim + 1 :])
+
+
 def _arg(operation: str) -> Rule:
     """The first index of the largest or the smallest: NaN is both."""
 
@@ -97,7 +104,7 @@ def _arg(operation: str) -> Rule:
             raise UsageError(msg)
         dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
         dtype = builder.graph.specification(source).dtype
-        kept = (*shape[:dim], *shape[dim + 1 :])
+        kept = _without(shape, dim)
         best, first = (f"{value_name(builder.number, 0)}_{each}" for each in ("best", "first"))
 
         def read(index: Index) -> Scalar:
@@ -107,7 +114,7 @@ def _arg(operation: str) -> Rule:
 
         def places(index: Index) -> Scalar:
             here = read(index)
-            found = Element(best, (*index[:dim], *index[dim + 1 :]), dtype)
+            found = Element(best, _without(index, dim), dtype)
             hit: Scalar = Apply("eq", (here, found), DType.BOOL)
             if dtype.is_float:
                 missing = Apply("isnan", (here,), DType.BOOL)
@@ -120,7 +127,7 @@ def _arg(operation: str) -> Rule:
         builder.map(
             node,
             lambda index: Element(
-                first, index if rank == len(kept) else (*index[:dim], *index[dim + 1 :]), DType.I64
+                first, index if rank == len(kept) else _without(index, dim), DType.I64
             ),
         )
 
@@ -132,23 +139,17 @@ def _scan(operation: str) -> Rule:
         source = node.arguments["self"]
         specification = node.results[0]
         own = specification.dtype
-        wide = DType.F32 if own in (DType.F16, DType.BF16) else own
+        wide = summed_in(own)
         axes = builder.axes(specification.shape)
         if not axes:
             builder.view(node, source, lambda index: index)
             return
         along = axes[integer(node.arguments["dim"]) % len(axes)]
         body = builder.element(source, tuple(axis.ref for axis in axes))
-        if body.dtype is not wide:
-            body = Apply("cast", (body,), wide)
         name = f"{value_name(builder.number, 0)}_running"
-        builder.values[name] = Scan(name, axes, wide, along, operation, body)
+        builder.values[name] = Scan(name, axes, wide, along, operation, converted(body, wide))
 
-        def result(index: Index) -> Scalar:
-            found = Element(name, index, wide)
-            return found if wide is own else Apply("cast", (found,), own)
-
-        builder.map(node, result)
+        builder.map(node, lambda index: converted(Element(name, index, wide), own))
 
     return rule
 

@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from sketchc.agents.autosketch.loops import free_name
 from sketchc.base import records
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
@@ -31,7 +32,7 @@ from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 _IN_A_ROW = 8
 #: The first size of the smallest symbol, and how far those of others are apart.
 _FIRST, _APART = 11, 24
-#: So many symbols are added up in a formula.
+#: So many symbols are added up, or multiplied, in a formula.
 _MOST_TERMS = 4
 #: Divisors, offsets and multiples that formulas of one symbol are tried with.
 _OFFSETS = sorted(range(-8, 9), key=abs)
@@ -185,8 +186,7 @@ def _with_lets(declared: ir.Sketch) -> ir.Sketch:
             return extent
         if extent not in lets:
             first = next(s.name for s in declared.symbols if s.name in names(extent))
-            numbers = itertools.chain([""], (f"_{n}" for n in itertools.count(2)))
-            name = next(n for k in numbers if (n := f"{first}_OUT{k}") not in used)
+            name = free_name(f"{first}_OUT", used)
             used.add(name)
             lets[extent] = ir.Let(name, DType.I64, extent)
         return ir.Ref(lets[extent].name, ir.NameKind.LET)
@@ -338,7 +338,7 @@ class _Merged:
             yield ir.Literal(each[0])
         columns = list(zip(*self.points, strict=True))
         yield from self.sums(each, columns)
-        for count in range(1, min(len(columns), 4) + 1):
+        for count in range(1, min(len(columns), _MOST_TERMS) + 1):
             for chosen in itertools.combinations(range(len(columns)), count):
                 products = [math.prod(columns[n][t] for n in chosen) for t in range(len(each))]
                 whole = product([self.symbols[n] for n in chosen])

@@ -7,7 +7,8 @@ permutation or a broadcast is a map whose body is one element of its source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import assert_never
 
@@ -125,16 +126,20 @@ class Loops:
     def lines(self) -> Iterator[str]:
         """The values as text."""
         for value in self.values.values():
-            index = ", ".join(f"{a.name}<{show(a.extent)}" for a in value.axes)
+            index = ranges(value.axes)
             body = text(value.body)
             if isinstance(value, Reduction):
-                over = ", ".join(f"{a.name}<{show(a.extent)}" for a in value.over)
-                body = f"{value.operation}[{over}] {body}"
+                body = f"{value.operation}[{ranges(value.over)}] {body}"
             elif isinstance(value, Scan):
                 body = f"running {value.operation}[{value.along.name}] {body}"
             yield f"{value.name}[{index}] = {body}"
         for tensor, name in self.outputs:
             yield f"{tensor} = {name}"
+
+
+def ranges(axes: Iterable[Axis]) -> str:
+    """`i<M, j<N`."""
+    return ", ".join(f"{axis.name}<{show(axis.extent)}" for axis in axes)
 
 
 def text(scalar: Scalar) -> str:
@@ -247,7 +252,7 @@ def _fetching(scalar: Scalar, fetched: tuple[tuple[str, Scalar], ...]) -> Scalar
     given = {name for name, _ in fetched}
     match scalar:
         case Element(index=index):
-            used = {name for each in index for name in names(each)}
+            used = names_in(index)
             own = tuple((name, value) for name, value in fetched if name in used)
             return attrs.evolve(scalar, fetched=(*scalar.fetched, *own))
         case Number(value):
@@ -365,6 +370,17 @@ def _orders(value: Map, body: Element) -> bool:
 
 
 # ---------------------------------------------------------------- indices
+
+
+def names_in(index: Iterable[ir.Expr]) -> set[str]:
+    """The names in all subscripts."""
+    return {name for each in index for name in names(each)}
+
+
+def free_name(wanted: str, used: Container[str]) -> str:
+    """The name, or one with a number behind it, that is not used."""
+    numbered = (f"{wanted}_{n}" for n in itertools.count(2))
+    return next(name for name in itertools.chain([wanted], numbered) if name not in used)
 
 
 def simplified(expression: ir.Expr, axes: Mapping[str, ir.Expr]) -> ir.Expr:

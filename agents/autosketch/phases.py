@@ -28,7 +28,10 @@ from sketchc.agents.autosketch.loops import (
     Value,
     at,
     elements,
+    free_name,
+    names_in,
     parts,
+    ranges,
     resolved,
     text,
 )
@@ -57,6 +60,9 @@ class Pass:
     body: Scalar
 
 
+_OfAxes = Callable[[tuple[Axis, ...]], tuple[Axis, ...]]
+_OfElement = Callable[[Element], Element]
+
 #: Axes with what they are of the number that runs through all of them.
 Digits = tuple[tuple[Axis, ir.Expr], ...]
 
@@ -81,6 +87,27 @@ class Product:
         """The three groups of axes."""
         return self.down, self.across, self.over
 
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The factors."""
+        return self.left, self.right
+
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Product:
+        """See `Phase.changed`."""
+        return attrs.evolve(
+            self,
+            down=axes(self.down),
+            across=axes(self.across),
+            over=axes(self.over),
+            left=element(self.left),
+            right=element(self.right),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The product as text."""
+        factors = f"{text(self.left)} * {text(self.right)}"
+        blocks = f"{ranges(self.down)}; {ranges(self.across)}"
+        yield f"    {self.name}[{blocks}] = sum[{ranges(self.over)}] {factors}"
+
 
 @attrs.frozen
 class Running:
@@ -92,11 +119,30 @@ class Running:
     axis: Axis
     body: Scalar
 
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """The axis by itself."""
+        return ((self.axis,),)
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """What is added up."""
+        return (self.body,)
+
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Running:
+        """See `Phase.changed`; the axis is no part of a group."""
+        return attrs.evolve(self, body=_mapped(self.body, element))
+
+    def lines(self) -> Iterator[str]:
+        """The scan as text."""
+        along = ranges([self.axis])
+        yield f"    {self.name} = running {self.operation}[{along}] {text(self.body)}"
+
 
 @attrs.frozen
 class Phase:
-    """`result` at each index of rows and columns, and of those of the product, goes to `target`, at
-    the index `place`."""
+    """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
+    the index `place`. `fold`: what is computed for many elements at once; there are no passes and
+    columns then."""
 
     target: str
     dtype: DType
@@ -105,42 +151,23 @@ class Phase:
     passes: tuple[Pass, ...]
     columns: tuple[Axis, ...]
     result: Scalar
-    product: Product | None = None
-    running: Running | None = None
+    fold: Product | Running | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:
         """All that is computed."""
-        inner = () if self.product is None else (self.product.left, self.product.right)
-        scanned = () if self.running is None else (self.running.body,)
-        return (*(each.body for each in self.passes), *inner, *scanned, self.result)
+        folded = () if self.fold is None else self.fold.scalars()
+        return (*(each.body for each in self.passes), *folded, self.result)
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
         """Axes that are run through together."""
-        inner = () if self.product is None else self.product.groups
-        scanned = () if self.running is None else ((self.running.axis,),)
-        return (self.rows, self.columns, *inner, *scanned, *(each.over for each in self.passes))
+        folded = () if self.fold is None else self.fold.groups
+        return (self.rows, self.columns, *folded, *(each.over for each in self.passes))
 
-    def changed(
-        self,
-        axes: Callable[[tuple[Axis, ...]], tuple[Axis, ...]],
-        element: Callable[[Element], Element],
-    ) -> Phase:
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Phase:
         """The phase with its groups of axes and its accesses changed."""
         target = element(Element(self.target, self.place, self.dtype))
-        product = self.product
-        if product is not None:
-            product = attrs.evolve(
-                product,
-                down=axes(product.down),
-                across=axes(product.across),
-                over=axes(product.over),
-                left=element(product.left),
-                right=element(product.right),
-            )
-        running = self.running
-        if running is not None:
-            running = attrs.evolve(running, body=_mapped(running.body, element))
+        fold = None if self.fold is None else self.fold.changed(axes, element)
         passes = tuple(
             attrs.evolve(each, over=axes(each.over), body=_mapped(each.body, element))
             for each in self.passes
@@ -153,8 +180,7 @@ class Phase:
             passes,
             axes(self.columns),
             _mapped(self.result, element),
-            product,
-            running,
+            fold,
         )
 
 
@@ -172,23 +198,13 @@ class Phases:
     def lines(self) -> Iterator[str]:
         """The phases as text."""
         for phase in self.phases:
-            rows = ", ".join(f"{a.name}<{show(a.extent)}" for a in phase.rows)
-            yield f"{phase.target} for each [{rows}]:"
+            yield f"{phase.target} for each [{ranges(phase.rows)}]:"
             for each in phase.passes:
-                over = ", ".join(f"{a.name}<{show(a.extent)}" for a in each.over)
-                yield f"    {each.name} = {each.operation}[{over}] {text(each.body)}"
-            if phase.product is not None:
-                down, across, over = (
-                    ", ".join(f"{a.name}<{show(a.extent)}" for a in g) for g in phase.product.groups
-                )
-                factors = f"{text(phase.product.left)} * {text(phase.product.right)}"
-                yield f"    {phase.product.name}[{down}; {across}] = sum[{over}] {factors}"
-            if phase.running is not None:
-                scan = phase.running
-                inner = f"{scan.axis.name}<{show(scan.axis.extent)}"
-                yield f"    {scan.name} = running {scan.operation}[{inner}] {text(scan.body)}"
-            columns = ", ".join(f"{a.name}<{show(a.extent)}" for a in phase.columns)
+                yield f"    {each.name} = {each.operation}[{ranges(each.over)}] {text(each.body)}"
+            if phase.fold is not None:
+                yield from phase.fold.lines()
             place = ", ".join(map(show, phase.place))
+            columns = ranges(phase.columns)
             yield f"    [{columns}] {phase.target}[{place}] = {text(phase.result)}"
 
 
@@ -245,7 +261,7 @@ class _Builder:
         used = {source: source for phase in flat for source, _ in self.accesses(phase)}
         taken = {name: extents for name, extents in self.shapes.items() if name not in self.views}
         for view in (view for view in self.views if view in used):
-            used[view] = _free(f"{self.views[view]}_FLAT", taken)
+            used[view] = free_name(f"{self.views[view]}_FLAT", taken)
             taken[used[view]] = self.shapes[view]
 
         def renamed(each: Element) -> Element:
@@ -263,38 +279,37 @@ class _Builder:
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
         goal, axes, result = self.merged(Element(target, whole, wanted.dtype), axes, result)
-        place = goal.index
-        target = goal.source
         extents = {axis.name: axis.extent for axis in axes}
-        found = next(filter(None, (self.product(e, axes) for e in elements(result))), None)
-        if found is not None:
-            element, product = found
-            result = _replaced(result, element, Element(product.name, (), product.dtype))
-            own = {axis for group in (product.down, product.across) for axis in group}
-            rows = tuple(a for a in axes if a not in own and a.extent != ir.Literal(1))
-            result = self.within(result, None, extents, {})
-            self.found.append(
-                Phase(target, wanted.dtype, place, rows, (), (), result, self.stored(product))
-            )
-            return
-        scanned = next(filter(None, (self.running(e, axes) for e in elements(result))), None)
-        if scanned is not None:
-            element, running = scanned
-            result = _replaced(result, element, Element(running.name, (), running.dtype))
-            rows = tuple(a for a in axes if a != running.axis and a.extent != ir.Literal(1))
-            result = self.within(result, None, extents, {})
-            running = attrs.evolve(running, body=self.within(running.body, None, extents, {}))
-            scan = Phase(target, wanted.dtype, place, rows, (), (), result, running=running)
-            self.found.append(scan)
-            return
-        rows = self.rows(axes, result)
+        wide = tuple(axis for axis in axes if axis.extent != ir.Literal(1))
         passes: dict[str, Pass] = {}
-        result = self.within(result, rows, extents, passes)
-        columns = tuple(axis for axis in axes if axis not in rows and axis.extent != ir.Literal(1))
-        dtype = wanted.dtype
+        folded = self.folded(axes, result)
+        if folded is None:
+            fold = None
+            rows = self.rows(axes, result)
+            columns = tuple(axis for axis in wide if axis not in rows)
+            result = self.within(result, rows, extents, passes)
+        else:
+            element, fold = folded
+            own = {axis for group in fold.groups for axis in group}
+            rows, columns = tuple(axis for axis in wide if axis not in own), ()
+            result = _replaced(result, element, Element(fold.name, (), fold.dtype))
+            result = _mapped(result, self.stored)
+            fold = fold.changed(lambda group: group, self.stored)
+        found = tuple(passes.values())
         self.found.append(
-            Phase(target, dtype, place, rows, tuple(passes.values()), columns, result)
+            Phase(goal.source, wanted.dtype, goal.index, rows, found, columns, result, fold)
         )
+
+    def folded(
+        self, axes: Sequence[Axis], result: Scalar
+    ) -> tuple[Element, Product | Running] | None:
+        """The element of a result that is a matrix product for these axes, or else a scan."""
+        for kind in (self.product, self.running):
+            for element in elements(result):
+                fold = kind(element, axes)
+                if fold is not None:
+                    return element, fold
+        return None
 
     def merged(
         self, goal: Element, axes: tuple[Axis, ...], result: Scalar
@@ -302,28 +317,28 @@ class _Builder:
         """The result with neighbouring axes as one, where a reduction or scan has the two as one
         axis, so that it is computed where it is needed."""
         while (group := next(self.joins(axes, result), None)) is not None:
-            joint, digits = _counter(group)
-            whole = _joined(group)
-            places = {axis.name: value for axis, value in digits}
-
-            def element(
-                each: Element,
-                group: tuple[Axis, ...] = group,
-                joint: Axis = joint,
-                whole: ir.Expr = whole,
-                places: Mapping[str, ir.Expr] = places,
-            ) -> Element:
-                if each.source in self.shapes:
-                    each = self.viewed(each, group, joint)
-                index = tuple(joint.ref if symbolic.equal(e, whole) else e for e in each.index)
-                moved = at(attrs.evolve(each, index=index), places)
-                assert isinstance(moved, Element)
-                return moved
-
-            first = axes.index(group[0])
-            axes = (*axes[:first], joint, *axes[first + len(group) :])
-            goal, result = element(goal), at(_mapped(result, element), places)
+            goal, axes, result = self.as_one(group, goal, axes, result)
         return goal, axes, result
+
+    def as_one(
+        self, group: tuple[Axis, ...], goal: Element, axes: tuple[Axis, ...], result: Scalar
+    ) -> tuple[Element, tuple[Axis, ...], Scalar]:
+        """The result with a group of axes as one."""
+        joint, digits = _counter(group)
+        whole = _joined(group)
+        places = {axis.name: value for axis, value in digits}
+
+        def element(each: Element) -> Element:
+            if each.source in self.shapes:
+                each = self.viewed(each, group, joint)
+            index = tuple(joint.ref if symbolic.equal(e, whole) else e for e in each.index)
+            moved = at(attrs.evolve(each, index=index), places)
+            assert isinstance(moved, Element)
+            return moved
+
+        first = axes.index(group[0])
+        axes = (*axes[:first], joint, *axes[first + len(group) :])
+        return element(goal), axes, at(_mapped(result, element), places)
 
     def joins(self, axes: tuple[Axis, ...], result: Scalar) -> Iterator[tuple[Axis, ...]]:
         """Neighbouring axes that are one in a reduction or scan."""
@@ -339,8 +354,10 @@ class _Builder:
                     yield from (run for run in runs if symbolic.equal(each, _joined(run)))
 
     def shared(self, value: Reduction) -> bool:
-        """Whether several read a reduction that is dear: the sum of products of two values, each of
-        which lacks an axis of the result."""
+        """Whether a workspace holds a reduction since several read it and it is dear: the sum of
+        products of two values, each of which lacks an axis of the result."""
+        if value.name in self.computing:
+            return False
         match value.body:
             case Apply("mul", operands) if value.operation == "sum":
                 used = [_indices(each) for each in operands]
@@ -349,13 +366,13 @@ class _Builder:
         axes = {axis.name for axis in value.axes if axis.extent != ir.Literal(1)}
         return self.readers[value.name] > 1 and all(axes - names for names in used)
 
-    def product(self, element: Element, axes: Sequence[Axis]) -> tuple[Element, Product] | None:
+    def product(self, element: Element, axes: Sequence[Axis]) -> Product | None:
         """The reduction that an element is of, as a matrix product for these axes: a sum of
         products of two elements, each with an axis of its own."""
         value = self.loops.values.get(element.source)
         if not isinstance(value, Reduction) or value.operation != "sum":
             return None
-        if self.shared(value) and value.name not in self.computing:
+        if self.shared(value):
             return None
         own = {axis.name: axis for axis in axes}
         held = [e for e in element.index if e != ir.Literal(0)]
@@ -376,7 +393,7 @@ class _Builder:
                 return None
         if factors[0] is None or factors[1] is None:
             return None
-        one, other = (_names(each.index) for each in factors if each is not None)
+        one, other = (names_in(each.index) for each in factors if each is not None)
         wide = [axis for axis in over if axis.extent != ir.Literal(1)]
         if not wide or not all(axis.name in one & other for axis in wide):
             return None
@@ -392,10 +409,9 @@ class _Builder:
         (down, across), (first, second) = alone, factors
         assert first is not None
         assert second is not None
-        product = Product("product", value.dtype, down, across, tuple(wide), first, second)
-        return element, product
+        return Product("product", value.dtype, down, across, tuple(wide), first, second)
 
-    def running(self, element: Element, axes: Sequence[Axis]) -> tuple[Element, Running] | None:
+    def running(self, element: Element, axes: Sequence[Axis]) -> Running | None:
         """The scan that an element is of, where it follows these axes."""
         value = self.loops.values.get(element.source)
         own = {axis.name: axis for axis in axes}
@@ -411,23 +427,20 @@ class _Builder:
         assert isinstance(along, ir.Ref)
         extents = {axis.name: axis.extent for axis in axes}
         body = resolved(self.loops, at(value.body, replaced), extents)
-        return element, Running("running", value.operation, value.dtype, own[along.name], body)
+        return Running("running", value.operation, value.dtype, own[along.name], body)
 
-    def stored(self, product: Product) -> Product:
-        """The product of what memory holds."""
-        left, right = (self.within(e, None, {}, {}) for e in (product.left, product.right))
-        assert isinstance(left, Element)
-        assert isinstance(right, Element)
-        return attrs.evolve(product, left=left, right=right)
+    def stored(self, element: Element) -> Element:
+        """The element where memory holds it: in a workspace, if it is one of a value."""
+        value = self.loops.values.get(element.source)
+        return element if value is None else attrs.evolve(element, source=self.workspace(value))
 
     def rows(self, axes: Sequence[Axis], result: Scalar) -> tuple[Axis, ...]:
         """The axes of the reductions in a result: those of the one that has the most."""
         best: tuple[Axis, ...] = ()
         for element in elements(result):
             value = self.loops.values.get(element.source)
-            shared = isinstance(value, Reduction) and self.shared(value)
-            if isinstance(value, Reduction) and not (shared and value.name not in self.computing):
-                used = {name for each in element.index for name in names(each)}
+            if isinstance(value, Reduction) and not self.shared(value):
+                used = names_in(element.index)
                 own = tuple(axis for axis in axes if axis.name in used)
                 plain = all(isinstance(each, ir.Ref | ir.Literal) for each in element.index)
                 if plain and len(own) > len(best):
@@ -437,28 +450,22 @@ class _Builder:
     def within(
         self,
         scalar: Scalar,
-        rows: tuple[Axis, ...] | None,
+        rows: tuple[Axis, ...],
         extents: Mapping[str, ir.Expr],
         passes: dict[str, Pass],
     ) -> Scalar:
-        """The scalar with its reductions as passes of the row, where there are rows, or as elements
-        of workspaces."""
+        """The scalar with its reductions as passes of the row, or as elements of workspaces."""
         match scalar:
             case Element(source, index, dtype, pad):
+                value = self.loops.values.get(source)
+                passing = pad is None and _of_row(index, rows)
+                if passing and isinstance(value, Reduction) and not self.shared(value):
+                    return Element(self.passed(value, index, rows, extents, passes), (), dtype)
                 fetched = tuple(
                     (name, self.within(each, rows, extents, passes))
                     for name, each in scalar.fetched
                 )
-                scalar = attrs.evolve(scalar, fetched=fetched)
-                value = self.loops.values.get(source)
-                if value is None:
-                    return scalar
-                passing = rows is not None and pad is None and _of_row(index, rows)
-                if rows is None or not passing or not isinstance(value, Reduction):
-                    return attrs.evolve(scalar, source=self.workspace(value))
-                if self.shared(value) and value.name not in self.computing:
-                    return attrs.evolve(scalar, source=self.workspace(value))
-                return Element(self.passed(value, index, rows, extents, passes), (), dtype)
+                return self.stored(attrs.evolve(scalar, fetched=fetched))
             case Apply():
                 operands = (self.within(each, rows, extents, passes) for each in scalar.operands)
                 return attrs.evolve(scalar, operands=tuple(operands))
@@ -484,7 +491,7 @@ class _Builder:
         for each in passes.values():
             if (each.operation, each.over, each.body) == (reduction.operation, over, body):
                 return each.name
-        name = _free(_NAMES[reduction.operation], passes)
+        name = free_name(_NAMES[reduction.operation], passes)
         passes[name] = Pass(name, reduction.operation, reduction.dtype, over, body)
         return name
 
@@ -492,7 +499,7 @@ class _Builder:
         """The tensor that holds a value, after a phase of its own."""
         if value.name not in self.held:
             wanted = "PARTIAL" if isinstance(value, Reduction) else "INTERIM"
-            name = _free(wanted, self.shapes)
+            name = free_name(wanted, self.shapes)
             self.held[value.name] = name
             self.shapes[name] = tuple(axis.extent for axis in value.axes)
             self.workspaces[name] = value.dtype
@@ -515,7 +522,7 @@ class _Builder:
             if pair is None:
                 break
             phase = self.joined(phase, *pair)
-        for group in () if phase.product is None else phase.product.groups:
+        for group in () if phase.fold is None else phase.fold.groups:
             if len(group) > 1:
                 phase = self.counted(phase, group)
         return phase
@@ -571,9 +578,9 @@ class _Builder:
             return (joint,) if own == group else own
 
         changed = phase.changed(axes, lambda each: self.viewed(each, group, joint))
-        assert changed.product is not None
-        held = {**changed.product.digits, joint.name: digits}
-        return attrs.evolve(changed, product=attrs.evolve(changed.product, digits=held))
+        assert isinstance(changed.fold, Product)
+        held = {**changed.fold.digits, joint.name: digits}
+        return attrs.evolve(changed, fold=attrs.evolve(changed.fold, digits=held))
 
     def viewed(self, each: Element, group: tuple[Axis, ...], joint: Axis) -> Element:
         """The access by the number of a group of axes, where it has them side by side."""
@@ -621,7 +628,7 @@ class _Builder:
         for name, other in self.views.items():
             if other == base and self.shapes[name] == shape:
                 return name
-        name = _free(f"{base}_FLAT", self.shapes)
+        name = free_name(f"{base}_FLAT", self.shapes)
         self.shapes[name], self.views[name] = shape, base
         return name
 
@@ -712,11 +719,7 @@ def _factor(scalar: Scalar) -> Element | None:
 
 def _indices(scalar: Scalar) -> set[str]:
     """The names in all indices of a scalar."""
-    return {name for each in elements(scalar) for name in _names(each.index)}
-
-
-def _names(index: Index) -> set[str]:
-    return {name for each in index for name in names(each)}
+    return {name for each in elements(scalar) for name in names_in(each.index)}
 
 
 def _readers(loops: Loops) -> Counter[str]:
@@ -731,8 +734,3 @@ def _readers(loops: Loops) -> Counter[str]:
             found.update(reached)
         through[value.name] = reached if isinstance(value, Map) else frozenset({value.name})
     return found
-
-
-def _free(wanted: str, used: Mapping[str, object]) -> str:
-    numbered = (f"{wanted}_{n}" for n in range(2, 1 << 16))
-    return next(name for name in (wanted, *numbered) if name not in used)

@@ -11,9 +11,11 @@ from sketchc.agents.autosketch.builder import (
     Builder,
     Rule,
     broadcast,
+    converted,
     integer,
     linear,
     plain,
+    summed_in,
     value_name,
 )
 from sketchc.agents.autosketch.graph import Node, Specification
@@ -25,7 +27,6 @@ from sketchc.agents.autosketch.loops import (
     Scalar,
 )
 from sketchc.base.diagnostics import UsageError
-from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 
@@ -41,14 +42,13 @@ def _summed(
     and of theirs, and something added to it. Half precision is summed in f32."""
     specification = node.results[0]
     own = specification.dtype
-    wide = DType.F32 if own in (DType.F16, DType.BF16) else own
+    wide = summed_in(own)
     rank = len(specification.shape)
     name = f"{value_name(builder.number, 0)}_product"
 
     def body(index: Index) -> Scalar:
         given = factors(index[:rank], index[rank:])
-        operands = (f if f.dtype is wide else Apply("cast", (f,), wide) for f in given)
-        return Apply("mul", tuple(operands), wide)
+        return Apply("mul", tuple(converted(factor, wide) for factor in given), wide)
 
     shape = (*specification.shape, *over)
     dims = range(rank, len(shape))
@@ -59,7 +59,7 @@ def _summed(
         added = beside(index)
         if added is not None:
             found = Apply("add", (found, added), wide)
-        return found if wide is own else Apply("cast", (found,), own)
+        return converted(found, own)
 
     builder.map(node, result)
 
@@ -138,15 +138,17 @@ def _convolution(builder: Builder, node: Node) -> None:
     def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
         batch, channel, *place = index
         taken, *offset = inner
-        group, own = ir.Binary("//", channel, outputs), channel
-        source = taken
+        source, own = taken, channel
         if groups > 1:
+            group = ir.Binary("//", channel, outputs)
             source = ir.Binary("+", ir.Binary("*", group, inputs), taken)
-        where, spot = None, window.inputs(tuple(place), tuple(offset))
-        kernels: Index = (own, taken)
+            own = ir.Binary("%", channel, outputs)
         if transposed:
             spot, where = _spread(window, tuple(place), tuple(offset))
-            kernels = (source, ir.Binary("%", channel, outputs) if groups > 1 else channel)
+            kernels: Index = (source, own)
+        else:
+            spot, where = window.inputs(tuple(place), tuple(offset)), None
+            kernels = (channel, taken)
         found = builder.element(image, (batch, source, *spot))
         if outside is not None:
             assert isinstance(found, Element)
@@ -196,7 +198,7 @@ def _pooled(operation: str) -> Rule:
         rank = len(specification.shape)
         lead = rank - count
         own = specification.dtype
-        wide = DType.F32 if operation == "sum" and own in (DType.F16, DType.BF16) else own
+        wide = summed_in(own) if operation == "sum" else own
 
         def body(index: Index) -> Scalar:
             spot = window.inputs(index[lead:rank], index[rank:])
@@ -204,7 +206,7 @@ def _pooled(operation: str) -> Rule:
             if ceil or any(padding):
                 assert isinstance(found, Element)
                 found = attrs.evolve(found, pad=outside)
-            return found if found.dtype is wide else Apply("cast", (found,), wide)
+            return converted(found, wide)
 
         shape = (*specification.shape, *window.kernel)
         name = f"{value_name(builder.number, 0)}_window"
@@ -217,7 +219,7 @@ def _pooled(operation: str) -> Rule:
                 image = builder.shape(source)[lead:]
                 size = _counted(window, index[lead:], image, arguments, ceil=ceil)
                 found = Apply("div", (found, Number(size, wide)), wide)
-            return found if wide is own else Apply("cast", (found,), own)
+            return converted(found, own)
 
         builder.map(node, result)
 

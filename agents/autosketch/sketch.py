@@ -24,6 +24,8 @@ from sketchc.agents.autosketch.loops import (
     below,
     below_it,
     elements,
+    free_name,
+    names_in,
     parts,
 )
 from sketchc.agents.autosketch.phases import Digits, Pass, Phase, Phases, Product, Running
@@ -60,7 +62,7 @@ def write_sketch(phases: Phases, name: str) -> str:
     sizes = [size for size in _SIZES if any(size in writer.sizes for writer in bodies)]
     if sizes:
         tuned = _SIZES
-        if any(phase.product and phase.product.digits for phase in phases.phases):
+        if any(isinstance(p.fold, Product) and p.fold.digits for p in phases.phases):
             tuned = _SIZES | _FEWER_SIZES
         listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
         lines.append(f"    constexpr: {listed};")
@@ -251,7 +253,7 @@ def _indices(scalar: Scalar) -> set[str]:
     for part in parts(scalar):
         match part:
             case Element(index=index, where=where):
-                found |= {name for each in index for name in names(each)}
+                found |= names_in(index)
                 found |= set() if where is None else names(where)
             case Number(value) if isinstance(value, ir.Expr):
                 found |= names(value)
@@ -273,21 +275,19 @@ class _PhaseWriter:
         self.phase = phase
         self.sizes: set[str] = set()
         self.passes = {each.name for each in phase.passes}
-        if phase.product is not None:
-            self.passes.add(phase.product.name)
-        if phase.running is not None:
-            self.passes.add(phase.running.name)
+        if phase.fold is not None:
+            self.passes.add(phase.fold.name)
         self.used: set[str] = set(self.passes)
         self.axes = {axis.name: axis.extent for group in phase.groups for axis in group}
-        if phase.product is not None:
-            for digits in phase.product.digits.values():
+        if isinstance(phase.fold, Product):
+            for digits in phase.fold.digits.values():
                 self.axes |= {axis.name: axis.extent for axis, _ in digits}
         self.along = _runs_along(phase)
         rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
         self.windows = _windows(phase)
         over = (axis for each in phase.passes for axis in each.over)
-        scanned = () if phase.running is None else (phase.running.axis,)
+        scanned = (phase.fold.axis,) if isinstance(phase.fold, Running) else ()
         inner = [
             *phase.columns,
             *scanned,
@@ -303,17 +303,21 @@ class _PhaseWriter:
         top = _Scope(frozenset())
         top.say(f"# {self.about()}")
         phase = self.phase
-        if phase.product is not None:
-            self.multiplied(top, phase.product)
-            yield from top.text()
-            return
-        if phase.passes or phase.running or not phase.columns:
+        if isinstance(phase.fold, Product):
+            self.multiplied(top, phase.fold)
+        else:
+            self.in_rows(top)
+        yield from top.text()
+
+    def in_rows(self, scope: _Scope) -> None:
+        """Programs over rows: passes or a scan, and each element."""
+        phase = self.phase
+        if phase.passes or phase.fold or not phase.columns:
             lanes = None if self.beside is None else self.lanes(self.beside)
             grid = phase.rows
         else:
             lanes = self.lanes(self.longest(phase.columns))
             grid = (*phase.rows, *phase.columns)
-        scope = top
         for axis in grid:
             if lanes is None or axis != lanes.axis:
                 scope = self.parallel(scope, axis.name, show(axis.extent))
@@ -325,17 +329,16 @@ class _PhaseWriter:
         for each in phase.passes:
             self.reduced(scope, each, dims)
             scope.finished()
-        if phase.running is not None:
-            scope, dims = self.scanned(scope, phase.running, dims)
+        if isinstance(phase.fold, Running):
+            scope, dims = self.scanned(scope, phase.fold, dims)
         self.result(scope, dims)
-        yield from top.text()
 
     def about(self) -> str:
         words = {"sum": "sum", "prod": "product", "max": "maximum", "min": "minimum"}
         target = self.phases.views.get(self.phase.target, self.phase.target)
-        if self.phase.running is not None:
-            return f"{target}: a running {words[self.phase.running.operation]} along each row."
-        if self.phase.product is not None:
+        if isinstance(self.phase.fold, Running):
+            return f"{target}: a running {words[self.phase.fold.operation]} along each row."
+        if isinstance(self.phase.fold, Product):
             return f"{target}: a matrix product, a block at a time."
         if not self.phase.passes:
             return f"{target}: each element by itself."
@@ -427,11 +430,10 @@ class _PhaseWriter:
         loops = [axis for axis in each.over if along is None or axis != along.axis]
         looped = bool(loops) or (along is not None and along.size is not None)
         own = dims if along is None else (along,)
-        width = _width(dims)
         dtype = _spelled(each.dtype)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
-        scope.say(f"{each.name} = alloc([{width}]{dtype}{start}, llm_hint=[{hint}])")
+        scope.say(f"{each.name} = alloc([{_width(dims)}]{dtype}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
         operand = self.evaluated(inner, each.body, own)
         if along is not None:
@@ -486,8 +488,7 @@ class _PhaseWriter:
 
     def along_tile(self, scalar: Scalar, dims: _Dims) -> _Dims:
         """The axes of the tile along which it differs."""
-        phase = self.phase
-        held = self.beside or phase.product or phase.running
+        held = self.beside or self.phase.fold
         if held and any(e.source in self.passes for e in elements(scalar)):
             return dims
         used = _indices(scalar)
@@ -516,8 +517,7 @@ class _PhaseWriter:
         """A number, or lanes of one."""
         if not isinstance(number.value, ir.Expr) or not names(number.value) & self.axes.keys():
             return _number(number)
-        lanes = [each for each in dims if each.names & names(number.value)]
-        return show(substitute(number.value, self.bindings(scope, lanes, dims)))
+        return show(substitute(number.value, self.bindings(scope, [number.value], dims)))
 
     def loaded(self, scope: _Scope, element: Element, dims: _Dims, dtype: DType) -> str:
         own = self.along_tile(element, dims)
@@ -527,8 +527,7 @@ class _PhaseWriter:
         if element.pad is not None:
             pad = f", pad={_number(Number(element.pad, dtype))}"
         if element.where is not None:
-            lanes = [each for each in own if each.names & names(element.where)]
-            shown = substitute(element.where, self.bindings(scope, lanes, own))
+            shown = substitute(element.where, self.bindings(scope, [element.where], own))
             pad += f", where={show(shown)}"
         scope.say(f"load({self.access(scope, element, own)} -> {name}{pad})")
         return name
@@ -562,9 +561,8 @@ class _PhaseWriter:
     def name(self, scope: _Scope, wanted: str) -> str:
         """A name that is free in this body and those around it; in the body of a row, also in the
         loops so far."""
-        numbered = (f"{wanted}_{n}" for n in range(2, 1 << 16))
         taken = scope.names if scope.in_loop else self.used
-        found = next(n for n in (wanted, *numbered) if n not in taken and n not in self.passes)
+        found = free_name(wanted, taken | self.passes)
         self.used.add(found)
         scope.named.add(found)
         return found
@@ -582,7 +580,7 @@ class _PhaseWriter:
         for name, value in element.fetched:
             tile = self.operand(scope, value, dims, dims)
             fetched[name] = ir.Ref(tile, ir.NameKind.BINDING)
-        used = [each for each in dims if each.names & _names(index)]
+        used = [each for each in dims if each.names & names_in(index)]
         held = [[n for n, e in enumerate(index) if d.names & names(e)] for d in used]
         steps = [_step(index[n[0]], d, used) for n, d in zip(held, used, strict=True)]
         sliced = sorted(held) == held and all(len(n) == 1 for n in held) and all(steps)
@@ -592,7 +590,7 @@ class _PhaseWriter:
                 assert line is not None
                 shown[place] = self.slice(line, lanes, shape[place])
             return f"{element.source}[{', '.join(shown)}]"
-        replaced = {**self.bindings(scope, used, dims), **fetched}
+        replaced = {**self.bindings(scope, index, dims), **fetched}
         return f"{element.source}[{_listed([substitute(each, replaced) for each in index])}]"
 
     def inside(self, index: ir.Expr, extent: ir.Expr, dims: _Dims) -> ir.Expr:
@@ -602,10 +600,11 @@ class _PhaseWriter:
             return index
         return ir.Binary("+", index, ir.Ref(_IOTA, ir.NameKind.BINDING))
 
-    def bindings(self, scope: _Scope, used: Sequence[_Lanes], dims: _Dims) -> dict[str, ir.Expr]:
-        """Names of the indices of lanes, shaped as the axes of a tile."""
+    def bindings(self, scope: _Scope, index: Sequence[ir.Expr], dims: _Dims) -> dict[str, ir.Expr]:
+        """Names of the lanes that subscripts have, shaped as the axes of a tile."""
         found: dict[str, ir.Expr] = {}
-        for lanes in used:
+        used = names_in(index)
+        for lanes in (each for each in dims if each.names & used):
             where = scope.of(lanes.names)
             if lanes.axis.name not in where.lanes:
                 self.bind(where, lanes)
@@ -658,9 +657,9 @@ _IOTA = "iota(1)"
 
 def _axes(own: _Dims, whole: _Dims) -> str:
     """`[:, None]` and such: a tile along some axes beside others along more."""
-    if len(whole) < 2 or not own or own == whole[-len(own) :]:
-        return "[None, :]" if len(whole) > 1 and own and own == whole[-1:] else ""
-    return "[:, None]"
+    if len(whole) < 2 or len(own) != 1:
+        return ""
+    return "[:, None]" if own == whole[:1] else "[None, :]"
 
 
 def _place(index: Index, lanes: _Lanes) -> int:
@@ -673,10 +672,6 @@ def _step(expression: ir.Expr, lanes: _Lanes, used: Sequence[_Lanes]) -> tuple[i
     if any(each is not lanes and each.names & names(expression) for each in used):
         return None
     return _line(expression, lanes.axis.name)
-
-
-def _names(index: Sequence[ir.Expr]) -> set[str]:
-    return {name for each in index for name in names(each)}
 
 
 #: What the result of an operation is called.

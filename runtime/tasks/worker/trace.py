@@ -28,18 +28,8 @@ _WHOLE = (
     *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "argmax", "argmin"),
     *("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d"),
     *("relu", "clamp", "clamp_min", "clamp_max", "leaky_relu", "elu", "hardsigmoid", "hardswish"),
-    *(
-        "constant_pad_nd",
-        "embedding",
-        "gather",
-        "index_select",
-        "gelu",
-        "erf",
-        "sigmoid",
-        "silu",
-        "softplus",
-        "hardtanh",
-    ),
+    *("gelu", "erf", "sigmoid", "silu", "softplus", "hardtanh"),
+    *("constant_pad_nd", "embedding", "gather", "index_select"),
 )
 
 
