@@ -1,0 +1,179 @@
+"""Where the tasks of a suite come from: our own rows, a checkout of somebody's benchmark as it is,
+or any folder of task files.
+
+A task has a name that is unique in its suite, a category, and a file. What a suite leaves out is
+named here, one by one, with the reason; nothing else is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from sketchc.agents.suites.level1 import rows
+from sketchc.base.diagnostics import UsageError
+
+LEVEL1 = "level1"
+#: The suites that need nothing but their names, with a sentence on each.
+BUILT_IN = {LEVEL1: "the 100 operators of KernelBench's level 1, in our own words"}
+
+
+@attrs.frozen
+class SuiteTask:
+    """One task: `path` is its file; "" where `text` is what the file is to hold. `excluded` says
+    why it is not run, "" where it is. `sizes` are in words."""
+
+    name: str
+    category: str
+    path: Path | None = None
+    text: str = attrs.field(default="", repr=False)
+    excluded: str = ""
+    sizes: str = ""
+
+    def digest(self) -> str:
+        """SHA-256 of the file's content, in hexadecimal. Raises `UsageError`."""
+        try:
+            content = self.text.encode() if self.path is None else self.path.read_bytes()
+        except OSError as error:
+            msg = f"cannot read the task file {self.path}: {error.strerror}"
+            raise UsageError(msg) from error
+        return hashlib.sha256(content).hexdigest()
+
+
+@attrs.frozen
+class Suite:
+    """Tasks under one name."""
+
+    name: str
+    tasks: tuple[SuiteTask, ...]
+
+
+def level1(*, full: bool = False) -> Suite:
+    """Our own rows, at small sizes or at the originals'."""
+    return Suite(
+        LEVEL1,
+        tuple(
+            SuiteTask(
+                row.name,
+                row.category,
+                text=row.source(full=full),
+                sizes=row.full if full else row.small,
+            )
+            for row in rows()
+        ),
+    )
+
+
+def folder_suite(folder: Path) -> Suite:
+    """The task files of a folder and of those in it, which are the categories."""
+    return Suite(folder.resolve().name, tuple(_found(folder, folder, "")))
+
+
+def kernelbench_suite(checkout: Path) -> Suite:
+    """Levels 1 to 3 of a checkout of KernelBench (ScalingIntelligence/KernelBench), as they are."""
+    categories = {row.number: row.category for row in rows()}
+    tasks: list[SuiteTask] = []
+    for level in ("level1", "level2", "level3"):
+        for task in _found(_below(checkout, "KernelBench", "level1") / level, checkout, level):
+            number = _number(task)
+            known = categories.get(number) if level == "level1" else None
+            tasks.append(attrs.evolve(task, category=known or level))
+    return Suite("kernelbench", tuple(sorted(tasks, key=lambda t: (t.name[:6], _number(t)))))
+
+
+def akg_suite(checkout: Path) -> Suite:
+    """The dynamic and the static part of the paper's own benchmark, in a checkout of AKG
+    (mindspore-ai/akg), as they are."""
+    folder = _below(checkout, "akg_agents/benchmark/akg_kernels_bench", "dynamic_shape")
+    tasks = []
+    for part in ("dynamic", "static"):
+        for task in _found(folder / f"{part}_shape", checkout, part):
+            tasks.append(attrs.evolve(task, excluded=_AKG_EXCLUDED.get(task.name, "")))
+    return Suite("akg", tuple(tasks))
+
+
+def selected(suite: Suite, only: str) -> Suite:
+    """The tasks in whose names or categories the regular expression is found. Raises `UsageError`
+    for a broken expression, and where it leaves nothing."""
+    try:
+        wanted = re.compile(only)
+    except re.error as error:
+        msg = f"--only: {only!r} is no regular expression: {error}"
+        raise UsageError(msg) from error
+    kept = [t for t in suite.tasks if wanted.search(t.name) or wanted.search(t.category)]
+    if not kept:
+        msg = f"--only {only!r} leaves no task of {suite.name}"
+        raise UsageError(msg)
+    return attrs.evolve(suite, tasks=tuple(kept))
+
+
+def write_task(task: SuiteTask, folder: Path) -> Path:
+    """The task's file; one of our own is made in `folder` first. Raises `UsageError`."""
+    if task.path is not None:
+        return task.path
+    path = folder / f"{task.name}.py"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(task.text, "utf-8")
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror}"
+        raise UsageError(msg) from error
+    return path
+
+
+def _numbered(stem: str, first: int, last: int, reason: str, digits: int = 1) -> dict[str, str]:
+    return {f"static/{stem}_{n:0{digits}}": reason for n in range(first, last + 1)}
+
+
+#: Tasks of AKG's benchmark that cannot be a reference, and why.
+_AKG_EXCLUDED = {
+    **_numbered("elemwise_cast_fp16_to_fp32", 1, 3, "calls torch.cast, which PyTorch lacks"),
+    **_numbered("elemwise_full", 1, 3, 'makes its result on torch.device("npu")'),
+    **_numbered("elemwise_zeros", 1, 6, 'makes its result on torch.device("npu")'),
+    **_numbered("elemwise_multi_add", 1, 3, "draws normal numbers as integers: PyTorch refuses", 3),
+    **_numbered("reduction_amin", 4, 6, "takes the least along an axis that is not there", 3),
+    "static/reduction_weighted_swiglu_bwd": "imports torch_npu",
+    "static/reduction_sum_fused_elemwise": "imports torch_npu",
+}
+
+
+def _below(checkout: Path, inner: str, mark: str) -> Path:
+    """The benchmark's folder: the checkout itself, or where a checkout has it. Raises `UsageError`
+    where there is none."""
+    for folder in (checkout, checkout / inner):
+        if (folder / mark).is_dir():
+            return folder
+    msg = f"{checkout} is no checkout: neither {mark} nor {Path(inner) / mark} is a folder in it"
+    raise UsageError(msg)
+
+
+def _found(folder: Path, place: Path, prefix: str) -> Iterator[SuiteTask]:
+    """A task for each file of a folder, named by it, after `prefix`. Raises `UsageError` for a
+    folder without any, and for two files of one name."""
+    paths = sorted(path for path in folder.rglob("*.py") if not path.name.startswith("_"))
+    if not paths:
+        msg = f"{folder} holds no task files (*.py)" if folder.is_dir() else f"no folder {folder}"
+        raise UsageError(msg)
+    seen: dict[str, Path] = {}
+    for path in paths:
+        name = (
+            f"{prefix}/{path.stem}"
+            if prefix
+            else path.relative_to(place).with_suffix("").as_posix()
+        )
+        if name in seen:
+            msg = f"{path} and {seen[name]} have the same name"
+            raise UsageError(msg)
+        seen[name] = path
+        inner = path.relative_to(folder).parts[:-1]
+        yield SuiteTask(name, "/".join(inner) or "tasks", path.resolve())
+
+
+def _number(task: SuiteTask) -> int:
+    """The number that the name of a file of KernelBench begins with; 0 for none."""
+    first = task.name.rpartition("/")[2].partition("_")[0]
+    return int(first) if first.isdigit() else 0
