@@ -19,7 +19,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -209,31 +209,17 @@ class RunFolder:
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Keep other processes out. Raises `UsageError` when one is at work here."""
-        file: IO[str]
-        try:
-            self.inner.mkdir(parents=True, exist_ok=True)
-            file = (self.inner / "lock").open("w")
-        except OSError as error:
-            msg = f"cannot write to {self.path}: {error.strerror}"
-            raise UsageError(msg) from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                msg = f"another process is working on the run in {self.path}"
-                raise UsageError(msg) from error
-            yield
+        return locked(self.inner / "lock", self.path, "run")
 
     def write_options(self, options: RunOptions) -> None:
         """Keep what was asked for."""
-        _replace(self.inner / "run.json", {"version": VERSION, **attrs.asdict(options)})
+        replace_json(self.inner / "run.json", {"version": VERSION, **attrs.asdict(options)})
 
     def read_options(self) -> RunOptions:
         """Raises `UsageError` for a folder that holds no run of this version."""
-        data = _read(self.inner / "run.json")
+        data = read_object(self.inner / "run.json")
         if data is None or data.pop("version", None) != VERSION:
             msg = f"{self.path} holds no run that this version of sketchc can go on with"
             raise UsageError(msg)
@@ -241,15 +227,36 @@ class RunFolder:
 
     def write_checkpoint(self, state: RunState, consumed: int) -> None:
         """Replace the checkpoint as a whole: a reader sees the old one or the new one."""
-        _replace(self.inner / "state.json", {"consumed": consumed, "state": dump_state(state)})
+        replace_json(self.inner / "state.json", {"consumed": consumed, "state": dump_state(state)})
 
     def read_checkpoint(self) -> tuple[RunState, int] | None:
         """The last state and how many records of the ledger belong to it; None before the first."""
-        data = _read(self.inner / "state.json")
+        data = read_object(self.inner / "state.json")
         return None if data is None else (load_state(data["state"]), int(data["consumed"]))
 
 
-def _replace(path: Path, data: Mapping[str, Any]) -> None:
+@contextmanager
+def locked(path: Path, folder: Path, kind: str) -> Iterator[None]:
+    """Hold a lock file of the run, or another `kind` of work, in a folder that is made where it is
+    missing. Raises `UsageError` where that fails, and when another process is at work there."""
+    file: IO[str]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        msg = f"cannot write to {folder}: {error.strerror}"
+        raise UsageError(msg) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            msg = f"another process is working on the {kind} in {folder}"
+            raise UsageError(msg) from error
+        yield
+
+
+def replace_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Replace a file as a whole: a reader sees the old one or the new one."""
     temporary = path.with_suffix(".new")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(data, file, indent=1)
@@ -258,7 +265,8 @@ def _replace(path: Path, data: Mapping[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object of a file; None where there is no file. Raises `UsageError`."""
     try:
         data: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:

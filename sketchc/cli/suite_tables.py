@@ -12,6 +12,8 @@ from rich.table import Table
 from sketchc.cli.consoles import make_console
 
 if TYPE_CHECKING:
+    from sketchc.agents.suites.metrics import Totals
+    from sketchc.agents.suites.run import Results
     from sketchc.agents.suites.sources import Suite
 
 _WIDTH = 200
@@ -24,6 +26,41 @@ def show_tasks(suite: Suite) -> None:
         for task in suite.tasks
     ]
     _show(_console(), ("task", "category", "sizes"), rows)
+
+
+def show_results(results: Results) -> None:
+    """What passed by category, and below it what did not, with the reasons."""
+    console = _console()
+    rows = results.totals
+    measured = rows[-1].measured > 0
+    headings = ["category", "tasks", "passed", "incomplete", "failed", "at own sizes"]
+    headings += [f"pass@{k}" for k in rows[-1].pass_at] + ["shape cases"]
+    headings += [f"fast_{p:g}" for p in rows[-1].fast] + ["mean"] if measured else []
+    _show(console, headings, [_cells(row, measured) for row in rows], len(headings) - 1)
+    if results.misses:
+        console.print()
+        found = [
+            (task.name, task.best.outcome, task.best.reason.split("\n")[0])
+            for task in results.misses
+        ]
+        _show(console, ("not passed", "outcome", "reason"), found)
+    for name, reason in results.excluded:
+        console.print(escape(f"excluded: {name}: {reason}"), soft_wrap=True)
+    if results.left:
+        console.print(
+            f"{len(results.left)} tasks are left: the same command goes on", soft_wrap=True
+        )
+
+
+def _cells(row: Totals, measured: bool) -> list[str]:
+    """A line of the table of categories."""
+    counts = (row.tasks, row.passed, row.incomplete, row.failed, row.own_sizes)
+    cells = [row.category, *map(str, counts), *(f"{share:.1%}" for share in row.pass_at.values())]
+    cells.append("" if row.shape_share is None else f"{row.shape_share:.1%} of {row.shapes}")
+    if measured:
+        cells += [f"{share:.1%}" for share in row.fast.values()]
+        cells.append("" if row.geometric_mean is None else f"{row.geometric_mean:.2f}x")
+    return cells
 
 
 def _console() -> Console:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import wraps
@@ -13,10 +14,18 @@ import click
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli import options
-from sketchc.cli.options import Command
+from sketchc.cli.options import Command, store_option, task_errors
 
 if TYPE_CHECKING:
+    from sketchc.agents.suites.run import Effort, Results, SuiteOptions
     from sketchc.agents.suites.sources import Suite
+
+#: Options that are `gen`'s, and go on to it as they are.
+_PASSED_ON = (
+    *("config", "llm", "model", "base_url", "workflow", "designer", "coder"),
+    *("max_attempts", "max_repairs", "max_calls", "max_tokens", "max_cost"),
+)
+DEFAULT_FOLDER = "sketchc-suites"
 
 
 @click.group()
@@ -139,3 +148,136 @@ def list_(chosen: Suite | None, output: str | None, as_json: bool) -> int:
     shares = ", ".join(f"{count} {category}" for category, count in counts.items())
     click.echo(f"{chosen.name}: {counts.total()} tasks ({shares})")
     return 0
+
+
+@suite.command("run")
+@_suite_options
+@click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
+@options.hardware_option
+@click.option(
+    *("--samples", "-n"),
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Runs of gen on each task, for pass@k.",
+)
+@click.option("--jobs", "-j", type=click.IntRange(min=1), help="At once. Default: all cores.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds that a sample may take.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(min=0, min_open=True),
+    default=8.0,
+    show_default=True,
+    help="GiB that a sample may hold, over all its processes.",
+)
+@click.option("--bench", is_flag=True, help="Measure what passes, one sample at a time.")
+@click.option("--keep", metavar="DIR", help="Write the sketches of what passes into DIR.")
+@click.option("--output", "-o", metavar="DIR", help=f"Default: a folder in {DEFAULT_FOLDER}.")
+@options.model_options()
+@click.option("--workflow", help="As for gen.")
+@click.option("--designer", type=click.Choice(["builtin", "llm"]), help="As for gen.")
+@click.option("--coder", type=click.Choice(["builtin", "llm"]), help="As for gen.")
+@click.option("--max-attempts", type=click.IntRange(min=1), help="Of a sample; as for gen.")
+@click.option("--max-repairs", type=click.IntRange(min=0), help="Of a sample; as for gen.")
+@click.option("--max-calls", type=click.IntRange(min=1), help="Of a sample; as for gen.")
+@click.option("--max-tokens", type=click.IntRange(min=1), help="Of a sample; as for gen.")
+@click.option("--max-cost", type=click.FloatRange(min=0), help="Of a sample; as for gen.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of each first sample. Default: fresh.")
+@options.json_option
+@click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@store_option
+def run_(chosen: Suite | None, **given: Any) -> int:
+    """Run `sketchc gen` on every task of a suite, each in a process of its own.
+
+    Prints what passed by category, and every miss with its reason; DIR holds results.json,
+    report.html and what gen left of each sample. The same command goes on with a run that was
+    stopped or killed. An incomplete verdict is no pass.
+
+    Exit status: 0 every task passed, 1 some did not, 2 misuse, 130 interrupted.
+
+    \b
+    Examples:
+      sketchc suite run level1 --target cpp --keep sketches
+      sketchc suite run level1 --target cpp --only conv2d --timeout 120 -o out
+      sketchc suite run --kernelbench KernelBench --only level2 --target cpp
+      sketchc suite run level1 --target cpp --llm openai --model NAME --workflow default -n 4
+    """
+    with task_errors(as_json=given["as_json"]):
+        return _run(chosen, given)
+
+
+def _run(chosen: Suite | None, given: dict[str, Any]) -> int:
+    """The exit status. Raises `UsageError`."""
+    from sketchc.agents.suites.run import SuiteFolder
+    from sketchc.cli.suite_run import perform_suite
+
+    if chosen is None:
+        msg = "say which tasks: SUITE (sketchc suite list), --kernelbench, --akg or --tasks"
+        raise UsageError(msg)
+    asked, effort = _asked(chosen, given)
+    default = Path(DEFAULT_FOLDER) / f"{chosen.name}-{asked.target}"
+    folder = SuiteFolder(Path(given["output"]) if given["output"] else default)
+    try:
+        results = perform_suite(folder, chosen, asked, effort, given["store"], given["quiet"])
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on with it", err=True)
+        return 130
+    if given["keep"]:
+        _keep(folder.path, results, Path(given["keep"]))
+    if given["as_json"]:
+        click.echo(json.dumps(results.to_json(), indent=2))
+    else:
+        from sketchc.cli.suite_tables import show_results
+
+        show_results(results)
+        click.echo(str(folder.path / "results.json"))
+    return 1 if results.misses else 0
+
+
+def _asked(chosen: Suite, given: dict[str, Any]) -> tuple[SuiteOptions, Effort]:
+    """What is asked for, and what it may take. Raises `UsageError`."""
+    from sketchc.agents.suites.bounded import Bounds
+    from sketchc.agents.suites.run import Effort, SuiteOptions
+    from sketchc.agents.workflows import load_workflow
+
+    target, chip = options.resolve_target(given["target"], given["hardware"])
+    if given["workflow"]:
+        load_workflow(given["workflow"])
+    options.configuration_of(given["config"])
+    jobs = given["jobs"] or (1 if given["bench"] else len(os.sched_getaffinity(0)))
+    if given["bench"] and jobs > 1:
+        msg = "--bench goes with --jobs 1: times taken beside other work say nothing"
+        raise UsageError(msg)
+    passed_on = []
+    for name in _PASSED_ON:
+        if given[name] is not None:
+            passed_on += [f"--{name.replace('_', '-')}", str(given[name])]
+    return (
+        SuiteOptions(
+            chosen.name, target, chip or "", given["bench"], given["seed"], tuple(passed_on)
+        ),
+        Effort(given["samples"], jobs, Bounds(given["timeout"], int(given["memory"] * 2**30))),
+    )
+
+
+def _keep(folder: Path, results: Results, place: Path) -> None:
+    """Copy the sketch of each task that passed. Raises `UsageError`."""
+    from sketchc.agents.suites.run import SuiteFolder
+
+    for task in results.tasks:
+        if not task.best.passed:
+            continue
+        kernel = SuiteFolder(folder).kernel(task.name, task.best.number)
+        for sketch in kernel.glob("*.sketch"):
+            path = place / f"{task.name}.sketch"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise options.unwritable(str(path), error) from error
+            options.write_output(sketch.read_text("utf-8"), str(path))

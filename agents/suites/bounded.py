@@ -1,0 +1,79 @@
+"""One command line of sketchc in a process of its own, bounded in time and memory.
+
+The process leads a session and ends with this one, however that ends; what it has started ends with
+it. What runs there is named by the caller: the command line stands above this room.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import attrs
+
+from sketchc.runtime.process import memory
+from sketchc.runtime.process.peer import Peer, PeerEndedError, program
+
+#: Seconds between two looks at the clock and the memory.
+_LOOK = 0.25
+
+TIMEOUT, MEMORY, INTERRUPTED = "timeout", "memory", "interrupted"
+
+
+@attrs.frozen
+class Bounds:
+    """Seconds of wall time, and bytes over all processes."""
+
+    seconds: float
+    memory: int
+
+
+@attrs.frozen
+class Ended:
+    """How a process ended. `status` is its exit status, negative for a signal; `cut` says why it
+    was ended before its time, "" where it was not. `printed` is the end of what it printed, `peak`
+    the most memory that it was seen with, in bytes."""
+
+    status: int
+    cut: str
+    printed: str
+    seconds: float
+    peak: int
+
+
+def run_bounded(
+    function: str, arguments: Sequence[str], bounds: Bounds, stop: threading.Event
+) -> Ended:
+    """Call `function` ("package.module:name") with a channel in a new process, tell it the
+    `arguments`, and wait for {"status": ...}. Whoever sets `stop` ends it."""
+    started = time.monotonic()
+    peer = Peer(program(function, sys.executable, os.environ))
+    status, cut, peak = 0, "", 0
+    try:
+        peer.tell({"arguments": list(arguments)}, started + bounds.seconds)
+        while not cut:
+            try:
+                status = int(peer.hear(time.monotonic() + _LOOK)["status"])
+                break
+            except TimeoutError:
+                held = memory.of_tree(peer.process.pid)
+                peak = max(peak, held)
+                cut = _cut(bounds, time.monotonic() - started, held, stop)
+            except PeerEndedError as error:
+                status = error.status
+                break
+        return Ended(status, cut, peer.printed, time.monotonic() - started, peak)
+    finally:
+        peer.close()
+
+
+def _cut(bounds: Bounds, seconds: float, held: int, stop: threading.Event) -> str:
+    """Why a process that has run so long and holds so much is to end; "" where it may go on."""
+    if stop.is_set():
+        return INTERRUPTED
+    if seconds > bounds.seconds:
+        return TIMEOUT
+    return MEMORY if held > bounds.memory else ""

@@ -1,0 +1,132 @@
+"""What is counted of a suite: pass@k, shares, speedups; by category and over all.
+
+Equations are those of arXiv 2512.23424. A task whose verdict is incomplete has not passed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from sketchc.agents.suites.samples import Sample
+from sketchc.runtime.bench.measurement import geometric_mean
+from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
+
+#: fast_p is given for these p: those of table 3, and twice as fast.
+THRESHOLDS = (0.8, 1.0, 2.0)
+ALL = "all"
+
+
+@attrs.frozen
+class TaskResult:
+    """One task with its samples, in their order."""
+
+    name: str
+    category: str
+    samples: tuple[Sample, ...]
+
+    @property
+    def right(self) -> int:
+        """How many samples passed."""
+        return sum(sample.passed for sample in self.samples)
+
+    @property
+    def best(self) -> Sample:
+        """The sample that speaks for the task: one that passed, the fastest of several, else one
+        that is incomplete, else the first."""
+
+        def rank(sample: Sample) -> tuple[bool, bool, float]:
+            return sample.passed, sample.incomplete, sample.speedup or 0.0
+
+        return max(self.samples, key=rank)
+
+    @property
+    def word(self) -> str:
+        """passed, incomplete or failed, of the best sample."""
+        best = self.best
+        return PASSED if best.passed else INCOMPLETE if best.incomplete else FAILED
+
+    @property
+    def speedup(self) -> float | None:
+        """The best right kernel's; None without one that was measured."""
+        return self.best.speedup if self.best.passed else None
+
+
+@attrs.frozen
+class Totals:
+    """What is counted of a category. `own_sizes` of the tasks that passed did so at their own
+    sizes, not at smaller ones. `shapes` are the cases at other sizes of all kernels that are right
+    at the task's sizes. `geometric_mean` is over the `measured` tasks alone; `fast` is over all."""
+
+    category: str
+    tasks: int
+    passed: int
+    incomplete: int
+    failed: int
+    pass_at: Mapping[int, float]
+    own_sizes: int
+    shapes: int
+    shapes_passed: int
+    measured: int
+    fast: Mapping[float, float]
+    geometric_mean: float | None
+    seconds: float
+
+    @property
+    def shape_share(self) -> float | None:
+        """The share of shape cases passed by kernels that pass their static case."""
+        return self.shapes_passed / self.shapes if self.shapes else None
+
+
+def pass_at(k: int, counts: Sequence[tuple[int, int]]) -> float:
+    """Equation 4, unbiased: of tasks with (samples, right ones), each with `k` samples at least.
+
+    Raises `ValueError` for a task with fewer.
+    """
+    if not counts:
+        return 0.0
+    if any(not 0 <= right <= samples or samples < k for samples, right in counts):
+        msg = f"pass@{k} needs {k} samples of each task"
+        raise ValueError(msg)
+    # math.comb is exact, and 0 where fewer than k samples are wrong.
+    missed = (math.comb(samples - right, k) / math.comb(samples, k) for samples, right in counts)
+    return math.fsum(1.0 - share for share in missed) / len(counts)
+
+
+def fast_share(speedups: Sequence[float | None], threshold: float) -> float:
+    """Equation 6: the share of tasks that are at least `threshold` times as fast as the baseline.
+    None: no right kernel was measured, which never counts."""
+    if not speedups:
+        return 0.0
+    return sum(gain is not None and gain >= threshold for gain in speedups) / len(speedups)
+
+
+def totals(results: Sequence[TaskResult]) -> tuple[Totals, ...]:
+    """One for each category, in the order in which they come, and one over all at the end."""
+    categories = dict.fromkeys(result.category for result in results)
+    parts = [(name, [r for r in results if r.category == name]) for name in categories]
+    return tuple(_total(name, part) for name, part in (*parts, (ALL, list(results))))
+
+
+def _total(category: str, results: Sequence[TaskResult]) -> Totals:
+    samples = [sample for result in results for sample in result.samples]
+    words = [result.word for result in results]
+    counts = [(len(result.samples), result.right) for result in results]
+    most = min((count for count, _ in counts), default=0)
+    gains = [result.speedup for result in results]
+    known = [gain for gain in gains if gain is not None]
+    return Totals(
+        category,
+        len(results),
+        *(words.count(word) for word in (PASSED, INCOMPLETE, FAILED)),
+        pass_at={k: pass_at(k, counts) for k in sorted({1, most}) if 0 < k <= most},
+        own_sizes=sum(result.best.passed and result.best.own for result in results),
+        shapes=sum(sample.shapes for sample in samples if sample.static),
+        shapes_passed=sum(sample.shapes_passed for sample in samples if sample.static),
+        measured=len(known),
+        fast={p: fast_share(gains, p) for p in THRESHOLDS},
+        geometric_mean=geometric_mean(known) if known else None,
+        seconds=sum(sample.seconds for sample in samples),
+    )

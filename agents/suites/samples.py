@@ -1,0 +1,122 @@
+"""What is known of one sample of a suite: one run of `gen` on one task, read from its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sketchc.agents.suites.bounded import Ended
+from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.report.files import read_json
+from sketchc.runtime.report.text import Fields
+from sketchc.runtime.verify.verdict import from_json
+from sketchc.runtime.verify.words import INCOMPLETE, PASSED, SKIPPED
+
+BROKEN, CRASHED, STOPPED = "broken", "crashed", "stopped"
+#: Outcomes after which the same command tries again: nothing was found out about the task.
+AGAIN = frozenset({BROKEN, STOPPED})
+#: What the shape cases of a task's own sizes are called.
+_OWN = "own sizes"
+#: Exit statuses with which `gen` leaves its outputs behind.
+_WRITTEN = (0, 1, 3)
+
+
+@attrs.frozen
+class Sample:
+    """One run of `gen`. `outcome` is its own word ("passed", "incomplete", "rejected", "failed",
+    ...), or "timeout", "memory", "crashed", or "broken" where nothing could be started.
+
+    `static`: the kernel is right at the task's sizes, which are the `own` ones where the task did
+    not have to be scaled down. `shapes` are the cases at other sizes that ran, of which
+    `shapes_passed` passed. `speedup` is over eager, of the medians; None where nothing was
+    measured. `digest` is of the task's file.
+    """
+
+    task: str
+    number: int
+    digest: str
+    outcome: str
+    reason: str = ""
+    seconds: float = 0.0
+    peak: int = 0
+    static: bool = False
+    own: bool = False
+    shapes: int = 0
+    shapes_passed: int = 0
+    speedup: float | None = None
+    calls: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+    sketch_lines: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the kernel is right."""
+        return self.outcome == PASSED
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether nothing is known to be wrong, and not all was reached."""
+        return self.outcome == INCOMPLETE
+
+
+def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str) -> Sample:
+    """What a process that has ended left in its folder."""
+    found = Sample(
+        *(task, number, digest, *_outcome(folder, ended)),
+        seconds=round(ended.seconds, 1),
+        peak=ended.peak,
+    )
+    if ended.cut or ended.status not in _WRITTEN:
+        return found
+    trace, result = _json(folder / "trace.json"), _json(folder / "verdict.json")
+    totals = trace.within("totals")
+    sketches = [path.read_text("utf-8") for path in folder.glob("*.sketch")]
+    return attrs.evolve(
+        found,
+        **_shapes(result.within("verdict").mapping),
+        speedup=result.within("measurement").within("speedup").number("of_medians"),
+        calls=totals.integer("calls") or 0,
+        tokens=(totals.integer("input_tokens") or 0) + (totals.integer("output_tokens") or 0),
+        cost=totals.number("cost") or 0.0,
+        sketch_lines=sum(text.count("\n") for text in sketches),
+    )
+
+
+def _outcome(folder: Path, ended: Ended) -> tuple[str, str]:
+    """The outcome, and why."""
+    if ended.cut:
+        held = f"{ended.peak / 2**30:.1f} GiB in use"
+        return ended.cut, f"ended by the suite after {ended.seconds:.0f} s with {held}"
+    if ended.status in _WRITTEN:
+        trace = _json(folder / "trace.json")
+        return trace.text("outcome") or CRASHED, trace.text("reason")
+    lines = [line.strip() for line in ended.printed.split("\n") if line.strip()]
+    if ended.status == 2:
+        said = next((line for line in reversed(lines) if line.startswith("error: ")), "")
+        return BROKEN, said.removeprefix("error: ") or "the command was refused"
+    return CRASHED, f"status {ended.status}: {lines[-1] if lines else 'it printed nothing'}"
+
+
+def _json(path: Path) -> Fields:
+    """A file of the run; nothing where it is missing."""
+    try:
+        return Fields(read_json(path))
+    except UsageError:
+        return Fields({})
+
+
+def _shapes(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What a verdict says of the task's own sizes, and of others."""
+    ran = [case for case in from_json(data).cases if case.state != SKIPPED]
+    own = [case for case in ran if case.shape.name.startswith(_OWN)]
+    others = [case for case in ran if not case.shape.name.startswith(_OWN)]
+    return {
+        "static": bool(own) and all(case.passed for case in own),
+        "own": any(case.shape.own for case in own),
+        "shapes": len(others),
+        "shapes_passed": sum(case.passed for case in others),
+    }
