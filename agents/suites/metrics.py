@@ -80,6 +80,24 @@ class Totals:
         return self.shapes_passed / self.shapes if self.shapes else None
 
 
+def headings(whole: Totals) -> list[str]:
+    """What the `cells` of totals are; speeds only where something was measured."""
+    found = ["tasks", "passed", "incomplete", "failed", "at own sizes"]
+    found += [*(f"pass@{k}" for k in whole.pass_at), "shape cases"]
+    return found + ([*(f"fast_{p:g}" for p in whole.fast), "mean"] if whole.measured else [])
+
+
+def cells(row: Totals, whole: Totals) -> list[str]:
+    """A line of a table of totals, of which `whole` is the last."""
+    counts = (row.tasks, row.passed, row.incomplete, row.failed, row.own_sizes)
+    found = [*map(str, counts), *(f"{row.pass_at[k]:.1%}" for k in whole.pass_at)]
+    found.append("" if row.shape_share is None else f"{row.shape_share:.1%} of {row.shapes}")
+    if whole.measured:
+        found += [f"{share:.1%}" for share in row.fast.values()]
+        found.append("" if row.geometric_mean is None else f"{row.geometric_mean:.2f}x")
+    return found
+
+
 def pass_at(k: int, counts: Sequence[tuple[int, int]]) -> float:
     """Equation 4, unbiased: of tasks with (samples, right ones), each with `k` samples at least.
 

@@ -38,12 +38,13 @@ _OPTIONS, _LINES, _RESULTS = "suite.json", "results.jsonl", "results.json"
 
 @attrs.frozen
 class SuiteOptions:
-    """What the results depend on. `passed_on` are further arguments of `gen`; `seed` is that of
-    each task's first sample, None for fresh ones."""
+    """What the results depend on. `only` selected the tasks; `passed_on` are further arguments of
+    `gen`; `seed` is that of each task's first sample, None for fresh ones."""
 
     suite: str
     target: str
     hardware: str = ""
+    only: str = ""
     bench: bool = False
     seed: int | None = None
     passed_on: tuple[str, ...] = ()

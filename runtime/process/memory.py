@@ -39,6 +39,11 @@ def kills() -> int:
 def of_tree(root: int) -> int:
     """Bytes that a process and all those that it has started hold, what several share counted
     once where the system says so."""
+    return sum(map(_held, tree(root)))
+
+
+def tree(root: int) -> set[int]:
+    """A process and all those that it has started, and these in turn."""
     parents = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -47,7 +52,7 @@ def of_tree(root: int) -> int:
     inside = {root}
     while more := {one for one, parent in parents.items() if parent in inside} - inside:
         inside |= more
-    return sum(map(_held, inside))
+    return inside
 
 
 def _held(process: int) -> int:

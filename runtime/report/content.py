@@ -220,6 +220,57 @@ class Trace:
 
 
 @attrs.frozen
+class Category:
+    """What is counted of a category of a suite's tasks; `cells` go with the suite's `headings`.
+    `gains` are the speedups of what passed, with the names of the tasks."""
+
+    name: str
+    passed: int
+    incomplete: int
+    failed: int
+    cells: tuple[str, ...]
+    gains: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def tasks(self) -> int:
+        """How many there are."""
+        return self.passed + self.incomplete + self.failed
+
+
+@attrs.frozen
+class TaskRow:
+    """One task of a suite. `sizes` says whether it was verified at its own."""
+
+    name: str
+    category: str
+    state: str
+    word: str
+    reason: str
+    right: str
+    sizes: str
+    shapes: str
+    seconds: float
+    speedup: float | None
+    lines: int
+
+
+@attrs.frozen
+class SuiteResults:
+    """A suite's tasks, by category and one by one. The last category is all of them."""
+
+    headings: tuple[str, ...]
+    categories: tuple[Category, ...]
+    tasks: tuple[TaskRow, ...]
+    excluded: tuple[tuple[str, str], ...] = ()
+    left: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> Category:
+        """All tasks."""
+        return self.categories[-1]
+
+
+@attrs.frozen
 class Page:
     """The whole report. `state` is that of the headline, `conclusion` one sentence."""
 
@@ -228,6 +279,7 @@ class Page:
     word: str
     conclusion: str
     facts: tuple[tuple[str, str], ...]
+    suite: SuiteResults | None = None
     verdicts: tuple[Verified, ...] = ()
     measurements: tuple[Measured, ...] = ()
     not_measured: str = ""

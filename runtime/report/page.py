@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from sketchc import __version__
-from sketchc.runtime.report import plots, results, text
+from sketchc.runtime.report import plots, results, suite_plots, text
 from sketchc.runtime.report.content import OPEN, Measured, Page, Step
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
@@ -59,6 +59,7 @@ def render(page: Page) -> str:
             script=Markup(script),
             policy=_policy(style, script),
             plots=plots,
+            suite_plots=suite_plots,
             tiles=tiles(page),
             sections=_sections(page, bool(failures)),
             failures=failures,
@@ -111,6 +112,15 @@ def _bar(worst: float) -> str:
 def tiles(page: Page) -> list[Tile]:
     """The numbers that a reader looks for first."""
     found = []
+    if page.suite:
+        whole = page.suite.whole
+        found.append(Tile(f"{whole.passed} / {whole.tasks}", "tasks passed", page.state))
+        found.append(Tile(str(whole.incomplete), "incomplete"))
+        found += [
+            Tile(cell, heading)
+            for heading, cell in zip(page.suite.headings, whole.cells, strict=True)
+            if "@" in heading or heading == "mean"
+        ]
     if page.verdicts:
         cases = [case for one in page.verdicts for case in one.verdict.cases]
         passed = sum(case.state == PASSED for case in cases)
@@ -140,6 +150,7 @@ def tiles(page: Page) -> list[Tile]:
 def _sections(page: Page, failures: bool) -> list[tuple[str, str]]:
     """(name, place) of the sections that there are."""
     every = (
+        ("Tasks", "suite", page.suite is not None),
         ("Verdict", "verdict", bool(page.verdicts)),
         ("Failures", "failures", failures),
         ("Speed", "speed", bool(page.measurements or page.not_measured)),

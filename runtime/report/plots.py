@@ -207,7 +207,7 @@ _SPREAD = 30.0
 _MOST_ROWS = 24
 
 
-def _spread(place: int) -> float:
+def spread(place: int) -> float:
     """A number between -0.5 and 0.5 for each place."""
     return (place * _GOLDEN) % 1.0 - 0.5
 
@@ -243,7 +243,7 @@ def errors_plot(verdict: Verdict, identifier: str) -> Markup:
         drawing.words(_LEFT, y + 4, kind.replace("_", " "), "row")
         for place, (worst, _, tip) in enumerate(found):
             mark = "dot bad" if worst > 1 else "dot good"
-            drawing.dot(scale(worst), y + 20 + 10 * _spread(place), 3.6, mark, tip)
+            drawing.dot(scale(worst), y + 20 + 10 * spread(place), 3.6, mark, tip)
     return drawing.text()
 
 
@@ -292,7 +292,7 @@ def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None
     width = max(scale(high) - scale(low), 1.0)
     drawing.box(scale(low), middle - 11, width, 22, f"box {colour}")
     for place, value in enumerate(one.samples):
-        y = middle + 20 * _spread(place)
+        y = middle + 20 * spread(place)
         drawing.dot(scale(value), y, 2.6, f"sample {colour}", seconds(value, 4))
     at = scale(one.times.median)
     drawing.line(at, middle - 13, at, middle + 13, f"median {colour}")

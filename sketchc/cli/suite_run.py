@@ -44,7 +44,20 @@ def perform_suite(
         run = SuiteRun(
             folder, suite, options, effort, PERFORM, kept, started=shown.started, ended=shown.ended
         )
-        return run.go()
+        try:
+            return run.go()
+        finally:
+            _write_page(folder.path)
+
+
+def _write_page(folder: Path) -> None:
+    """Beside the results, where there are any."""
+    from sketchc.agents.suites.page import is_suite, page_of_suite
+    from sketchc.cli.options import write_output
+    from sketchc.runtime.report.page import render
+
+    if is_suite(folder):
+        write_output(render(page_of_suite(folder)), str(folder / "report.html"))
 
 
 class _Silent:

@@ -12,7 +12,7 @@ from rich.table import Table
 from sketchc.cli.consoles import make_console
 
 if TYPE_CHECKING:
-    from sketchc.agents.suites.metrics import Totals
+    from sketchc.agents.suites.comparing import Compared, Difference
     from sketchc.agents.suites.run import Results
     from sketchc.agents.suites.sources import Suite
 
@@ -31,12 +31,12 @@ def show_tasks(suite: Suite) -> None:
 def show_results(results: Results) -> None:
     """What passed by category, and below it what did not, with the reasons."""
     console = _console()
+    from sketchc.agents.suites.metrics import cells, headings
+
     rows = results.totals
-    measured = rows[-1].measured > 0
-    headings = ["category", "tasks", "passed", "incomplete", "failed", "at own sizes"]
-    headings += [f"pass@{k}" for k in rows[-1].pass_at] + ["shape cases"]
-    headings += [f"fast_{p:g}" for p in rows[-1].fast] + ["mean"] if measured else []
-    _show(console, headings, [_cells(row, measured) for row in rows], len(headings) - 1)
+    named = ["category", *headings(rows[-1])]
+    lines = [[row.category, *cells(row, rows[-1])] for row in rows]
+    _show(console, named, lines, len(named) - 1)
     if results.misses:
         console.print()
         found = [
@@ -52,15 +52,51 @@ def show_results(results: Results) -> None:
         )
 
 
-def _cells(row: Totals, measured: bool) -> list[str]:
-    """A line of the table of categories."""
-    counts = (row.tasks, row.passed, row.incomplete, row.failed, row.own_sizes)
-    cells = [row.category, *map(str, counts), *(f"{share:.1%}" for share in row.pass_at.values())]
-    cells.append("" if row.shape_share is None else f"{row.shape_share:.1%} of {row.shapes}")
-    if measured:
-        cells += [f"{share:.1%}" for share in row.fast.values()]
-        cells.append("" if row.geometric_mean is None else f"{row.geometric_mean:.2f}x")
-    return cells
+def show_compared(compared: Compared, first: Results, second: Results) -> None:
+    """Both runs by category, the tasks that only one passes, and whether that may be chance."""
+    console = _console()
+    headings = ["category", "tasks", "first", "second", "gained", "lost", "p"]
+    timed = compared.rows[-1].speeds is not None
+    headings += ["second's speed", "95 % interval", "faster", "slower", "p"] if timed else []
+    rows = [_compared_cells(row, timed) for row in compared.rows]
+    _show(console, headings, rows, len(headings) - 1)
+    for title, names, results in (
+        ("gained", compared.rows[-1].gained, first),
+        ("lost", compared.rows[-1].lost, second),
+    ):
+        reasons = {task.name: task for task in results.tasks}
+        found = [
+            (name, miss.outcome, miss.reason.split("\n")[0])
+            for name in names
+            for miss in [next(s for s in reasons[name].samples if not s.passed)]
+        ]
+        if found:
+            console.print()
+            _show(console, (title, "outcome in the other", "reason"), found)
+    if compared.unpaired:
+        names = ", ".join(compared.unpaired[:5]) + (", ..." if len(compared.unpaired) > 5 else "")
+        text = f"{len(compared.unpaired)} tasks are not compared, being in one run only or changed"
+        console.print(escape(f"{text}: {names}"), soft_wrap=True)
+    whole = compared.rows[-1]
+    word = "significant" if whole.significant else "no more than chance gives"
+    console.print(
+        f"{whole.first} against {whole.second} of {whole.tasks} passed: {word} (p = {whole.p:.3g})",
+        soft_wrap=True,
+    )
+
+
+def _compared_cells(row: Difference, timed: bool) -> list[str]:
+    """A line of the table of differences."""
+    counts = (row.tasks, row.first, row.second, len(row.gained), len(row.lost))
+    cells = [row.category, *map(str, counts), f"{row.p:.3g}"]
+    speeds = row.speeds
+    if not timed:
+        return cells
+    if speeds is None:
+        return [*cells, *[""] * 5]
+    interval = f"{speeds.low:.2f} to {speeds.high:.2f}"
+    numbers = (str(speeds.faster), str(speeds.slower), f"{speeds.p:.3g}")
+    return [*cells, f"{speeds.ratio:.2f}x", interval, *numbers]
 
 
 def _console() -> Console:

@@ -16,7 +16,7 @@ for (const form of document.querySelectorAll("form.filter")) {
         !words.every((word) => text.includes(word));
       shown += row.hidden ? 0 : 1;
     }
-    count.textContent = `${shown} of ${rows.length} cases shown`;
+    count.textContent = `${shown} of ${rows.length} ${form.dataset.rows || "cases"} shown`;
   };
   form.hidden = false;
   for (const kind of ["input", "change"]) form.addEventListener(kind, apply);

@@ -38,9 +38,9 @@ def report(
     """Write one self-contained HTML page: verdicts, failures with their evidence, speed, the sketch
     beside its code, and what the agents did.
 
-    RUN is a folder that `sketchc gen` left, a file with what `sketchc verify --json` or
-    `sketchc bench --json` printed, or an id of the store; several files or ids are joined on one
-    page. The page loads nothing and can be sent to anybody.
+    RUN is a folder that `sketchc gen` or `sketchc suite run` left, a file with what
+    `sketchc verify --json` or `sketchc bench --json` printed, or an id of the store; several files
+    or ids are joined on one page. The page loads nothing and can be sent to anybody.
 
     Exit status: 0 written, 1 for a --sketch that does not hold, 2 misuse.
 
@@ -95,6 +95,7 @@ def _of_ids(identities: Sequence[str], store: str | None, sketch: str | None) ->
 
 def _of_folder(folder: Path, paths: Sequence[Path], sketch: str | None) -> Page:
     from sketchc.agents.run.page import page_of_run
+    from sketchc.agents.suites.page import is_suite, page_of_suite
 
     if len(paths) > 1:
         msg = f"{folder} is a folder: a run has a page of its own; give it alone"
@@ -102,7 +103,7 @@ def _of_folder(folder: Path, paths: Sequence[Path], sketch: str | None) -> Page:
     if sketch is not None:
         msg = "--sketch goes with JSON files; the folder of a run holds its own sketch"
         raise UsageError(msg)
-    return page_of_run(folder)
+    return page_of_suite(folder) if is_suite(folder) else page_of_run(folder)
 
 
 def _of_files(paths: Sequence[Path], sketch: str | None) -> Page:

@@ -45,7 +45,8 @@ def suite() -> None:
 
 
 def _suite_options(command: Command) -> Command:
-    """Adds what says which tasks; the command gets them as `chosen`, None where nothing does."""
+    """Adds what says which tasks; the command gets them as `chosen`, None where nothing does,
+    and the expression that selected them as `only`."""
 
     @click.argument("name", required=False, metavar="[SUITE]")
     @click.option("--kernelbench", metavar="DIR", help="A checkout of KernelBench: levels 1 to 3.")
@@ -67,7 +68,7 @@ def _suite_options(command: Command) -> Command:
         chosen = _suite_of(**{name: given.pop(name) for name in names})
         if chosen is not None and only is not None:
             chosen = selected(chosen, only)
-        return command(*arguments, chosen=chosen, **given)
+        return command(*arguments, chosen=chosen, only=only or "", **given)
 
     return with_suite  # type: ignore[return-value]
 
@@ -109,7 +110,7 @@ def _suite_of(
 @_suite_options
 @click.option("--output", "-o", metavar="DIR", help="Write the task files of level1 into DIR.")
 @options.json_option
-def list_(chosen: Suite | None, output: str | None, as_json: bool) -> int:
+def list_(chosen: Suite | None, only: str, output: str | None, as_json: bool) -> int:
     """List the tasks of a suite with their categories, and write their files; without one, the
     suites that there are.
 
@@ -121,6 +122,7 @@ def list_(chosen: Suite | None, output: str | None, as_json: bool) -> int:
     """
     from sketchc.agents.suites.sources import BUILT_IN, write_task
 
+    del only  # `chosen` is what it selects
     if chosen is None:
         click.echo("\n".join(f"{name}: {about}" for name, about in BUILT_IN.items()))
         return 0
@@ -258,10 +260,9 @@ def _asked(chosen: Suite, given: dict[str, Any]) -> tuple[SuiteOptions, Effort]:
     for name in _PASSED_ON:
         if given[name] is not None:
             passed_on += [f"--{name.replace('_', '-')}", str(given[name])]
+    where = (chosen.name, target, chip or "", given["only"])
     return (
-        SuiteOptions(
-            chosen.name, target, chip or "", given["bench"], given["seed"], tuple(passed_on)
-        ),
+        SuiteOptions(*where, given["bench"], given["seed"], tuple(passed_on)),
         Effort(given["samples"], jobs, Bounds(given["timeout"], int(given["memory"] * 2**30))),
     )
 
@@ -281,3 +282,34 @@ def _keep(folder: Path, results: Results, place: Path) -> None:
             except OSError as error:
                 raise options.unwritable(str(path), error) from error
             options.write_output(sketch.read_text("utf-8"), str(path))
+
+
+@suite.command("compare")
+@click.argument("first", metavar="DIR")
+@click.argument("second", metavar="DIR")
+@options.json_option
+def compare_(first: str, second: str, as_json: bool) -> int:
+    """Show two runs side by side, with the significance of their difference.
+
+    Tasks are paired by name and file. p is McNemar's exact test on what only one of the two passes,
+    and the sign test on which is faster.
+
+    \b
+    Example:
+      sketchc suite compare before after
+    """
+    import attrs
+
+    from sketchc.agents.suites.comparing import compare
+    from sketchc.agents.suites.run import SuiteFolder
+    from sketchc.base.json_form import to_plain
+
+    results = [SuiteFolder(Path(folder)).results() for folder in (first, second)]
+    compared = compare(*results)
+    if as_json:
+        click.echo(json.dumps(to_plain(attrs.asdict(compared)), indent=2))
+        return 0
+    from sketchc.cli.suite_tables import show_compared
+
+    show_compared(compared, *results)
+    return 0
