@@ -19,6 +19,8 @@ from sketchc.runtime.process.peer import Peer, PeerEndedError, program
 
 #: Seconds between two looks at the clock and the memory.
 _LOOK = 0.25
+#: Seconds that the rest of a message takes at most.
+_PATIENCE = 30.0
 
 TIMEOUT, MEMORY, INTERRUPTED = "timeout", "memory", "interrupted"
 
@@ -54,20 +56,23 @@ def run_bounded(
     status, cut, peak = 0, "", 0
     try:
         peer.tell({"arguments": list(arguments)}, started + bounds.seconds)
-        while not cut:
-            try:
-                status = int(peer.hear(time.monotonic() + _LOOK)["status"])
-                break
-            except TimeoutError:
-                held = memory.of_tree(peer.process.pid)
-                peak = max(peak, held)
-                cut = _cut(bounds, time.monotonic() - started, held, stop)
-            except PeerEndedError as error:
-                status = error.status
-                break
+        while not cut and not peer.speaks(_LOOK):
+            held = memory.of_tree(peer.process.pid)
+            peak = max(peak, held)
+            cut = _cut(bounds, time.monotonic() - started, held, stop)
+        if not cut:
+            status = _status(peer)
         return Ended(status, cut, peer.printed, time.monotonic() - started, peak)
     finally:
         peer.close()
+
+
+def _status(peer: Peer) -> int:
+    """What a process that speaks, or is gone, ended with."""
+    try:
+        return int(peer.hear(time.monotonic() + _PATIENCE)["status"])
+    except PeerEndedError as error:
+        return error.status
 
 
 def _cut(bounds: Bounds, seconds: float, held: int, stop: threading.Event) -> str:

@@ -133,6 +133,13 @@ class Peer:
         with contextlib.suppress(ConnectionError):
             messages.send(self._channel, body, deadline)
 
+    def speaks(self, seconds: float) -> bool:
+        """Wait until it says something or is gone; False where neither happens for so long. A
+        message that is heard with a short deadline may be lost in its middle."""
+        something = select.poll()
+        something.register(self._channel, select.POLLIN)
+        return bool(something.poll(1000 * seconds))
+
     def hear(self, deadline: float, most: int = 1 << 62) -> dict[str, Any]:
         """The next message, with arrays of `most` bytes. Raises `TimeoutError`, `PeerEndedError`,
         and `MessageError` for what is none."""
