@@ -71,7 +71,8 @@ def sign_test(wins: int, losses: int) -> float:
     the tasks that only one of two runs passes."""
     trials = wins + losses
     tail = sum(math.comb(trials, place) for place in range(min(wins, losses) + 1))
-    return min(1.0, 2 * tail / 2**trials)
+    every: int = 2**trials
+    return min(1.0, 2 * tail / every)
 
 
 def compare(first: Results, second: Results) -> Compared:
@@ -128,6 +129,11 @@ def _speeds(pairs: Sequence[tuple[TaskResult, TaskResult]]) -> Speeds | None:
     low, high = np.exp(np.quantile(logs[picks].mean(axis=1), [0.025, 0.975]))
     faster, slower = sum(ratio > 1 for ratio in ratios), sum(ratio < 1 for ratio in ratios)
     return Speeds(
-        *(len(ratios), geometric_mean(ratios), float(low), float(high)),
-        *(faster, slower, sign_test(faster, slower)),
+        len(ratios),
+        geometric_mean(ratios),
+        float(low),
+        float(high),
+        faster,
+        slower,
+        sign_test(faster, slower),
     )

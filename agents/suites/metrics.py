@@ -17,6 +17,8 @@ from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
 #: fast_p is given for these p: those of table 3, and twice as fast.
 THRESHOLDS = (0.8, 1.0, 2.0)
 ALL = "all"
+#: The heading of equation 11.
+MEAN = "geometric mean"
 
 
 @attrs.frozen
@@ -84,7 +86,7 @@ def headings(whole: Totals) -> list[str]:
     """What the `cells` of totals are; speeds only where something was measured."""
     found = ["tasks", "passed", "incomplete", "failed", "at own sizes"]
     found += [*(f"pass@{k}" for k in whole.pass_at), "shape cases"]
-    return found + ([*(f"fast_{p:g}" for p in whole.fast), "mean"] if whole.measured else [])
+    return found + ([*(f"fast_{p:g}" for p in whole.fast), MEAN] if whole.measured else [])
 
 
 def cells(row: Totals, whole: Totals) -> list[str]:
@@ -138,7 +140,9 @@ def _total(category: str, results: Sequence[TaskResult]) -> Totals:
     return Totals(
         category,
         len(results),
-        *(words.count(word) for word in (PASSED, INCOMPLETE, FAILED)),
+        passed=words.count(PASSED),
+        incomplete=words.count(INCOMPLETE),
+        failed=words.count(FAILED),
         pass_at={k: pass_at(k, counts) for k in sorted({1, most}) if 0 < k <= most},
         own_sizes=sum(result.best.passed and result.best.own for result in results),
         shapes=sum(sample.shapes for sample in samples if sample.static),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sketchc import __version__
+from sketchc.agents.run.summary import counted
 from sketchc.agents.suites.metrics import TaskResult, Totals, cells, headings
 from sketchc.agents.suites.run import Results, SuiteFolder
 from sketchc.runtime.report.content import OPEN, Category, Page, SuiteResults, TaskRow
@@ -36,7 +37,7 @@ def page_of(results: Results) -> Page:
         "arguments": " ".join(asked.passed_on),
     }
     incomplete = f", {whole.incomplete} incomplete" if whole.incomplete else ""
-    left = f"; {len(results.left)} tasks are left" if results.left else ""
+    left = f"; {counted(len(results.left), 'task')} left" if results.left else ""
     return Page(
         title=f"{asked.suite} for {asked.target}",
         state=OPEN if results.left else state,

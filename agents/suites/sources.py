@@ -112,11 +112,14 @@ def selected(suite: Suite, only: str) -> Suite:
 
 
 def write_task(task: SuiteTask, folder: Path) -> Path:
-    """The task's file; one of our own is made in `folder` first. Raises `UsageError`."""
+    """The task's file; one of our own is made in `folder` where it is not there yet: another sample
+    may be reading it. Raises `UsageError`."""
     if task.path is not None:
         return task.path
     path = folder / f"{task.name}.py"
     try:
+        if path.exists() and path.read_text("utf-8") == task.text:
+            return path
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(task.text, "utf-8")
     except OSError as error:

@@ -119,7 +119,7 @@ def tiles(page: Page) -> list[Tile]:
         found += [
             Tile(cell, heading)
             for heading, cell in zip(page.suite.headings, whole.cells, strict=True)
-            if "@" in heading or heading == "mean"
+            if "@" in heading or "mean" in heading
         ]
     if page.verdicts:
         cases = [case for one in page.verdicts for case in one.verdict.cases]

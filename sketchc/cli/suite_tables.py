@@ -74,9 +74,9 @@ def show_compared(compared: Compared, first: Results, second: Results) -> None:
             console.print()
             _show(console, (title, "outcome in the other", "reason"), found)
     if compared.unpaired:
-        names = ", ".join(compared.unpaired[:5]) + (", ..." if len(compared.unpaired) > 5 else "")
-        text = f"{len(compared.unpaired)} tasks are not compared, being in one run only or changed"
-        console.print(escape(f"{text}: {names}"), soft_wrap=True)
+        some = ", ".join(compared.unpaired[:5]) + (", ..." if len(compared.unpaired) > 5 else "")
+        text = f"{len(compared.unpaired)} not compared, being in one run only or changed: {some}"
+        console.print(escape(text), soft_wrap=True)
     whole = compared.rows[-1]
     word = "significant" if whole.significant else "no more than chance gives"
     console.print(

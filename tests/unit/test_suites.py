@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -16,11 +18,20 @@ from hypothesis import strategies as st
 from sketchc.agents.suites.bounded import MEMORY, TIMEOUT, Bounds, run_bounded
 from sketchc.agents.suites.level1 import rows
 from sketchc.agents.suites.metrics import TaskResult, fast_share, pass_at, totals
+from sketchc.agents.suites.page import page_of
 from sketchc.agents.suites.run import Results, SuiteFolder, SuiteOptions
 from sketchc.agents.suites.samples import Sample
-from sketchc.agents.suites.sources import folder_suite, kernelbench_suite, level1, selected
+from sketchc.agents.suites.sources import (
+    akg_suite,
+    folder_suite,
+    kernelbench_suite,
+    level1,
+    selected,
+    write_task,
+)
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.json_form import from_plain
+from sketchc.runtime.report.page import render
 
 #: (samples, right ones) of some tasks.
 COUNTS = st.lists(
@@ -156,6 +167,26 @@ def test_a_checkout_of_kernelbench_is_read_in_the_order_of_its_numbers(tmp_path:
     ]
 
 
+def test_what_cannot_be_a_reference_is_left_out_by_name(tmp_path: Path) -> None:
+    for name in ("dynamic_shape/a/sum", "static_shape/a/elemwise_zeros_1", "static_shape/a/sum"):
+        path = tmp_path / "akg_agents/benchmark/akg_kernels_bench" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    found = {one.name: one.excluded for one in akg_suite(tmp_path).tasks}
+    assert list(found) == ["dynamic/sum", "static/elemwise_zeros_1", "static/sum"]
+    assert "npu" in found.pop("static/elemwise_zeros_1")
+    assert not any(found.values())
+
+
+def test_a_task_file_of_our_own_is_written_once(tmp_path: Path) -> None:
+    (one,) = selected(level1(), "^relu$").tasks
+    path = write_task(one, tmp_path)
+    before = path.stat().st_mtime_ns
+    assert write_task(one, tmp_path) == path
+    assert path.stat().st_mtime_ns == before
+    assert path.read_text() == one.text
+
+
 def test_what_cannot_be_a_suite_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task files"):
         folder_suite(tmp_path)
@@ -208,6 +239,20 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(UsageError, match=r"holds other files \(notes.txt"):
         SuiteFolder(tmp_path).settle(OPTIONS)
+
+
+def test_the_page_draws_shares_and_speedups() -> None:
+    hostile = task("<b>x</b>", "failed", category="b", reason="<script>alert(1)</script>")
+    tasks = (task("x", "passed", speedup=1.5), task("y", "incomplete"), hostile)
+    text = render(page_of(Results(OPTIONS, tasks, ("z",), (("w", "it is broken"),))))
+    drawings = re.findall(r"<svg viewBox.*?</svg>", text)
+    assert [ElementTree.fromstring(one).tag for one in drawings] == ["svg", "svg"]
+    assert "a: 1 of 2; b: 0 of 1" in text
+    assert "x: 1.50" in drawings[1]
+    assert "1 of 3 passed" in text
+    assert "<b>x" not in text
+    assert "<script>alert" not in text
+    assert "it is broken" in text
 
 
 # ---------------------------------------------------------------- bounds
