@@ -97,16 +97,18 @@ class SuiteFolder:
         self.path = path
 
     def lock(self) -> AbstractContextManager[None]:
-        """Keep other processes out. Raises `UsageError` when one is at work here."""
+        """Keep other processes out. Raises `UsageError` when one is at work here, and for a folder
+        that holds other things."""
+        names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
+        if _OPTIONS not in names and (foreign := sorted(names - {"lock"})):
+            msg = f"{self.path} holds other files ({', '.join(foreign[:3])}): say -o"
+            raise UsageError(msg)
         return locked(self.path / "lock", self.path, "suite")
 
     def settle(self, options: SuiteOptions) -> None:
         """Keep the options, or compare them. Raises `UsageError` for a folder that holds another
-        run, or something else."""
+        run."""
         if not (self.path / _OPTIONS).exists():
-            if foreign := [path.name for path in self.path.iterdir() if path.name != "lock"]:
-                msg = f"{self.path} holds other files ({', '.join(sorted(foreign)[:3])}): say -o"
-                raise UsageError(msg)
             replace_json(self.path / _OPTIONS, {"version": VERSION, **attrs.asdict(options)})
             return
         stored = self.options()

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
+
 from sketchc.agents.suites.run import (
     Effort,
     Results,
@@ -60,47 +62,73 @@ def _write_page(folder: Path) -> None:
         write_output(render(page_of_suite(folder)), str(folder / "report.html"))
 
 
-class _Silent:
-    """Shows nothing."""
+class _Watch:
+    """Counts what began and ended, and shows nothing."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.passed = total, 0, 0
+        #: Samples that run, with what shows them.
+        self.running: dict[tuple[str, int], Any] = {}
+        self._lock = threading.Lock()  # samples begin in threads of their own
 
     def started(self, task: str, number: int) -> None:
         """A sample begins."""
+        with self._lock:
+            self.running[task, number] = self.shown(f"{task} {number}")
 
     def ended(self, sample: Sample) -> None:
-        """A sample has ended."""
+        """A sample has ended; one that was known before never began."""
+        with self._lock:
+            self.done += 1
+            self.passed += sample.passed
+            row = self.running.pop((sample.task, sample.number), None)
+            self.told(sample, row)
+
+    def shown(self, text: str) -> Any:
+        """Show that a sample runs; returns what shows it."""
+
+    def told(self, sample: Sample, row: Any) -> None:
+        """Show that a sample has ended; `row` is what showed it, None where it never began."""
 
 
-class _Bar(_Silent):
+class _Lines(_Watch):
+    """A line for each sample that ends."""
+
+    def shown(self, text: str) -> Any:
+        """Nothing yet."""
+        return text
+
+    def told(self, sample: Sample, row: Any) -> None:
+        """How it ended, and how many have."""
+        if row is not None:
+            count = f"{self.done} of {self.total}, {self.passed} passed"
+            click.echo(f"{row}: {sample.outcome} in {sample.seconds:.0f} s ({count})", err=True)
+
+
+class _Bar(_Watch):
     """A bar over all samples, and a line for each that runs."""
 
     def __init__(self, progress: Any, total: int) -> None:
+        super().__init__(total)
         self._progress = progress
         self._all = progress.add_task("suite", total=total, note="")
-        self._rows: dict[tuple[str, int], Any] = {}
-        self._passed = 0
-        self._lock = threading.Lock()
 
-    def started(self, task: str, number: int) -> None:
-        """A sample begins."""
-        with self._lock:
-            row = self._progress.add_task(f"{task} {number}", total=None, note="")
-            self._rows[task, number] = row
+    def shown(self, text: str) -> Any:
+        """A line of its own."""
+        return self._progress.add_task(text, total=None, note="")
 
-    def ended(self, sample: Sample) -> None:
-        """A sample has ended; one that was known already never began."""
-        with self._lock:
-            self._passed += sample.passed
-            row = self._rows.pop((sample.task, sample.number), None)
-            if row is not None:
-                self._progress.remove_task(row)
-            self._progress.update(self._all, advance=1, note=f"{self._passed} passed")
+    def told(self, sample: Sample, row: Any) -> None:
+        """The bar grows, and the line goes."""
+        if row is not None:
+            self._progress.remove_task(row)
+        self._progress.update(self._all, completed=self.done, note=f"{self.passed} passed")
 
 
 @contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[_Silent]:
-    """Bars where somebody watches, else nothing."""
+def _progress(total: int, *, quiet: bool) -> Iterator[_Watch]:
+    """Bars on a terminal, lines elsewhere."""
     if quiet or not sys.stderr.isatty():
-        yield _Silent()
+        yield _Watch(total) if quiet else _Lines(total)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -238,7 +238,8 @@ def test_a_folder_of_another_run_is_refused(tmp_path: Path) -> None:
             pass
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(UsageError, match=r"holds other files \(notes.txt"):
-        SuiteFolder(tmp_path).settle(OPTIONS)
+        SuiteFolder(tmp_path).lock()
+    assert not (tmp_path / "lock").exists()
 
 
 def test_the_page_draws_shares_and_speedups() -> None:
