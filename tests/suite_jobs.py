@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -28,6 +29,12 @@ def perform(channel: socket.socket) -> None:
             time.sleep(600)
         case ["grow"]:
             subprocess.run([sys.executable, "-c", GROW], check=False)
+        case ["slow"]:  # the head of the message, and the rest after some looks at the clock
+            body = b'{"status": 3}'
+            channel.sendall(struct.pack("<Q", len(body)))
+            time.sleep(1.0)
+            channel.sendall(body)
+            return
         case other:
             raise AssertionError(other)
     messages.send(channel, {"status": status})

@@ -278,6 +278,7 @@ def test_a_process_that_ends_says_how() -> None:
     assert bounded("print") == (0, "", "printed")
     assert bounded("refuse") == (2, "", "")
     assert bounded("killed")[:2] == (-9, "")
+    assert bounded("slow")[:2] == (3, "")
 
 
 @pytest.mark.usefixtures("jobs")
