@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sketchc.agents.autosketch.builder import (
@@ -93,43 +93,53 @@ def _without(axes: Index, dim: int) -> Index:
     return (*axes[:dim], *axes[dim + 1 :])
 
 
-def _arg(operation: str) -> Rule:
-    """The first index of the largest or the smallest: NaN is both."""
+def _extremes(builder: Builder, node: Node, operation: str) -> tuple[str, str]:
+    """The values that hold the largest or the smallest along an axis, and the first index at which
+    it stands: NaN is both."""
+    source = node.arguments["self"]
+    shape = builder.shape(source)
+    if node.arguments["dim"] is None and len(shape) != 1:
+        msg = f"the built-in Designer has no form for {plain(node.operation)} of all elements"
+        raise UsageError(msg)
+    dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
+    dtype = builder.graph.specification(source).dtype
+    kept = _without(shape, dim)
+    best, first = (f"{value_name(builder.number, 0)}_{each}" for each in ("best", "first"))
+
+    def read(index: Index) -> Scalar:
+        return builder.element(source, index)
+
+    builder.reduce(Specification(dtype, kept), [dim], shape, operation, read, best)
+
+    def places(index: Index) -> Scalar:
+        here = read(index)
+        found = Element(best, _without(index, dim), dtype)
+        hit: Scalar = Apply("eq", (here, found), DType.BOOL)
+        if dtype.is_float:
+            missing = Apply("isnan", (here,), DType.BOOL)
+            hit = Apply("logical_or", (hit, missing), DType.BOOL)
+        numbers = (Number(index[dim], DType.I64), Number(shape[dim], DType.I64))
+        return Apply("where", (hit, *numbers), DType.I64)
+
+    builder.reduce(Specification(DType.I64, kept), [dim], shape, "min", places, first)
+    return best, first
+
+
+def _along(operation: str, *, values: bool) -> Rule:
+    """`max` and `min` along an axis; `argmax` and `argmin` are their indices alone."""
 
     def rule(builder: Builder, node: Node) -> None:
-        source = node.arguments["self"]
-        shape = builder.shape(source)
-        if node.arguments["dim"] is None and len(shape) != 1:
-            msg = f"the built-in Designer has no form for {plain(node.operation)} of all elements"
-            raise UsageError(msg)
+        shape = builder.shape(node.arguments["self"])
         dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
-        dtype = builder.graph.specification(source).dtype
-        kept = _without(shape, dim)
-        best, first = (f"{value_name(builder.number, 0)}_{each}" for each in ("best", "first"))
+        held = len(node.results[0].shape) == len(shape)
+        names = _extremes(builder, node, operation)
 
-        def read(index: Index) -> Scalar:
-            return builder.element(source, index)
+        def found(of: int, name: str) -> Callable[[Index], Scalar]:
+            dtype = node.results[of].dtype
+            return lambda index: Element(name, _without(index, dim) if held else index, dtype)
 
-        builder.reduce(Specification(dtype, kept), [dim], shape, operation, read, best)
-
-        def places(index: Index) -> Scalar:
-            here = read(index)
-            found = Element(best, _without(index, dim), dtype)
-            hit: Scalar = Apply("eq", (here, found), DType.BOOL)
-            if dtype.is_float:
-                missing = Apply("isnan", (here,), DType.BOOL)
-                hit = Apply("logical_or", (hit, missing), DType.BOOL)
-            numbers = (Number(index[dim], DType.I64), Number(shape[dim], DType.I64))
-            return Apply("where", (hit, *numbers), DType.I64)
-
-        builder.reduce(Specification(DType.I64, kept), [dim], shape, "min", places, first)
-        rank = len(node.results[0].shape)
-        builder.map(
-            node,
-            lambda index: Element(
-                first, index if rank == len(kept) else _without(index, dim), DType.I64
-            ),
-        )
+        for of, name in enumerate(names if values else names[1:]):
+            builder.map(node, found(of, name), of)
 
     return rule
 
@@ -160,6 +170,6 @@ RULES: Mapping[str, Rule] = {
     "var": _variance,
     "cumsum": _scan("sum"),
     "cumprod": _scan("prod"),
-    "argmax": _arg("max"),
-    "argmin": _arg("min"),
+    **{name: _along(name, values=True) for name in ("max", "min")},
+    **{f"arg{name}": _along(name, values=False) for name in ("max", "min")},
 }

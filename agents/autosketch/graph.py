@@ -21,9 +21,9 @@ from sketchc.base import records
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
-from sketchc.ir.symbolic import product, simplify
 from sketchc.ir.walk import names, parts
 from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
@@ -176,13 +176,15 @@ def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
 
 
 def _with_lets(declared: ir.Sketch) -> ir.Sketch:
-    """The sketch with names for extents that are quotients: what a tensor's place is split by is
-    easier to read, and to prove, by a name."""
+    """The sketch with names for extents that are quotients or shifted: what a tensor's place is
+    split by is easier to read, and to prove, by a name."""
     lets: dict[ir.Expr, ir.Let] = {}
     used = {symbol.name for symbol in declared.symbols} | {t.name for t in declared.tensors}
 
     def named(extent: ir.Expr) -> ir.Expr:
-        if not any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent)):
+        quotient = any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent))
+        shifted = names(extent) and () in symbolic.normalize(extent)
+        if not quotient and not shifted:
             return extent
         if extent not in lets:
             first = next(s.name for s in declared.symbols if s.name in names(extent))
@@ -316,7 +318,7 @@ class _Merged:
             if found is None:
                 what = f"the number {each[0]}"
                 raise DiffersError(what)
-            self.solved[each] = simplify(found)
+            self.solved[each] = symbolic.simplify(found)
         return self.solved[each]
 
     def sums(self, each: Sequence[int], columns: Sequence[tuple[int, ...]]) -> Iterator[ir.Expr]:
@@ -341,7 +343,7 @@ class _Merged:
         for count in range(1, min(len(columns), _MOST_TERMS) + 1):
             for chosen in itertools.combinations(range(len(columns)), count):
                 products = [math.prod(columns[n][t] for n in chosen) for t in range(len(each))]
-                whole = product([self.symbols[n] for n in chosen])
+                whole = symbolic.product([self.symbols[n] for n in chosen])
                 yield from _lines(each, products, whole)
         for one, other in itertools.permutations(range(len(columns)), 2):
             for sign in (1, -1):
@@ -369,6 +371,6 @@ def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> I
     for divisor, offset in itertools.product(_DIVISORS, _OFFSETS):
         rests = {e - (v + offset) // divisor for v, e in zip(values, each, strict=True)}
         if len(rests) == 1:
-            moved = simplify(ir.Binary("+", expression, ir.Literal(offset)))
+            moved = symbolic.simplify(ir.Binary("+", expression, ir.Literal(offset)))
             quotient = ir.Binary("//", moved, ir.Literal(divisor))
             yield ir.Binary("+", quotient, ir.Literal(rests.pop()))

@@ -417,7 +417,7 @@ def _divided(operator: str, left: ir.Expr, right: ir.Expr, axes: Mapping[str, ir
     elif operator == "%":
         found = ir.Binary("%", rest, right)
     else:
-        found = ir.Binary("+", whole, ir.Binary("//", rest, right))
+        return _folded("+", whole, symbolic.simplify(ir.Binary("//", rest, right)))
     return symbolic.simplify(found)
 
 

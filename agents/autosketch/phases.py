@@ -279,6 +279,7 @@ class _Builder:
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
         goal, axes, result = self.merged(Element(target, whole, wanted.dtype), axes, result)
+        goal, axes, result = self.split(goal, axes, result)
         extents = {axis.name: axis.extent for axis in axes}
         wide = tuple(axis for axis in axes if axis.extent != ir.Literal(1))
         passes: dict[str, Pass] = {}
@@ -352,6 +353,29 @@ class _Builder:
             for each in element.index if held else ():
                 if not isinstance(each, ir.Ref | ir.Literal):
                     yield from (run for run in runs if symbolic.equal(each, _joined(run)))
+
+    def split(
+        self, goal: Element, axes: tuple[Axis, ...], result: Scalar
+    ) -> tuple[Element, tuple[Axis, ...], Scalar]:
+        """The result with an axis as two, where a reduction has its digits as axes."""
+        for element in list(elements(result)):
+            value = self.loops.values.get(element.source)
+            if not isinstance(value, Reduction):
+                continue
+            for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
+                axis = next((a for a in axes if _upper(first, a, lower)), None)
+                whole = ir.Binary("*", upper.extent, lower.extent)
+                if axis is None or not symbolic.equal(whole, axis.extent):
+                    continue
+                pair = (Axis(f"{axis.name}g", upper.extent), Axis(axis.name, lower.extent))
+                place = axes.index(axis)
+                axes = (*axes[:place], *pair, *axes[place + 1 :])
+                extents = {each.name: each.extent for each in axes}
+                number = {axis.name: _joined(pair)}
+                moved = at(goal, number)
+                assert isinstance(moved, Element)
+                return self.split(moved, axes, resolved(self.loops, at(result, number), extents))
+        return goal, axes, result
 
     def shared(self, value: Reduction) -> bool:
         """Whether a workspace holds a reduction since several read it and it is dear: the sum of
@@ -679,6 +703,11 @@ def _undivided(first: ir.Expr, second: ir.Expr, extent: ir.Expr) -> ir.Expr | No
             return ir.Binary("%", number, whole)
         case _:
             return None
+
+
+def _upper(subscript: ir.Expr, axis: Axis, lower: Axis) -> bool:
+    """Whether a subscript is the upper digit of an axis whose lower one is the other."""
+    return subscript == ir.Binary("//", axis.ref, lower.extent)
 
 
 def _of_row(index: Index, rows: Sequence[Axis]) -> bool:

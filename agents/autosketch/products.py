@@ -37,25 +37,36 @@ def _summed(
     over: Sequence[ir.Expr],
     factors: Callable[[Index, Index], tuple[Scalar, Scalar]],
     beside: Callable[[Index], Scalar | None] = lambda index: None,
+    groups: tuple[ir.Expr, ir.Expr] | None = None,
 ) -> None:
     """The sum over further axes of a product of two factors, each a function of the result's index
-    and of theirs, and something added to it. Half precision is summed in f32."""
+    and of theirs, and something added to it. Half precision is summed in f32.
+
+    `groups`: so many, and so many of the result's channels (its second axis) in each; for the
+    factors the channels are these two axes then."""
     specification = node.results[0]
     own = specification.dtype
     wide = summed_in(own)
-    rank = len(specification.shape)
+    kept = specification.shape
+    if groups is not None:
+        kept = (kept[0], *groups, *kept[2:])
+    rank = len(kept)
     name = f"{value_name(builder.number, 0)}_product"
 
     def body(index: Index) -> Scalar:
         given = factors(index[:rank], index[rank:])
         return Apply("mul", tuple(converted(factor, wide) for factor in given), wide)
 
-    shape = (*specification.shape, *over)
+    shape = (*kept, *over)
     dims = range(rank, len(shape))
-    builder.reduce(Specification(wide, specification.shape), dims, shape, "sum", body, name)
+    builder.reduce(Specification(wide, kept), dims, shape, "sum", body, name)
 
     def result(index: Index) -> Scalar:
-        found: Scalar = Element(name, index, wide)
+        place = index
+        if groups is not None:
+            digits = (ir.Binary(operator, index[1], groups[1]) for operator in ("//", "%"))
+            place = (index[0], *digits, *index[2:])
+        found: Scalar = Element(name, place, wide)
         added = beside(index)
         if added is not None:
             found = Apply("add", (found, added), wide)
@@ -121,33 +132,31 @@ def _ints(value: Any, count: int, usual: Sequence[int] = ()) -> tuple[int, ...]:
 def _convolution(builder: Builder, node: Node) -> None:
     arguments = node.arguments
     image, weight, bias = (arguments[name] for name in ("input", "weight", "bias"))
-    kernel = builder.shape(weight)[2:]
-    count, groups = len(kernel), integer(arguments["groups"])
+    first, second, *kernel = builder.shape(weight)
+    count, groups = len(kernel), arguments["groups"]
     stride, padding, dilation = (
         _ints(arguments[name], count) for name in ("stride", "padding", "dilation")
     )
-    window = _Window(kernel, stride, padding, dilation)
+    window = _Window(tuple(kernel), stride, padding, dilation)
     transposed = bool(arguments["transposed"])
-    channels = builder.shape(image)[1]
-    inputs, outputs = (
-        symbolic.simplify(ir.Binary("//", each, ir.Literal(groups)))
-        for each in (channels, node.results[0].shape[1])
-    )
+    each = symbolic.simplify(ir.Binary("//", first, groups))
+    inputs, outputs = (each, second) if transposed else (second, each)
     outside = 0 if transposed or any(padding) else None
 
     def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
-        batch, channel, *place = index
+        batch, *channels, place = (*index[: len(index) - count], index[len(index) - count :])
         taken, *offset = inner
-        source, own = taken, channel
-        if groups > 1:
-            group = ir.Binary("//", channel, outputs)
-            source = ir.Binary("+", ir.Binary("*", group, inputs), taken)
-            own = ir.Binary("%", channel, outputs)
+        # of one channel in each group, the group is the channel
+        group, own = channels if len(channels) > 1 else (channels[0], ir.Literal(0))
+        if groups == ir.Literal(1):
+            group, own = ir.Literal(0), channels[0]
+        source = ir.Binary("+", ir.Binary("*", group, inputs), taken)
+        channel = ir.Binary("+", ir.Binary("*", group, outputs), own)
         if transposed:
-            spot, where = _spread(window, tuple(place), tuple(offset))
+            spot, where = _spread(window, place, tuple(offset))
             kernels: Index = (source, own)
         else:
-            spot, where = window.inputs(tuple(place), tuple(offset)), None
+            spot, where = window.inputs(place, tuple(offset)), None
             kernels = (channel, taken)
         found = builder.element(image, (batch, source, *spot))
         if outside is not None:
@@ -158,7 +167,9 @@ def _convolution(builder: Builder, node: Node) -> None:
     def beside(index: Index) -> Scalar | None:
         return None if bias is None else builder.element(bias, index[1:2])
 
-    _summed(builder, node, (inputs, *kernel), factors, beside)
+    plain_ones = ir.Literal(1) in (groups, outputs)
+    split = None if plain_ones else (groups, outputs)
+    _summed(builder, node, (inputs, *kernel), factors, beside, split)
 
 
 def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Expr | None]:

@@ -139,6 +139,9 @@ class _Lanes:
         return "0" if self.size is None else f"{self.variable}*{self.size}"
 
 
+#: So many rows or columns of a matrix product are one block.
+_ONE_BLOCK = 16
+
 #: The axes along a tile, in order; none for one number.
 _Dims = tuple[_Lanes, ...]
 
@@ -149,6 +152,13 @@ def _lanes(axis: Axis) -> _Lanes:
             return _Lanes(axis, None)
         case _:
             return _Lanes(axis, "T")
+
+
+def _block(axis: Axis, size: str) -> str | None:
+    """The tuned size of a block of a matrix product; None for an axis that is one block."""
+    extent = axis.extent
+    small = isinstance(extent, ir.Literal) and extent.value <= _ONE_BLOCK
+    return None if small else size
 
 
 def _width(dims: _Dims) -> str:
@@ -359,20 +369,23 @@ class _PhaseWriter:
     def multiplied(self, top: _Scope, product: Product) -> None:
         """Blocks of a matrix product, and what is computed of each element of it."""
         groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
-        digits = product.digits
         down, across, over = (
-            _Lanes(axis, size, digits.get(axis.name, ())) for (axis,), size in groups
+            _Lanes(axis, _block(axis, size), product.digits.get(axis.name, ()))
+            for (axis,), size in groups
         )
-        self.sizes |= {"TM", "TN", "TK"}
+        self.sizes |= {each.size for each in (down, across, over) if each.size is not None}
         scope = top
         for axis in self.phase.rows:
             scope = self.parallel(scope, axis.name, show(axis.extent))
         for each in (down, across):
-            scope = self.parallel(scope, each.variable, each.count)
+            if each.size is not None:
+                scope = self.parallel(scope, each.variable, each.count)
             scope.bound |= each.names
         dtype = _spelled(product.dtype) or ", f32"
         hint = '"fastest", "accumulator"'
-        scope.say(f"{product.name} = alloc([TM, TN]{dtype}, init=0, llm_hint=[{hint}])")
+        scope.say(
+            f"{product.name} = alloc([{_width((down, across))}]{dtype}, init=0, llm_hint=[{hint}])"
+        )
         inner = self.opened(scope, (), over)
         factors, keywords = [], ""
         for factor, order, keyword in (
@@ -412,14 +425,35 @@ class _PhaseWriter:
         scope.say(f"{carry} = alloc([1]{dtype}, {start})")
         inner = self.opened(scope, (), along)
         operand = self.evaluated(inner, scan.body, (along,))
-        block = self.name(inner, "block")
         inner.say(f'{scan.name} = alloc([T]{dtype}, llm_hint=["fastest"])')
+        if scan.operation == "prod":
+            self.multiplied_on(inner, scan, along, operand, carry)
+            return inner, (along,)
+        block = self.name(inner, "block")
         inner.say(f"cum{scan.operation}({operand}, 0, {scan.name})")
         inner.say(f"{combine}({scan.name}, {carry}, {scan.name})")
         inner.say(f'{block} = alloc([1]{dtype}, llm_hint=["fastest"])')
         inner.say(f"reduce_{scan.operation}({operand}, 0, {block})")
         inner.say(f"{combine}({carry}, {block}, {carry})")
         return inner, (along,)
+
+    def multiplied_on(
+        self, scope: _Scope, scan: Running, along: _Lanes, operand: str, carry: str
+    ) -> None:
+        """A block of a running product that begins with what all blocks before hold: the product
+        of a block by itself may overflow where that of all places before does not."""
+        lane = show(self.bindings(scope, [along.axis.ref], (along,))[along.axis.name])
+        last = f"min(({along.variable} + 1)*T, {show(along.axis.extent)}) - 1"
+        width = _width((along,))
+        chosen = self.alloc(scope, "condition", DType.BOOL, width)
+        factor = self.alloc(scope, "factor", scan.dtype, width)
+        scope.say(f"eq({lane}, {along.start}, {chosen})")
+        scope.say(f"where({chosen}, {carry}, 1, {factor})")
+        scope.say(f"mul({factor}, {operand}, {factor})")
+        scope.say(f"cumprod({factor}, 0, {scan.name})")
+        scope.say(f"eq({lane}, {last}, {chosen})")
+        scope.say(f"where({chosen}, {scan.name}, 0, {factor})")
+        scope.say(f"reduce_sum({factor}, 0, {carry})")
 
     def reduced(self, scope: _Scope, each: Pass, dims: _Dims) -> None:
         """One pass over the row."""

@@ -523,6 +523,8 @@ CLAIM = "tile-size"
 
 THOROUGH = Effort(settings=10, run_limit=100_000_000, limit=1_000_000_000, fixed=True)
 QUICK = Effort(settings=4, run_limit=5_000_000, limit=40_000_000, fixed=False)
+#: Where quick runs leave something unreached: a window makes the smallest sizes dear.
+PATIENT = Effort(settings=4, run_limit=40_000_000, limit=320_000_000, fixed=False)
 
 
 def self_check(
@@ -562,11 +564,13 @@ def tile_size_verdict(
     if checked is None or has_errors(errors):
         return None, ()
     base, known = checked.sketch, tested_claims(checked.proofs)
-    effort = THOROUGH if thorough else QUICK
-    execution = Execution(base, tree, bound, seed, effort, known)
-    if not execution.tunable and not thorough:
-        return None, ()
-    found = execution.diagnostics()
+    for effort in (THOROUGH,) if thorough else (QUICK, PATIENT):
+        execution = Execution(base, tree, bound, seed, effort, known)
+        if not execution.tunable and not thorough:
+            return None, ()
+        found = execution.diagnostics()
+        if found or not execution.tunable or not _open(execution):
+            break
     if not execution.tunable:
         if not found and not execution.executed:
             found = (_not_executed(base),)

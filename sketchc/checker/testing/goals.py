@@ -425,7 +425,7 @@ class Planner:
         absent = tuple(
             name for name in settings.optional if name in names and settings.random.random() < 0.5
         )
-        return settings.setting(sizes, params, absent)
+        return settings.setting(sizes, params, absent, filled=True)
 
 
 def told(goals: Sequence[Goal]) -> str:

@@ -73,7 +73,7 @@ class _Condition:
 
     names: frozenset[str]
     values: tuple[ir.Expr, ...]
-    kind: Literal["holds", "has a value", "not negative", "as many"]  # the two have one value
+    kind: Literal["holds", "has a value", "not negative", "positive", "as many"]  # one value each
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether a launch with these host scalars passes it."""
@@ -88,6 +88,8 @@ class _Condition:
                 return True
             case "not negative":
                 return found[0] >= 0
+            case "positive":
+                return found[0] > 0
             case "as many":
                 return found[0] == found[1]
             case _:
@@ -111,6 +113,7 @@ class Settings:
         for let in sketch.lets:
             self.roots[let.name] = self._roots(let.value)
         self.conditions = tuple(_conditions(sketch, self._roots))
+        self.filled = tuple(_filled(sketch, self._roots))
         values = [value for condition in self.conditions for value in condition.values]
         values += [let.value for let in sketch.lets]
         self.work = sum(map(walk.size, values))  # of looking at one setting
@@ -133,10 +136,11 @@ class Settings:
         absent: tuple[str, ...] = (),
         keep: bool = False,
         others: Collection[str] = (),
+        filled: bool = False,
     ) -> Setting | None:
         """A setting with these sizes, or ones near them, that a launch accepts; None for none.
         `keep`: with just these params, else they move where that helps; `others` may leave their
-        defaults."""
+        defaults; `filled`: outputs have elements."""
         drawn = zip(self.names, sizes, strict=True)
         symbols = {name: min(size, self._limit(name)) for name, size in drawn}
         given = {**self.given, **(params or {})}
@@ -146,7 +150,8 @@ class Settings:
             if name not in given and (default := self.params[name].default) is not None
         }
         movable = usual.keys() | (set() if keep else given.keys())
-        found = self._mended({**symbols, **usual, **given}, movable)
+        conditions = (*self.conditions, *(self.filled if filled else ()))
+        found = self._mended({**symbols, **usual, **given}, movable, conditions)
         if found is None:
             return None
         chosen = {name: int(found[name]) for name in self.names}
@@ -200,17 +205,24 @@ class Settings:
                 values[let.name] = evaluate(let.value, values)
         return values
 
-    def _mended(self, given: dict[str, Value], movable: Collection[str]) -> dict[str, Value] | None:
+    def _mended(
+        self,
+        given: dict[str, Value],
+        movable: Collection[str],
+        conditions: Sequence[_Condition],
+    ) -> dict[str, Value] | None:
         """Values at which all conditions hold; params move where they are in `movable`."""
         for _ in range(_ROUNDS):
             values = self._values(given)
-            broken = next((c for c in self.conditions if not c.holds(values)), None)
+            broken = next((c for c in conditions if not c.holds(values)), None)
             if broken is None:
                 return given
             free = [name for name in self.names if name in broken.names]
             self.random.shuffle(free)
             names = (*free, *(name for name in sorted(movable) if name in broken.names))
-            options = (option for name in names for option in self._suited(name, given, broken))
+            options = (
+                option for name in names for option in self._suited(name, given, broken, conditions)
+            )
             best = min(options, key=lambda option: option[0], default=None)
             if best is None:
                 return None
@@ -218,7 +230,11 @@ class Settings:
         return None
 
     def _suited(
-        self, name: str, given: Mapping[str, Value], broken: _Condition
+        self,
+        name: str,
+        given: Mapping[str, Value],
+        broken: _Condition,
+        conditions: Sequence[_Condition],
     ) -> Iterator[tuple[tuple[int, int], str, Value]]:
         """Values of one name with which a condition holds, each behind what ranks it: how many
         others fail, then how near it is."""
@@ -229,7 +245,7 @@ class Settings:
             tried = self._values({**given, name: value})
             if not broken.holds(tried):
                 continue
-            failing = sum(not condition.holds(tried) for condition in self.conditions)
+            failing = sum(not condition.holds(tried) for condition in conditions)
             yield ((failing, place + (value == 0) * _LARGEST), name, value)
             count += 1
             if count >= _SUITED:
@@ -271,6 +287,14 @@ def _conditions(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iter
     for view in sketch.views:
         counts = [symbolic.product(e) for e in (view.extents, sketch.tensor(view.name).extents)]
         yield _Condition(roots(*counts), tuple(counts), "as many")
+
+
+def _filled(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator[_Condition]:
+    """That outputs have elements."""
+    for tensor in sketch.tensors:
+        for extent in tensor.extents if tensor.role in (ir.Role.OUT, ir.Role.INOUT) else ():
+            if not isinstance(extent, ir.Literal):
+                yield _Condition(roots(extent), (extent,), "positive")
 
 
 def _numbers(sketch: ir.Sketch) -> set[int]:
