@@ -32,8 +32,12 @@ from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 _IN_A_ROW = 8
 #: The first size of the smallest symbol, and how far those of others are apart.
 _FIRST, _APART = 11, 24
+#: How far a size that a model is built with moves, twice and three times.
+_NEAR = 8
 #: So many symbols are added up, or multiplied, in a formula.
 _MOST_TERMS = 4
+#: So many extents are looked at for a product.
+_MOST_FACTORS = 16
 #: Divisors, offsets and multiples that formulas of one symbol are tried with.
 _OFFSETS = sorted(range(-8, 9), key=abs)
 _DIVISORS = range(2, 9)
@@ -169,8 +173,11 @@ def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
     for turn in range(_IN_A_ROW):
         yield tuple(group.at(first[n] + rows[n][turn]) for n, group in enumerate(groups))
     for turn in (2, 3):
+        # What the model is built with also sizes its weights, which are real: not as far.
         yield tuple(
-            group.at(turn * first[n] + ranks[n] * PRIMES[n % len(PRIMES)] + rows[n][turn])
+            group.at(first[n] + turn * _NEAR + rows[n][turn])
+            if group.follows
+            else group.at(turn * first[n] + ranks[n] * PRIMES[n % len(PRIMES)] + rows[n][turn])
             for n, group in enumerate(groups)
         )
 
@@ -350,6 +357,23 @@ class _Merged:
                 sums = [columns[one][t] + sign * columns[other][t] for t in range(len(each))]
                 total = ir.Binary("+" if sign > 0 else "-", self.symbols[one], self.symbols[other])
                 yield from _lines(each, sums, total)
+        yield from self.products(each)
+
+    def products(self, each: Sequence[int]) -> Iterator[ir.Expr]:
+        """Products of extents that are known, times a number."""
+        dividing = [
+            (values, known)
+            for values, known in self.solved.items()
+            if len(set(values)) > 1
+            and all(v > 1 and not e % v for v, e in zip(values, each, strict=True))
+        ]
+        for count in range(2, _MOST_TERMS + 1):
+            for chosen in itertools.combinations(dividing[:_MOST_FACTORS], count):
+                columns = zip(*(values for values, _ in chosen), strict=True)
+                rests = {divmod(e, math.prod(v)) for e, v in zip(each, columns, strict=True)}
+                if len(rests) == 1 and (rest := rests.pop())[1] == 0:
+                    extents = symbolic.product([known for _, known in chosen])
+                    yield ir.Binary("*", ir.Literal(rest[0]), extents)
 
 
 def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> Iterator[ir.Expr]:

@@ -278,8 +278,8 @@ class _Builder:
         extents = {axis.name: axis.extent for axis in axes}
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
-        goal, axes, result = self.merged(Element(target, whole, wanted.dtype), axes, result)
-        goal, axes, result = self.split(goal, axes, result)
+        goal, axes, result = self.split(Element(target, whole, wanted.dtype), axes, result)
+        goal, axes, result = self.merged(goal, axes, result)
         extents = {axis.name: axis.extent for axis in axes}
         wide = tuple(axis for axis in axes if axis.extent != ir.Literal(1))
         passes: dict[str, Pass] = {}

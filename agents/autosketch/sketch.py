@@ -142,6 +142,9 @@ class _Lanes:
 #: So many rows or columns of a matrix product are one block.
 _ONE_BLOCK = 16
 
+#: So many accesses are as much as one that differs along one more axis.
+_HEAVIER = 8
+
 #: The axes along a tile, in order; none for one number.
 _Dims = tuple[_Lanes, ...]
 
@@ -166,12 +169,15 @@ def _width(dims: _Dims) -> str:
 
 
 def _runs_along(phase: Phase) -> Counter[str]:
-    """How many accesses run through memory along each axis."""
+    """What runs through memory along each axis: accesses, those that differ along more axes much
+    heavier, since they are made more often."""
     found: Counter[str] = Counter()
+    axes = {axis.name for group in phase.groups for axis in group}
     indices = [e.index for s in phase.scalars() for e in set(elements(s))] + [phase.place]
     for index in indices:
         if index:
-            found.update(names(index[-1]))
+            weight = _HEAVIER ** len(names_in(index) & axes)
+            found.update(dict.fromkeys(names(index[-1]) & axes, weight))
     return found
 
 

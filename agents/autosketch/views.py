@@ -27,7 +27,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 
 #: They hand on what they are given.
-_SAME = ("clone", "view_of", "alias", "detach", "lift_fresh_copy", "contiguous")
+_SAME = ("clone", "view_of", "alias", "detach", "detach_copy", "lift_fresh_copy", "contiguous")
 
 
 def _same(builder: Builder, node: Node) -> None:

@@ -294,9 +294,10 @@ class Task(server.Task):
         """The operations that the task runs on inputs of these shapes; see `trace`."""
         from torch.nn.utils.stateless import _reparametrize_module
 
-        from sketchc.runtime.tasks.worker.trace import trace
+        from sketchc.runtime.tasks.worker.trace import Unfilled, trace
 
-        model = self.model(request["substitutes"])
+        with Unfilled():
+            model = self.model(request["substitutes"])
         inputs = [
             torch.empty(value["shape"], dtype=DTYPES[value["dtype"]], device="meta")
             if "shape" in value
