@@ -69,7 +69,7 @@ _FUNCTIONS = {
 #: Integers that C++ promotes to int before it calculates.
 PROMOTED = frozenset({DType.I16, DType.I8, DType.U8})
 #: Operations whose C++ text has the type of its operands whatever that is.
-_KEEPS_TYPE = frozenset({"where", "clamp", "copy"})
+_KEEPS_TYPE = frozenset({"where", "clamp"})
 _MODES = {"down": "-1", "up": "1", "zero": "0"}
 _OPERATORS = {
     "add": "+",

@@ -14,14 +14,13 @@ import attrs
 from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value
+from sketchc.ir.symbolic import constant_value, simplify
 from sketchc.ir.walk import children, declared_names, substitute
 from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
     BranchNode,
-    FetchNode,
     Leaf,
     LoopNode,
     Node,
@@ -31,8 +30,17 @@ from sketchc.lowering.loops.fusion import (
     place,
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
-from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch, host_element
+from sketchc.lowering.loops.nests import (
+    Kind,
+    LaneSource,
+    LibraryCall,
+    Nest,
+    Product,
+    Read,
+    lane_variable,
+)
+from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
+from sketchc.lowering.loops.tiles import row_major, strides
 from sketchc.lowering.loops.transformations import (
     add_rows,
     add_streams,
@@ -185,7 +193,7 @@ def _lower_phase(
     nodes = build_tree(body, maker)
     homes, storages = place(nodes, maker, constants)
     lowering = _Lowering(maker, homes)
-    statements = lowering.nodes(nodes, Scope())
+    statements = lowering.body(nodes, Scope())
     # Locals that no single write can declare.
     first = [
         loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
@@ -198,85 +206,88 @@ def _lower_phase(
     return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
 
 
+#: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).
+PACK_MARGIN = (16, 64)
+PACK_DEPTH = 256
+
+
 @attrs.define
-class _Lowering(Calls):
+class _Lowering(Reads):
+    """Writes the statements of one phase; `packs` are the storages for packed panels."""
+
+    packs: list[loops.Storage] = attrs.field(factory=list)
     _partials: dict[int, loops.Local] = attrs.field(factory=dict)
 
     # ------------------------------------------------------------ structure
 
-    def nodes(self, nodes: list[Node], scope: Scope) -> list[loops.Statement]:
+    def body(self, nodes: list[Node], scope: Scope) -> tuple[loops.Statement, ...]:
         """The statements of a fused tree, in order."""
-        found: list[loops.Statement] = []
         for node in nodes:
             match node:
-                case Leaf():
-                    found += _traced(self._carried_out(node, scope), (node.nest.origin,))
+                case Leaf(nest):
+                    scope.origins = (nest.origin,)
+                    self._carry_out(node, scope)
                 case LoopNode():
-                    found += self._loop(node, scope)
+                    self._loop(node, scope)
                     for nest in node.members:
                         self.forget(nest.target, scope)
-                case SerialNode():
-                    found.append(self._serial(node, scope))
+                case SerialNode(loop):
+                    self._forget_changed(node, scope)
+                    inner = self.body(node.children, scope.inner())
+                    scope.write(_serial_loop(loop, inner, self.maker.sketch))
                 case BranchNode(branch, body, orelse):
-                    # Either side may change what was read before.
                     self._forget_changed(node, scope)
                     then, otherwise = (
-                        tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
+                        self.body(arm.children, scope.inner()) for arm in (body, orelse)
                     )
-                    made = loops.Branch(branch.condition, then, otherwise, branch.text)
-                    found += _traced([made], (branch.span,))
-                case FetchNode(statement, read):
-                    element = self.element(read, scope)
-                    fetched = fetch(statement.name, statement.dtype, element)
-                    found += _traced([*_noted(statement.text), fetched], (statement.span,))
+                    scope.origins = (branch.span,)
+                    scope.write(loops.Branch(branch.condition, then, otherwise, branch.text))
+                case ir.Fetch(name, _, dtype):
+                    scope.origins = (node.span,)
+                    element = self.element(self.maker.fetched(node), scope)
+                    scope.write(*_noted(node.text), fetch(name, dtype, element))
                 case loops.Note() | loops.Define():
-                    found.append(node)
+                    scope.write(node)
                 case _:
                     assert_never(node)
-        return found
-
-    def _serial(self, node: SerialNode, scope: Scope) -> loops.SerialLoop:
-        # Iterations may change what was read before the loop.
-        self._forget_changed(node, scope)
-        body = tuple(self.nodes(node.children, scope.inner(None)))
-        return _serial_loop(node.loop, body, self.maker.sketch)
+        return tuple(scope.body)
 
     def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
-        """Forget all reads, and the index calculations of tiles that are written inside."""
+        """Forget all reads, and the index calculations of tiles that are written inside: other
+        turns, or either side of a branch, may change what was read before."""
         scope.values.clear()
         for leaf in leaves([node]):
             for target in leaf.nest.targets:
                 self.forget(target, scope)
 
-    def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
+    def _loop(self, node: LoopNode, scope: Scope) -> None:
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
         while name in self.maker.versions.taken:  # by the sketch
             name += "_"
-        variable = ir.Ref(name, ir.NameKind.LOOP)
         # In other loops each nest carries its own comment.
-        notes = _notes(leaves([node])) if node.innermost else []
-        before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
-        inner = scope.inner(variable)
+        if node.innermost:
+            scope.write(*_notes(leaves([node])))
+        self._hoist(node, scope)
+        scope.origins = _origins(node)
+        inner = scope.inner(ir.Ref(name, ir.NameKind.LOOP))
+        bounds = (node.axis.lower, node.axis.upper)
         scattered = any(nest.scattered for nest in node.members)
         if not node.innermost or node.axis.single or scattered:
-            body = tuple(self.nodes(node.children, inner))
-            turns = loops.Loop(variable.name, node.axis.lower, node.axis.upper, body)
-            return [*before, *_traced([turns], _origins(node))]
-        opened, reductions, closed = self._reductions(node, inner)
-        body = tuple(self.nodes(node.children, inner))
-        bounds = (node.axis.lower, node.axis.upper)
-        lanes = loops.LaneLoop(variable.name, *bounds, body, tuple(reductions))
-        return _traced([*before, *opened, lanes, *closed], _origins(node))
+            scope.write(loops.Loop(name, *bounds, self.body(node.children, inner)))
+            return
+        reductions, closed = self._reductions(node, scope, inner)
+        body = self.body(node.children, inner)
+        scope.write(loops.LaneLoop(name, *bounds, body, tuple(reductions)), *closed)
 
     # ------------------------------------------------------------ reductions
 
     def _reductions(
-        self, node: LoopNode, scope: Scope
-    ) -> tuple[list[loops.Statement], list[loops.Reduction], list[loops.Statement]]:
-        """Locals that the lanes combine; an accumulator in memory gets a partial local."""
-        opened: list[loops.Statement] = []
-        closed: list[loops.Statement] = []
+        self, node: LoopNode, scope: Scope, inner: Scope
+    ) -> tuple[list[loops.Reduction], list[loops.Write]]:
+        """Locals that the lanes combine; an accumulator in memory gets a partial local, which is
+        written back behind the loop."""
+        closed: list[loops.Write] = []
         reductions = []
         for child in node.children:
             if not isinstance(child, Leaf) or child.nest.kind is not Kind.ACCUMULATE:
@@ -284,41 +295,44 @@ class _Lowering(Calls):
             nest = child.nest
             if node.level in nest.target.axes:
                 continue
-            target = self.place(nest.target, nest.stored, scope)
+            target = self.place(nest.target, nest.stored, inner)
             if isinstance(target, loops.Element):
                 name = self.maker.versions.fresh(f"{nest.target.name}_part")
                 partial = loops.Local(name, nest.stored)
-                opened.append(loops.Define(name, nest.stored, target, mutable=True))
+                scope.write(loops.Define(name, nest.stored, target, mutable=True))
                 closed.append(loops.Write(target.buffer, target.index, partial))
                 self._partials[id(nest)] = partial
                 target = partial
             reductions.append(loops.Reduction(target.name, nest.operation, nest.stored))
-        return opened, reductions, closed
+        return reductions, closed
 
     # ------------------------------------------------------------ leaves
 
-    def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
+    def _carry_out(self, leaf: Leaf, scope: Scope) -> None:
         nest = leaf.nest
-        notes = [] if leaf.path and leaf.path[-1].innermost else _notes([leaf])
+        if not (leaf.path and leaf.path[-1].innermost):
+            scope.write(*_notes([leaf]))
         if nest.product is not None:
-            return [*notes, self.product(nest, nest.product)]
+            scope.write(self._product(nest, nest.product))
+            return
         if nest.library_call is not None:
-            return [*notes, self.call(nest, nest.library_call, scope)]
-        found: list[loops.Statement] = [*notes]
+            scope.write(self._call(nest, nest.library_call, scope))
+            return
         for source in (*nest.sources, *nest.target.lanes, *nest.guards):
-            found += self.prepared(source, scope)
-        found += self.named_indices(nest.target, scope)
+            self.source(source, scope)
+        self.name_indices(nest.target, scope)
         value = self._value(nest, scope)
         if nest.kind is Kind.ACCUMULATE:
             target = self._partials.get(id(nest)) or self.place(nest.target, nest.stored, scope)
-            return [*found, loops.Accumulate(nest.operation, target, value)]
-        changed = tuple(self._assign(leaf, value, scope))
+            scope.write(loops.Accumulate(nest.operation, target, value))
+            return
+        changed = self._assigned(leaf, value, scope)
         condition = self.conjunction(nest.guards, scope)
-        if condition is None:
-            return [*found, *changed]
-        return [*found, loops.Branch(self.shown(condition, scope), changed)]
+        if condition is not None:
+            changed = [loops.Branch(self.shown(condition, scope), tuple(changed))]
+        scope.write(*changed)
 
-    def _assign(self, leaf: Leaf, value: loops.Value, scope: Scope) -> list[loops.Statement]:
+    def _assigned(self, leaf: Leaf, value: loops.Value, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
         target = self.place(nest.target, nest.stored, scope)
         if isinstance(target, loops.Local):
@@ -327,52 +341,41 @@ class _Lowering(Calls):
                 return [loops.Define(target.name, target.dtype, value, home.mutable)]
             self.forget(nest.target, scope)
             return [loops.Assign(target.name, value)]
-        if nest.kind is Kind.ATOMIC:
-            self.forget(nest.target, scope)
-            return [
-                loops.AtomicUpdate(nest.operation, target.buffer, target.index, value, nest.stored)
-            ]
         key = self.key(nest.target, scope)
         self.forget(nest.target, scope)
+        place = (target.buffer, target.index)
+        if nest.kind is Kind.ATOMIC:
+            return [loops.AtomicUpdate(nest.operation, *place, value, nest.stored)]
         if nest.target.tensor or isinstance(value, loops.Number):
-            return [loops.Write(target.buffer, target.index, value)]
+            return [loops.Write(*place, value)]
         # Tiles kept in locals may change; other locals keep their values.
         tiles = {home.name for home in self.homes.values()}
         if isinstance(value, loops.Local) and value.name not in tiles:
             scope.values[key] = value
-            return [loops.Write(target.buffer, target.index, value)]
+            return [loops.Write(*place, value)]
         # Later readers in this loop take the local, not the memory.
-        name = self.local_name(nest.target.name, scope)
-        local = loops.Local(name, nest.stored)
+        local = loops.Local(self.local_name(nest.target.name, scope), nest.stored)
         scope.values[key] = local
-        return [
-            loops.Define(name, nest.stored, value),
-            loops.Write(target.buffer, target.index, local),
-        ]
+        return [loops.Define(local.name, nest.stored, value), loops.Write(*place, local)]
 
     # ------------------------------------------------------------ reads
 
-    def _hoisted(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
-        """Reads inside that do not depend on this loop, made before it."""
-        found: list[loops.Statement] = []
+    def _hoist(self, node: LoopNode, scope: Scope) -> None:
+        """Make the reads inside that do not depend on this loop before it."""
         written = {target.name for member in node.members for target in member.targets}
+        variables = {lane_variable(n).name: lane for n, lane in enumerate(scope.variables)}
         for leaf in leaves([node]):
+            scope.origins = (leaf.nest.origin,)
             for read in leaf.nest.reads:
                 if read.fixed or any(axis >= node.level for axis in read.axes):
                     continue
                 parts = [each.reference for each in (*read.inner, read)]
                 if any(not part.tensor and part.name in written for part in parts):
                     continue
-                found += _traced(self.read(read, scope), (leaf.nest.origin,))
+                self.read(read, scope)
             for lanes in leaf.nest.lanes:
                 for part in _steady_parts(lanes.value, node.level):
-                    variables = {
-                        lane_variable(axis).name: variable
-                        for axis, variable in enumerate(scope.variables)
-                    }
-                    named = self.named(substitute(part, variables), "part", scope)
-                    found += _traced(named, (leaf.nest.origin,))
-        return found
+                    self.name(substitute(part, variables), "part", scope)
 
     # ------------------------------------------------------------ values
 
@@ -393,6 +396,82 @@ class _Lowering(Calls):
         result = nest.result.compute
         applied = loops.Apply(name, tuple(arguments), dtype, result, nest.attributes)
         return converted(applied, nest.stored)
+
+    # ------------------------------------------------------------ calls of the library on tiles
+
+    def _call(self, nest: Nest, call: LibraryCall, scope: Scope) -> loops.TileCall:
+        """The call of a library's function on tiles in memory."""
+        views = []
+        for block in call.blocks:
+            home = self.homes[block.name]
+            lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
+            steps = strides(home.extents, None)
+            views.append(loops.TileView(home.name, home.dtype, lower, upper, steps))
+        for target in nest.targets:
+            self.forget(target, scope)
+        return loops.TileCall(call.name, tuple(views), call.written, call.parameters)
+
+    # ------------------------------------------------------------ matrix products
+
+    def _product(self, nest: Nest, product: Product) -> loops.MatrixProduct:
+        """A matrix product on strided views, with storage for its packed panels."""
+        left, right = (source for source in nest.sources if isinstance(source, Read))
+        rows, columns, inner = product.extents
+        left_view = self._view(left, product.trans_a, product.rows.lower, product.depth.lower)
+        right_view = self._view(right, product.trans_b, product.depth.lower, product.columns.lower)
+        target = Read(nest.target, nest.stored, nest.stored, nest.target.name)
+        result = self._view(target, False, product.rows.lower, product.columns.lower)
+        packs = (
+            self._pack(f"{left.tile}_panels", rows, inner, PACK_MARGIN[0], nest.dtype),
+            self._pack(f"{right.tile}_panels", columns, inner, PACK_MARGIN[1], nest.dtype),
+        )
+        return loops.MatrixProduct(
+            left_view,
+            right_view,
+            result,
+            _span(product.rows.lower, product.rows.upper),
+            _span(product.columns.lower, product.columns.upper),
+            _span(product.depth.lower, product.depth.upper),
+            nest.dtype,
+            packs,
+        )
+
+    def _view(
+        self, read: Read, transposed: bool, first: ir.Expr, second: ir.Expr
+    ) -> loops.MatrixView:
+        """A rank-2 tile, or the slice of a tensor that stands for it, as a strided matrix whose
+        first valid element is (first, second)."""
+        reference = read.reference
+        if reference.tensor:
+            base = self.maker.sketch.tensor(reference.name)
+            extents = self.maker.sketch.extents(reference.name)
+            origin = row_major(tuple(term.offset for term in reference.terms), extents, base)
+            load = self.maker.versions.source(read.tile)
+            assert load is not None  # a tensor is read only through a forwarded load
+            steps = zip(strides(extents, base), load.access.subscripts, strict=True)
+            row, column = (step for step, at in steps if isinstance(at, ir.SliceSubscript))
+            buffer = base.name
+        else:
+            home = self.homes[reference.name]
+            row, column = strides(home.extents, None)
+            origin, buffer = ir.Literal(0), home.name
+        if transposed:
+            row, column = column, row
+        offset = ir.Binary("+", ir.Binary("*", first, row), ir.Binary("*", second, column))
+        return loops.MatrixView(
+            buffer, read.stored, simplify(ir.Binary("+", origin, offset)), row, column
+        )
+
+    def _pack(self, stem: str, extent: ir.Expr, depth: ir.Expr, margin: int, dtype: DType) -> str:
+        name = self.maker.versions.fresh(stem)
+        limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
+        extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
+        self.packs.append(loops.Storage(name, dtype, extents, "arena"))
+        return name
+
+
+def _span(lower: ir.Expr, upper: ir.Expr) -> ir.Expr:
+    return upper if lower == ir.Literal(0) else ir.Binary("-", upper, lower)
 
 
 def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:

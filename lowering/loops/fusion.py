@@ -21,7 +21,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, equal, product
 from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read, Reference
+from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference
 from sketchc.lowering.loops.nodes import Define, Note, Storage, bound
 from sketchc.lowering.loops.tiles import index_rank
 
@@ -56,14 +56,6 @@ class LoopNode:
 
 
 @attrs.define(eq=False)
-class FetchNode:
-    """A scalar read from memory, in its place among the nests."""
-
-    fetch: ir.Fetch
-    read: Read
-
-
-@attrs.define(eq=False)
 class SerialNode:
     """A sequential loop of the sketch."""
 
@@ -90,8 +82,8 @@ class BranchNode:
 #: What holds statements of its own: no nest moves into it or out of it.
 BlockNode: TypeAlias = SerialNode | ArmNode
 
-#: Bound integers are statements already; their notes, too.
-Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | FetchNode | Note | Define
+#: A fetch stands in its place among the nests; bound integers are statements already, and notes.
+Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | ir.Fetch | Note | Define
 
 
 def build_tree(
@@ -122,7 +114,7 @@ def build_tree(
             case ir.Fetch():
                 # Stores before it are visible to it.
                 close()
-                nodes.append(FetchNode(statement, maker.fetched(statement)))
+                nodes.append(statement)
             case ir.Bind(name, value, text=text):
                 run.extend(maker.nests(statement))
                 nodes.append(Note(text, origins=(statement.span,)))
@@ -146,7 +138,7 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
             case BranchNode():
                 yield from leaves(node.body.children)
                 yield from leaves(node.orelse.children)
-            case FetchNode() | Note() | Define():
+            case ir.Fetch() | Note() | Define():
                 pass
             case _:
                 assert_never(node)

@@ -212,7 +212,7 @@ class Nest:
     """`target = operation(sources)` for all lanes of `axes` where all `guards` hold. `operation`
     "copy" moves a value; ATOMIC nests combine it with an element of a tensor ("add", "max",
     "min"). PRODUCT and LIBRARY_CALL nests have no axes and are emitted as calls: their tiles are in
-    memory. `others` are the further targets of a LIBRARY_CALL nest."""
+    memory."""
 
     kind: Kind
     axes: tuple[Axis, ...]
@@ -246,7 +246,9 @@ class Nest:
     @property
     def targets(self) -> tuple[Reference, ...]:
         """All that is written."""
-        return (self.target, *(self.library_call.others if self.library_call is not None else ()))
+        if self.library_call is None:
+            return (self.target,)
+        return tuple(self.library_call.blocks[n].reference for n in self.library_call.written)
 
     @property
     def scattered(self) -> bool:
@@ -267,20 +269,25 @@ class Block:
     """The valid rectangle of a tile in memory: per axis its lanes."""
 
     name: str
-    reference: Reference
     dtype: DType
     lanes: tuple[Axis, ...]
+
+    @property
+    def reference(self) -> Reference:
+        """The tile as a whole."""
+        return Reference(self.name, (Term(None),) * len(self.lanes))
 
 
 @attrs.frozen
 class LibraryCall:
     """An operation on tiles in memory, one call of the library's function `name`: `blocks` are the
-    operands and destinations in the function's order, `parameters` the template arguments."""
+    operands and destinations in the function's order, `written` the numbers of those that change,
+    `parameters` the template arguments."""
 
     name: str
     blocks: tuple[Block, ...]
-    others: tuple[Reference, ...] = ()
-    parameters: tuple[str, ...] = ()
+    written: tuple[int, ...]
+    parameters: tuple[str, ...]
 
 
 @attrs.frozen
