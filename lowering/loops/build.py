@@ -20,11 +20,12 @@ from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
-    BranchNode,
+    Control,
+    ControlNode,
     Leaf,
     LoopNode,
     Node,
-    SerialNode,
+    arms,
     build_tree,
     leaves,
     place,
@@ -103,47 +104,47 @@ def _host_steps(
     launches: Mapping[int, list[loops.Statement]],
 ) -> tuple[loops.Statement, ...]:
     """The statements of the host's steps; a phase that is not in `launches` is left out."""
-    found: list[loops.Statement] = []
+    scope = Scope()
     for step in steps:
-        made: list[loops.Statement]
+        if isinstance(step, ir.Launch):
+            scope.body += launches.get(step.phase, ())
+            continue
+        scope.origins = (step.span,)
         match step:
-            case ir.Launch(index):
-                found += launches.get(index, ())
-                continue
-            case ir.HostFor():
-                inner = _host_steps(sketch, step.body, launches)
-                made = [_serial_loop(step, inner, sketch)]
-            case ir.HostIf(condition):
-                body, orelse = (_host_steps(sketch, b, launches) for b in (step.body, step.orelse))
-                made = [loops.Branch(condition, body, orelse, step.text)]
+            case ir.HostFor() | ir.HostIf():
+                bodies = [_host_steps(sketch, arm, launches) for arm in arms(step)]
+                scope.write(_control(step, bodies, sketch))
             case ir.Fetch(name, access, dtype, text=text):
+                before = fetch_conditions(sketch).get(name, ())
                 after = fetched_conditions(sketch).get(name)
-                made = [
-                    *_noted(text),
-                    *map(loops.Refusal, fetch_conditions(sketch).get(name, ())),
-                    attrs.evolve(fetch(name, dtype, host_element(sketch, access)), spare=True),
-                    *([] if after is None else [loops.Refusal(after)]),
-                ]
+                fetched = fetch(name, dtype, host_element(sketch, access))
+                scope.write(*_noted(text), *map(loops.Refusal, before))
+                scope.write(attrs.evolve(fetched, spare=True))
+                scope.write(*([] if after is None else [loops.Refusal(after)]))
             case ir.Bind(name, value, text=text):
-                made = [*_noted(text), loops.bound(name, value, (step.span,), spare=True)]
+                scope.write(*_noted(text), loops.bound(name, value, (step.span,), spare=True))
             case _:
                 assert_never(step)
-        found += _traced(made, (step.span,))
-    return tuple(found)
+    return tuple(scope.body)
 
 
 def _noted(text: str) -> list[loops.Note]:
     return [loops.Note(text)] if text else []
 
 
-def _serial_loop(
-    loop: ir.For | ir.HostFor, body: tuple[loops.Statement, ...], sketch: ir.Sketch
-) -> loops.SerialLoop:
-    bounds = (loop.start, loop.stop, loop.step)
-    direction = step_sign(loop.step, sketch)
-    return loops.SerialLoop(
-        loop.variable, *bounds, body, loop.text, direction, origins=(loop.span,)
-    )
+def _control(
+    statement: Control, bodies: list[tuple[loops.Statement, ...]], sketch: ir.Sketch
+) -> loops.Statement:
+    """A loop or branch of the sketch with what became of its bodies."""
+    match statement:
+        case ir.For(variable, start, stop, step) | ir.HostFor(variable, start, stop, step):
+            direction = step_sign(step, sketch)
+            bounds = (start, stop, step)
+            return loops.SerialLoop(variable, *bounds, *bodies, statement.text, direction)
+        case ir.If(condition) | ir.HostIf(condition):
+            return loops.Branch(condition, *bodies, text=statement.text)
+        case _:
+            assert_never(statement)
 
 
 def placements(plan: Plan, reserved: Collection[str]) -> loops.Placements:
@@ -190,7 +191,7 @@ def _lower_phase(
     constants: Mapping[str, ir.Expr],
 ) -> loops.Program:
     """The loop program of one phase; `constants` gives the compile-time values by name."""
-    nodes = build_tree(body, maker)
+    nodes = build_tree(body, maker).children
     homes, storages = place(nodes, maker, constants)
     lowering = _Lowering(maker, homes)
     statements = lowering.body(nodes, Scope())
@@ -231,17 +232,11 @@ class _Lowering(Reads):
                     self._loop(node, scope)
                     for nest in node.members:
                         self.forget(nest.target, scope)
-                case SerialNode(loop):
+                case ControlNode(statement, blocks):
                     self._forget_changed(node, scope)
-                    inner = self.body(node.children, scope.inner())
-                    scope.write(_serial_loop(loop, inner, self.maker.sketch))
-                case BranchNode(branch, body, orelse):
-                    self._forget_changed(node, scope)
-                    then, otherwise = (
-                        self.body(arm.children, scope.inner()) for arm in (body, orelse)
-                    )
-                    scope.origins = (branch.span,)
-                    scope.write(loops.Branch(branch.condition, then, otherwise, branch.text))
+                    bodies = [self.body(block.children, scope.inner()) for block in blocks]
+                    scope.origins = (statement.span,)
+                    scope.write(_control(statement, bodies, self.maker.sketch))
                 case ir.Fetch(name, _, dtype):
                     scope.origins = (node.span,)
                     element = self.element(self.maker.fetched(node), scope)
@@ -252,7 +247,7 @@ class _Lowering(Reads):
                     assert_never(node)
         return tuple(scope.body)
 
-    def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
+    def _forget_changed(self, node: ControlNode, scope: Scope) -> None:
         """Forget all reads, and the index calculations of tiles that are written inside: other
         turns, or either side of a branch, may change what was read before."""
         scope.values.clear()
@@ -279,8 +274,6 @@ class _Lowering(Reads):
         reductions, closed = self._reductions(node, scope, inner)
         body = self.body(node.children, inner)
         scope.write(loops.LaneLoop(name, *bounds, body, tuple(reductions)), *closed)
-
-    # ------------------------------------------------------------ reductions
 
     def _reductions(
         self, node: LoopNode, scope: Scope, inner: Scope
@@ -483,14 +476,6 @@ def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
     if not lanes.loaded and all(axis < level for axis in lanes.axes):
         return [value]
     return [part for child in children(value) for part in _steady_parts(child, level)]
-
-
-def _traced(statements: list[loops.Statement], origins: tuple[Span, ...]) -> list[loops.Statement]:
-    """The statements, those that do not know where they come from with these origins."""
-    return [
-        statement if statement.origins else attrs.evolve(statement, origins=origins)
-        for statement in statements
-    ]
 
 
 def _origins(node: LoopNode) -> tuple[Span, ...]:
