@@ -21,7 +21,7 @@ from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton import cross_lane, ordering
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
-from sketchc.lowering.triton.scope import Scope
+from sketchc.lowering.triton.scope import Scope, chosen
 from sketchc.lowering.triton.values import (
     Value,
     as_tensor,
@@ -328,12 +328,12 @@ def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> lis
 
 def _written(value: Value, destination: str, statement: ir.Compute, scope: Scope) -> Code:
     """The destination's new version: `value` in its type and shape, on the lanes written."""
-    tile = scope.plan.sketch.tile(destination)
+    tile = scope.tile(destination)
     code = fit(value, tile.dtype, scope.shape(tile.name))
     if not statement.masked:
         return code
     mask = conjunction(conditions(statement.written, tile.name, scope))
-    return code if mask is None else PYTHON.call("tl.where", mask, code, scope.names[tile.name])
+    return chosen(mask, code, scope.names[tile.name])
 
 
 # ---------------------------------------------------------------- element-wise
@@ -341,7 +341,7 @@ def _written(value: Value, destination: str, statement: ir.Compute, scope: Scope
 
 def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     name, dtype = statement.operation, statement.dtype
-    tile = scope.plan.sketch.tile(statement.destination)
+    tile = scope.tile(statement.destination)
     rank = len(scope.shape(tile.name))
     match name:
         case "fill":

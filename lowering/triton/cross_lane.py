@@ -19,19 +19,20 @@ from sketchc.lowering.triton.memory import convert
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
+    broadcast_to,
     kernel_expression,
     laid_out,
     shape_code,
-    spread,
 )
 from sketchc.lowering.triton.values import (
     Value,
     carried,
     carrier,
     full,
-    lane_numbers,
+    lanes_along,
     operand_value,
     selected,
+    taken,
     tile_name,
 )
 from sketchc.ops.table import OPS
@@ -130,8 +131,8 @@ def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, 
 def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     """The result of a reduction over one or more axes."""
     operand = statement.operands[0]
-    source = scope.plan.sketch.tile(tile_name(operand))
-    destination = scope.plan.sketch.tile(statement.destination)
+    source = scope.tile(tile_name(operand))
+    destination = scope.tile(statement.destination)
     dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
     axes = _axes(statement, "axis")
     row = OPS[statement.operation]
@@ -245,7 +246,7 @@ def rearranged(statement: ir.Compute, scope: Scope) -> Value:
     """The result of a layout operation."""
     match statement.operation:
         case "broadcast":
-            tile = scope.plan.sketch.tile(statement.destination)
+            tile = scope.tile(statement.destination)
             rank = len(scope.shape(tile.name))
             return operand_value(statement.operands[0], tile.dtype, rank, scope)
         case "transpose":
@@ -277,7 +278,7 @@ def _axes(statement: ir.Compute, attribute: str) -> tuple[int, ...]:
 
 def _permuted(source: str, order: tuple[int, ...], scope: Scope) -> Value:
     shape = scope.shape(source)
-    dtype = scope.plan.sketch.tile(source).dtype
+    dtype = scope.tile(source).dtype
     name = scope.names[source]
     if not shape or order == tuple(range(len(order))):
         return Value(Code(name), dtype, shape)
@@ -314,8 +315,7 @@ def _reshaped(statement: ir.Compute, scope: Scope) -> Value:
     index = PYTHON.call("tl.reshape", index, shape_code((_product(new),)))
     value, back = carried(code, dtype)
     flat = PYTHON.call("tl.reshape", value, shape_code((total,)))
-    words = repr(scope.dialect.gathers_words)
-    moved = scope.call("take", flat, index, "0", words)
+    moved = taken(flat, index, 0, scope)
     return Value(PYTHON.call("tl.reshape", moved, shape_code(new)), back, new)
 
 
@@ -341,30 +341,29 @@ def _product(shape: Shape) -> Code:
 def _row_major_lanes(target: str, source: str, scope: Scope) -> Code:
     """For each lane of `target`, the physical row-major lane of `source` that it takes, broadcast
     to the shape of `target`."""
-    planned, given = scope.plan.tiles[target], scope.plan.tiles[source]
-    shape, rank = scope.shape(target), len(planned.extents)
+    planned, given = scope.plan.tiles[target].tile, scope.plan.tiles[source].tile
+    shape = scope.shape(target)
     flat: Code | None = None
-    for axis, (extent, code) in enumerate(zip(planned.tile.extents, shape, strict=True)):
-        lane = spread(lane_numbers(code, scope), axis, rank)
+    for axis, extent in enumerate(planned.extents):
+        lane = lanes_along(axis, shape, scope)
         if flat is not None:
-            flat = PYTHON.binary("*", flat, kernel_expression(extent, scope))
-        flat = lane if flat is None else PYTHON.binary("+", flat, lane)
+            row = PYTHON.binary("*", flat, kernel_expression(extent, scope))
+            lane = PYTHON.binary("+", row, lane)
+        flat = lane
     assert flat is not None
     parts: list[Code] = []
     stride: Code | None = None
     physical: Code | None = None
-    pairs = zip(given.tile.extents, scope.shape(source), strict=True)
+    pairs = zip(given.extents, scope.shape(source), strict=True)
     for position, (extent, code) in reversed(list(enumerate(pairs))):
         coordinate = flat if stride is None else PYTHON.binary("//", flat, stride)
         logical = kernel_expression(extent, scope)
         if position > 0:
             coordinate = PYTHON.binary("%", coordinate, logical)
         parts.append(coordinate if physical is None else PYTHON.binary("*", coordinate, physical))
-        stride = logical if stride is None else PYTHON.binary("*", stride, logical)
-        stride = parenthesised(stride)
-        physical = code if physical is None else PYTHON.binary("*", physical, code)
-        physical = parenthesised(physical)
-    return PYTHON.call("tl.broadcast_to", PYTHON.fold("+", parts[::-1]), shape_code(shape))
+        stride = parenthesised(logical if stride is None else PYTHON.binary("*", stride, logical))
+        physical = parenthesised(code if physical is None else PYTHON.binary("*", physical, code))
+    return broadcast_to(PYTHON.fold("+", parts[::-1]), shape)
 
 
 # ---------------------------------------------------------------- concat
@@ -376,23 +375,20 @@ def _concatenated(statement: ir.Compute, scope: Scope) -> Value:
     target = scope.shape(statement.destination)
     first = scope.plan.tiles[tile_name(statement.operands[0])].tile
     rank = len(first.extents)
-    lanes = spread(lane_numbers(target[axis], scope), axis, rank)
+    lanes = lanes_along(axis, target, scope)
     border = kernel_expression(first.extents[axis], scope)
     behind = PYTHON.call("tl.maximum", PYTHON.binary("-", lanes, border), "0")
     sides, back = [], statement.dtype
     for operand, places in zip(statement.operands, (lanes, behind), strict=True):
         value = operand_value(operand, statement.dtype, rank, scope)
+        code, back = carried(value.code, statement.dtype)
         shape = scope.shape(tile_name(operand))
         if not shape or shape[axis].text == "1":
-            code, back = carried(value.code, statement.dtype)
             sides.append(code if shape else full(target, code, back))
             continue
         last = PYTHON.binary("-", shape[axis], literal(1))
-        places = PYTHON.call("tl.minimum", places, last)
         index = (*shape[:axis], target[axis], *shape[axis + 1 :])
-        places = PYTHON.call("tl.broadcast_to", places, shape_code(index))
-        code, back = carried(value.code, statement.dtype)
-        words = repr(scope.dialect.gathers_words)
-        sides.append(scope.call("take", code, places, str(axis), words))
+        places = broadcast_to(PYTHON.call("tl.minimum", places, last), index)
+        sides.append(taken(code, places, axis, scope))
     condition = PYTHON.binary("<", lanes, border)
     return Value(PYTHON.call("tl.where", condition, *sides), back, target)

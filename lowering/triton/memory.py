@@ -31,11 +31,12 @@ from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
     broadcast,
+    broadcast_to,
+    chosen,
     index_shape,
     joined,
     kernel_expression,
     raised,
-    shape_code,
     spread,
     truth,
 )
@@ -256,14 +257,14 @@ def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) ->
     if reached:
         # What lies before the index tiles are slices of one element: they have no lanes.
         address = raised(address, len(reached), len(shape))
-    return PYTHON.call("tl.broadcast_to", address, shape_code(shape))
+    return broadcast_to(address, shape)
 
 
 def load(
     statement: ir.Load, fill: int | float | bool | None, moving: Code | None, scope: Scope
 ) -> Code:
     """The value of a load, in the tile's type; so is `moving`, a padding known at run time."""
-    tile = scope.plan.sketch.tile(statement.tile)
+    tile = scope.tile(statement.tile)
     padded = statement.pad is not None
     found = conditions(statement.read if padded else statement.domain, tile.name, scope)
     found += guard_conditions(statement.guards, len(scope.shape(tile.name)), scope)
@@ -274,14 +275,11 @@ def load(
     if isinstance(pad, ir.ScalarOperand):
         mask = _named(conjunction(found), scope.names[tile.name], scope)
         value = _read(statement, mask, None, None, scope)
-        if mask is not None and moving is not None:
-            value = PYTHON.call("tl.where", mask, value, moving)
+        value = value if moving is None else chosen(mask, value, moving)
     else:
         value = _read(statement, conjunction(found), None, pad, scope)
     outer = conjunction(conditions(statement.domain, tile.name, scope))
-    if old is None or outer is None:
-        return value
-    return PYTHON.call("tl.where", outer, value, old)
+    return value if old is None else chosen(outer, value, old)
 
 
 def _read(
@@ -293,7 +291,7 @@ def _read(
 ) -> Code:
     """The elements where `mask` holds; `old` or the fill on other lanes, where one is given."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
-    tile = scope.plan.sketch.tile(statement.tile)
+    tile = scope.tile(statement.tile)
     where = place(statement.access, tile.name, scope)
     stem = scope.names[tile.name]
     block = is_block(statement.access, tile.name, statement.guards, mask, scope)
@@ -358,7 +356,7 @@ def store(statement: ir.Store, scope: Scope) -> Code:
     """The call that writes a tile."""
     address, mask = target_lanes(statement, scope)
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
-    tile = scope.plan.sketch.tile(statement.tile)
+    tile = scope.tile(statement.tile)
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
     arguments: list[Code | str] = [address, value]
     if mask is not None:
@@ -420,7 +418,7 @@ def needs_canonical_nan(statement: ir.Atomic, sketch: ir.Sketch) -> bool:
 def atomic(statement: ir.Atomic, scope: Scope) -> list[tuple[Code | None, str]]:
     """Lines of code, each with the scalar condition that it stands under."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
-    tile = scope.plan.sketch.tile(statement.tile)
+    tile = scope.tile(statement.tile)
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
     function = f"tl.atomic_{statement.operation}"
     if not needs_canonical_nan(statement, scope.plan.sketch):

@@ -17,19 +17,21 @@ from sketchc.lowering.triton.memory import conditions, conjunction
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
+    broadcast_to,
+    chosen,
     kernel_expression,
     laid_out,
     shape_code,
-    spread,
 )
 from sketchc.lowering.triton.values import (
     Value,
     carrier,
-    lane_numbers,
+    lanes_along,
     lifted,
     operand_value,
     own_dtype,
     selected,
+    taken,
     tile_name,
 )
 from sketchc.ops.table import identity_value
@@ -48,8 +50,8 @@ MOST_ELEMENTS = 2**20
 def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     """cumsum and cumprod: void lanes are the identity."""
     operand, axis = statement.operands[0], axis_of(statement)
-    source = scope.plan.sketch.tile(tile_name(operand))
-    destination = scope.plan.sketch.tile(statement.destination)
+    source = scope.tile(tile_name(operand))
+    destination = scope.tile(statement.destination)
     dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
     identity = "zero" if statement.operation == "cumsum" else "one"
     code = selected(operand, () if neutral else (axis,), dtype, identity, scope)
@@ -72,7 +74,7 @@ def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope
     """A running result one lane later: each lane gets that of the lanes before it. Taking the
     lane's own value away again would lose digits, and is no number behind an infinity."""
     axis = axis_of(statement)
-    lanes = spread(lane_numbers(shape[axis], scope), axis, len(shape))
+    lanes = lanes_along(axis, shape, scope)
     last = PYTHON.binary("-", shape[axis], literal(1))
     if statement.attributes.get("reverse", False):
         end = PYTHON.binary("==", lanes, last)
@@ -80,9 +82,7 @@ def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope
     else:
         end = PYTHON.binary("==", lanes, literal(0))
         places = PYTHON.call("tl.maximum", PYTHON.binary("-", lanes, literal(1)), literal(0))
-    places = PYTHON.call("tl.broadcast_to", places, shape_code(shape))
-    words = repr(scope.dialect.gathers_words)
-    moved = scope.call("take", code, places, str(axis), words)
+    moved = taken(code, broadcast_to(places, shape), axis, scope)
     return PYTHON.call("tl.where", end, start, moved)
 
 
@@ -92,7 +92,7 @@ def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope
 def extremum_index(statement: ir.Compute, scope: Scope) -> Value:
     """The lane of the first extremum; NaN wins, void lanes never do, -1 where all are void."""
     operand, axis = statement.operands[0], axis_of(statement)
-    source = scope.plan.sketch.tile(tile_name(operand))
+    source = scope.tile(tile_name(operand))
     assert isinstance(operand, ir.TileOperand)
     shape, target = scope.shape(source.name), scope.shape(statement.destination)
     mask = conjunction(conditions(operand.domain, source.name, scope, (axis,)))
@@ -103,9 +103,7 @@ def extremum_index(statement: ir.Compute, scope: Scope) -> Value:
     largest = statement.operation == "argmax"
     dtype = carrier(source.dtype)
     code = selected(operand, (axis,), dtype, "lowest" if largest else "highest", scope)
-    lanes = spread(lane_numbers(shape[axis], scope), axis, len(shape))
-    if mask is not None:
-        lanes = PYTHON.call("tl.where", mask, lanes, shape[axis])
+    lanes = chosen(mask, lanes_along(axis, shape, scope), shape[axis])
     kind = "float" if dtype.is_float else "integer"
     code = scope.call(f"{kind}_extremum_lane", code, lanes, str(axis), repr(largest))
     if not target:  # a Triton scalar: the other axes, of extent 1, go too
@@ -125,64 +123,20 @@ def sorting(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Valu
     return _top(statement, scope)
 
 
-@attrs.frozen
-class _Entries:
-    """Values with their keys and ties: what is ordered along an axis."""
-
-    value: Value  # in its carrier type
-    tie: Value
-    key: Code
-    lanes: Code  # laid out along the axis
-    key_dtype: DType
-    mask: Code | None  # where entries are valid
-
-    @property
-    def last_key(self) -> Code:
-        return literal(int(identity_value("highest", self.key_dtype)))
-
-    @property
-    def last_tie(self) -> Code:
-        assert self.tie.dtype is not None
-        return literal(int(identity_value("highest", self.tie.dtype)))
-
-    @property
-    def alive(self) -> Code:
-        """1 for every valid entry, in the shape of the values."""
-        ones = PYTHON.call("tl.full", shape_code(self.value.shape), "1", TL[DType.I32])
-        return ones if self.mask is None else PYTHON.call("tl.where", self.mask, ones, "0")
-
-    @property
-    def word(self) -> Code:
-        """The value's bits as an integer."""
-        assert self.value.dtype is not None
-        if not self.value.dtype.is_float:
-            return self.value.code
-        return PYTHON.postfix(self.value.code, f".to({TL[self.key_dtype]}, bitcast=True)")
-
-
-def _entries(
-    value: Value, tie: Value, mask: Code | None, axis: int, smallest: bool, scope: Scope
-) -> _Entries:
-    """Entries in ascending (`smallest`) or descending order; void ones, where `mask` does not
-    hold, are last."""
-    dtype = value.dtype
-    assert dtype is not None
-    key_dtype = {DType.F32: DType.I32, DType.F64: DType.I64}.get(dtype, dtype)
-    key = value.code
+def _key(code: Code, dtype: DType, smallest: bool, scope: Scope) -> Code:
+    """Integers in the order of values, ascending (`smallest`) or descending."""
     if dtype.is_float:
-        key = scope.call("double_key" if dtype is DType.F64 else "float_key", key)
-    if not smallest:
-        key = PYTHON.unary("~", key)
-    lanes = spread(lane_numbers(value.shape[axis], scope), axis, len(value.shape))
-    entries = _Entries(value, tie, key, lanes, key_dtype, mask)
-    if mask is None:
-        return entries
-    ties = PYTHON.call("tl.where", mask, tie.code, entries.last_tie)
-    return attrs.evolve(
-        entries,
-        key=PYTHON.call("tl.where", mask, key, entries.last_key),
-        tie=attrs.evolve(tie, code=ties),
-    )
+        code = scope.call("double_key" if dtype is DType.F64 else "float_key", code)
+    return code if smallest else PYTHON.unary("~", code)
+
+
+def _key_dtype(dtype: DType) -> DType:
+    return {DType.F32: DType.I32, DType.F64: DType.I64}.get(dtype, dtype)
+
+
+def _last(dtype: DType) -> Code:
+    """The key or tie of void entries: they come last."""
+    return literal(int(identity_value("highest", dtype)))
 
 
 def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) -> Value:
@@ -191,7 +145,7 @@ def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) 
     value = lifted(value, len(shape))
     if value.shape == shape:
         return value
-    code = PYTHON.call("tl.broadcast_to", value.code, shape_code(shape))
+    code = broadcast_to(value.code, shape)
     return Value(code, dtype, shape)
 
 
@@ -202,7 +156,7 @@ def _mask(values: ir.Operand, numbers: ir.Operand, axis: int, scope: Scope) -> C
     domain = list(values.domain or (ir.FULL,) * len(planned.extents))
     match numbers:
         case ir.TileOperand(name, own):
-            extents = scope.plan.sketch.tile(name).extents
+            extents = scope.tile(name).extents
         case ir.IndexOperand(_, _, extents, own):
             pass
         case ir.ScalarOperand():
@@ -219,25 +173,25 @@ def _mask(values: ir.Operand, numbers: ir.Operand, axis: int, scope: Scope) -> C
 def _sort(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
     operand, indices = statement.operands
     axis = axis_of(statement)
-    source = scope.plan.sketch.tile(tile_name(operand))
+    source = scope.tile(tile_name(operand))
     rank = len(scope.plan.tiles[source.name].extents)
     value = operand_value(operand, carrier(source.dtype), rank, scope)
-    dtype = carrier(scope.plan.sketch.tile(statement.others[0]).dtype)
+    dtype = carrier(scope.tile(statement.others[0]).dtype)
     if not value.shape:
         return [], [value, _scalar_index(indices, dtype, scope)]
     numbers = _number_tile(indices, dtype, value.shape, scope)
     smallest = not statement.attributes.get("descending", False)
-    entries = _entries(value, numbers, _mask(operand, indices, axis, scope), axis, smallest, scope)
-    lanes = PYTHON.call("tl.broadcast_to", entries.lanes, shape_code(value.shape))
+    mask, whole = _mask(operand, indices, axis, scope), carrier(source.dtype)
+    keys = chosen(mask, _key(value.code, whole, smallest, scope), _last(_key_dtype(whole)))
+    lanes = broadcast_to(lanes_along(axis, value.shape, scope), value.shape)
+    key, order = scope.names.fresh("key"), scope.names.fresh("order")
     words = repr(scope.dialect.gathers_words)
-    key = scope.names.fresh("key")
-    order = scope.names.fresh("order")
     call = scope.call("sorted_lanes", Code(key), Code(key), lanes, str(axis), "False", words)
     results = [
-        attrs.evolve(part, code=scope.call("take", part.code, Code(order), str(axis), words))
+        attrs.evolve(part, code=taken(part.code, Code(order), axis, scope))
         for part in (value, numbers)
     ]
-    return [(key, entries.key), (order, call)], results
+    return [(key, keys), (order, call)], results
 
 
 def _only_lane(code: Code, rank: int) -> Code:
@@ -255,49 +209,49 @@ def _scalar_index(operand: ir.Operand, dtype: DType, scope: Scope) -> Value:
 
 
 def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
-    sketch = scope.plan.sketch
     operand, indices = statement.operands
     axis, smallest = axis_of(statement), not statement.attributes.get("largest", True)
-    source = sketch.tile(tile_name(operand))
-    best, places = (sketch.tile(name) for name in statement.destinations)
+    source = scope.tile(tile_name(operand))
+    best, places = (scope.tile(name) for name in statement.destinations)
     rank = len(scope.plan.tiles[best.name].extents)
-    dtype = carrier(promote(source.dtype, best.dtype))
-    tie_dtype = carrier(places.dtype)
+    dtype, tie_dtype = carrier(promote(source.dtype, best.dtype)), carrier(places.dtype)
+    key_dtype = _key_dtype(dtype)
+    last = (_last(key_dtype), _last(tie_dtype), str(axis))
+    wide = _sorted_extent(source.name, best.name, axis, scope)
     old = (ir.TileOperand(best.name, statement.domain), ir.TileOperand(places.name))
-    sides = []
+    arguments: list[Code] = []
+    shape: Shape = ()
     for values, numbers in ((operand, indices), old):
         value = lifted(operand_value(values, dtype, rank, scope), rank)
-        tie = _unsigned(_number_tile(numbers, tie_dtype, value.shape, scope), scope)
-        sides.append(
-            _entries(value, tie, _mask(values, numbers, axis, scope), axis, smallest, scope)
-        )
-    fresh, kept = sides
+        code, shape = value.code, value.shape
+        tie = _unsigned(_number_tile(numbers, tie_dtype, shape, scope), scope)
+        mask = _mask(values, numbers, axis, scope)
+        lanes = lanes_along(axis, shape, scope)
+        arguments.append(chosen(mask, _key(code, dtype, smallest, scope), last[0]))
+        arguments.append(chosen(mask, tie.code, last[1]))
+        bits = f".to({TL[key_dtype]}, bitcast=True)"
+        arguments.append(PYTHON.postfix(code, bits) if dtype.is_float else code)
+        if wide is None:
+            # 1 for every valid entry.
+            ones = PYTHON.call("tl.full", shape_code(shape), "1", TL[DType.I32])
+            arguments += [chosen(mask, ones, "0"), lanes]
     words, ties = scope.names.fresh("top_words"), scope.names.fresh("top_ties")
-    last: list[Code | str] = [fresh.last_key, fresh.last_tie, str(axis)]
-    wide = _sorted_extent(source.name, best.name, axis, scope)
     if wide is None:
-        arguments = [
-            part
-            for side in sides
-            for part in (side.key, side.tie.code, side.word, side.alive, side.lanes)
-        ]
         count = kernel_expression(best.extents[axis], scope)
         call = scope.call("select_top", *arguments, count, *last)
     else:
-        arguments = [part for side in sides for part in (side.key, side.tie.code, side.word)]
-        for extent in (wide, kept.value.shape[axis]):
-            arguments.append(_block_lanes(kept.value.shape, axis, extent, scope))
-        last.append(repr(scope.dialect.gathers_words))
-        call = scope.call("merge_top", *arguments, *last)
+        numbered = (_block_lanes(shape, axis, extent, scope) for extent in (wide, shape[axis]))
+        gathers = repr(scope.dialect.gathers_words)
+        call = scope.call("merge_top", *arguments, *numbered, *last, gathers)
     target = scope.shape(best.name)
     results = []
-    for name, whole in ((words, fresh.key_dtype), (ties, tie_dtype)):
+    for name, whole in ((words, key_dtype), (ties, tie_dtype)):
         code = Code(name) if target else _only_lane(Code(name), rank)
         results.append(Value(code, whole, target))
     results[1] = _unsigned(results[1], scope)
     if dtype.is_float:
-        bits = PYTHON.postfix(results[0].code, f".to({TL[dtype]}, bitcast=True)")
-        results[0] = Value(bits, dtype, target)
+        back = PYTHON.postfix(results[0].code, f".to({TL[dtype]}, bitcast=True)")
+        results[0] = Value(back, dtype, target)
     return [(f"{words}, {ties}", call)], results
 
 
@@ -323,6 +277,5 @@ def _sorted_extent(source: str, best: str, axis: int, scope: Scope) -> Code | No
 
 def _block_lanes(shape: Shape, axis: int, extent: Code, scope: Scope) -> Code:
     """Lane numbers along `axis`, broadcast to `shape` with `extent` there."""
-    lanes = spread(lane_numbers(extent, scope), axis, len(shape))
     whole = (*shape[:axis], extent, *shape[axis + 1 :])
-    return PYTHON.call("tl.broadcast_to", lanes, shape_code(whole))
+    return broadcast_to(lanes_along(axis, whole, scope), whole)

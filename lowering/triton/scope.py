@@ -59,6 +59,10 @@ class Scope:
 
     # ------------------------------------------------------------ extents
 
+    def tile(self, name: str) -> ir.Tile:
+        """A tile of the sketch."""
+        return self.plan.sketch.tile(name)
+
     def physical(self, logical: ir.Expr) -> PhysicalExtent:
         """The physical extent of an index tile's axis: that of a tile axis with the same extent."""
         for tile in self.plan.tiles.values():
@@ -139,6 +143,16 @@ def shape_code(shape: Shape) -> str:
     """A shape as a tuple."""
     inner = ", ".join(extent.text for extent in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def broadcast_to(code: Code, shape: Shape) -> Code:
+    """A block repeated to a shape."""
+    return PYTHON.call("tl.broadcast_to", code, shape_code(shape))
+
+
+def chosen(mask: Code | None, code: Code, otherwise: Code | str) -> Code:
+    """`code` where the mask holds, and everywhere without one."""
+    return code if mask is None else PYTHON.call("tl.where", mask, code, otherwise)
 
 
 def spread(code: Code, axis: int, rank: int) -> Code:

@@ -70,7 +70,7 @@ class BodyEmitter:
             self.line("tl.debug_barrier()")
         match statement:
             case ir.Alloc(tile):
-                self._alloc(scope.plan.sketch.tile(tile))
+                self._alloc(scope.tile(tile))
             case ir.Load(tile=tile, text=text):
                 self.comment(text)
                 fill = scope.plan.fills.get(key)
@@ -112,7 +112,7 @@ class BodyEmitter:
         pad = statement.pad
         if not isinstance(pad, ir.ScalarOperand):
             return None
-        dtype = self.scope.plan.sketch.tile(statement.tile).dtype
+        dtype = self.scope.tile(statement.tile).dtype
         value = scalar_value(pad.value, pad.dtype, dtype, self.scope)
         if value.dtype is None or value.dtype is dtype:
             return value.code

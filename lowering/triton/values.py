@@ -18,10 +18,13 @@ from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
     broadcast,
+    broadcast_to,
+    chosen,
     index_shape,
     kernel_expression,
     laid_out,
     shape_code,
+    spread,
 )
 from sketchc.ops.table import identity_value
 
@@ -42,7 +45,7 @@ def fit(value: Value, dtype: DType, shape: Shape) -> Code:
     code = convert(value.code, value.dtype, dtype)
     if value.shape == shape:
         return code
-    return PYTHON.call("tl.broadcast_to", code, shape_code(shape))
+    return broadcast_to(code, shape)
 
 
 # ---------------------------------------------------------------- operands
@@ -52,7 +55,7 @@ def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) ->
     """An operand in the evaluation type, with axes in front up to `rank`."""
     match operand:
         case ir.TileOperand(name, layout=layout):
-            tile = scope.plan.sketch.tile(name)
+            tile = scope.tile(name)
             shape = scope.shape(name)
             code = Code(scope.names[name])
             if shape:
@@ -152,7 +155,7 @@ def own_dtype(operand: ir.Operand, scope: Scope) -> DType:
     """The type that an operand has by itself."""
     match operand:
         case ir.TileOperand(name):
-            return scope.plan.sketch.tile(name).dtype
+            return scope.tile(name).dtype
         case ir.ScalarOperand(_, dtype) | ir.IndexOperand(_, dtype):
             return dtype
 
@@ -162,16 +165,12 @@ def selected(
 ) -> Code:
     """A tile with the identity at the void lanes of `axes`."""
     assert isinstance(operand, ir.TileOperand)
-    tile = scope.plan.sketch.tile(operand.tile)
-    code = Code(scope.names[operand.tile])
+    code, own = Code(scope.names[operand.tile]), scope.tile(operand.tile).dtype
     if identity in ("true", "false"):
-        code = convert(convert(code, tile.dtype, DType.BOOL), DType.BOOL, dtype)
-    else:
-        code = convert(code, tile.dtype, dtype)
+        code, own = convert(code, own, DType.BOOL), DType.BOOL
+    code = convert(code, own, dtype)
     mask = conjunction(conditions(operand.domain, operand.tile, scope, axes))
-    if mask is None:
-        return code
-    return PYTHON.call("tl.where", mask, code, fill_code(identity_value(identity, dtype), dtype))
+    return chosen(mask, code, fill_code(identity_value(identity, dtype), dtype))
 
 
 def carried(code: Code, dtype: DType) -> tuple[Code, DType]:
@@ -188,10 +187,17 @@ def carrier(dtype: DType) -> DType:
     return DType.I64 if dtype in (DType.I64, DType.U32) else DType.I32
 
 
-def lane_numbers(extent: Code, scope: Scope) -> Code:
-    """The vector `0 .. extent-1` in i32."""
-    code = Code(scope.lane(extent))
-    return PYTHON.postfix(code, f".to({TL[DType.I32]})") if scope.guarded else code
+def lanes_along(axis: int, shape: Shape, scope: Scope) -> Code:
+    """The lane numbers of an axis of a shape in i32, laid out along it."""
+    code = Code(scope.lane(shape[axis]))
+    if scope.guarded:
+        code = PYTHON.postfix(code, f".to({TL[DType.I32]})")
+    return spread(code, axis, len(shape))
+
+
+def taken(code: Code, places: Code, axis: int, scope: Scope) -> Code:
+    """A block in its carrier type at the lanes `places` of an axis."""
+    return scope.call("take", code, places, str(axis), repr(scope.dialect.gathers_words))
 
 
 def lifted(value: Value, rank: int) -> Value:
