@@ -75,9 +75,9 @@ def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
 def emit(plan: Plan) -> Kernel:
     """The C++ source for a finished plan; deterministic."""
     sketch = plan.sketch
-    host = _Host(plan)
+    host = _Host(plan=plan)
     body = host.function()
-    used = host.out.used
+    used = host.used
     library = library_text(used)
     parts = [
         f"// {sketch.name}: a C++ kernel for {plan.hardware.name}, made from a sketch.",
@@ -87,7 +87,7 @@ def emit(plan: Plan) -> Kernel:
     ]
     source = "\n\n".join(part for part in parts if part) + "\n"
     entry = entry_name(sketch.name)
-    above = source.count("\n") - len(host.out.lines) - 1  # the body's last line closes it
+    above = source.count("\n") - len(host.lines) - 1  # the body's last line closes it
     return Kernel(
         "cpp",
         plan.hardware.name,
@@ -97,7 +97,7 @@ def emit(plan: Plan) -> Kernel:
         source,
         sketch,
         extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),),
-        source_map=source_map(host.out.marks.lines(above)),
+        source_map=source_map(host.carried_out(above)),
         library=(LibraryPart(tuple(used_pieces(used)), library),) if library else (),
     )
 
@@ -117,9 +117,10 @@ _LATE = (Kind.FETCH, Kind.FETCHED)
 
 
 @attrs.define
-class _Host:
-    plan: Plan
-    out: Printer = attrs.field(factory=Printer)
+class _Host(Printer):
+    """Prints the exported function."""
+
+    plan: Plan = attrs.field(kw_only=True)
 
     @property
     def sketch(self) -> ir.Sketch:
@@ -129,24 +130,24 @@ class _Host:
     def function(self) -> str:
         """The exported function with all phases."""
         steps = host_program(self.plan, _RESERVED)
-        self.out.depth = 1
+        self.depth = 1
         self._round_params()
         # Checks and host values; nothing is written before all conditions hold.
         for step in launch_steps(self.sketch):
             if isinstance(step, ir.Let):
-                with self.out.tracing(step.span):
+                with self.tracing(step.span):
                     self._let(step)
             else:
-                self.out.statement(nodes.Refusal(step, origins=(step.span,)))
+                self.statement(nodes.Refusal(step, origins=(step.span,)))
         for actual, tensor, axis in actual_extents(self.sketch):
-            step_of, given = step_name(tensor.name, axis), self.out.name(actual)
-            self.out.line(f"[[maybe_unused]] const int64_t {step_of} = {given} == 1 ? 0 : 1;")
+            step_of, given = step_name(tensor.name, axis), self.name(actual)
+            self.line(f"[[maybe_unused]] const int64_t {step_of} = {given} == 1 ? 0 : 1;")
         self._workspace()
         self._initial_values()
         self._streams(steps)
-        self.out.statements(steps)
-        self.out.line("return 0;")
-        body = "\n".join(self.out.lines)
+        self.statements(steps)
+        self.line("return 0;")
+        body = "\n".join(self.lines)
         return f"{self._contract()}{self._signature()}\n{{\n{self._constants()}{body}\n}}"
 
     # ------------------------------------------------------------ the host's part
@@ -155,12 +156,12 @@ class _Host:
         """The head of the function; unused parameters are only named in comments."""
         parameters = []
         for tensor in passed(self.sketch):
-            kind = self.out.kind(tensor.dtype)
+            kind = self.kind(tensor.dtype)
             constant = "const " if tensor.role is ir.Role.IN else ""
             parameters.append((f"{constant}{kind} *__restrict ", tensor.name))
         parameters += [(f"{kind} ", name) for kind, name in scalars(self.sketch)]
         shown = [
-            kind + (identifier(name) if name in self.out.names else f"/* {name} */")
+            kind + (identifier(name) if name in self.names else f"/* {name} */")
             for kind, name in parameters
         ]
         start = f'extern "C" int64_t {entry_name(self.sketch.name)}('
@@ -174,34 +175,34 @@ class _Host:
     def _constants(self) -> str:
         lines = []
         for constant in self.sketch.constants:
-            if constant.name not in self.out.names:
+            if constant.name not in self.names:
                 continue
             dtype = DType.F64 if constant.dtype.is_float else constant.dtype
-            kind = "int64_t" if dtype.is_integer else self.out.kind(dtype)
+            kind = "int64_t" if dtype.is_integer else self.kind(dtype)
             value = constant.value
-            text = self.out.number_literal(value, dtype) if dtype.is_float else literal(value)
+            text = self.number_literal(value, dtype) if dtype.is_float else literal(value)
             lines.append(f"    constexpr {kind} {identifier(constant.name)} = {text};\n")
         return "".join(lines) + ("\n" if lines else "")
 
     def _round_params(self) -> None:
         """Params as numbers of their types: they arrive in 64 bits."""
         for param in params_to_round(self.sketch):
-            name = self.out.name(param.name)
-            self.out.comment(f"{param.name} is of type {param.dtype.value}.")
-            self.out.line(f"{name} = {self.out.rounded(Code(name), param.dtype)};")
+            name = self.name(param.name)
+            self.comment(f"{param.name} is of type {param.dtype.value}.")
+            self.line(f"{name} = {self.rounded(Code(name), param.dtype)};")
 
     def _let(self, let: ir.Let) -> None:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
-        value = self.out.scalar(let.value)
+        value = self.scalar(let.value)
         if kind == "double":
             value = CPP.call("static_cast<double>", value)
-        self.out.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {value};")
+        self.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {value};")
 
     def _contract(self) -> str:
         """What the function returns, for those who call it."""
         conditions = launch_conditions(self.sketch)
         returns = ["0 when done"]
-        if "arena" in self.out.used:
+        if "arena" in self.used:
             returns.append("-1 when memory could not be had")
         if conditions:
             late = any(condition.kind in _LATE for condition in conditions)
@@ -220,36 +221,36 @@ class _Host:
         tensors = [t for t in self.sketch.tensors if t.role is ir.Role.WORKSPACE]
         if not tensors:
             return
-        self.out.comment("Memory shared by the phases.")
-        self.out.reserve("workspace", tensors, "1")
+        self.comment("Memory shared by the phases.")
+        self.reserve("workspace", tensors, "1")
         for tensor in tensors:
-            kind, name = self.out.kind(tensor.dtype), identifier(tensor.name)
-            self.out.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
+            kind, name = self.kind(tensor.dtype), identifier(tensor.name)
+            self.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
 
     def _streams(self, steps: tuple[nodes.Statement, ...]) -> None:
         """Which outputs are too large for the caches."""
         names = streamed_tensors(steps)
         for tensor in self.sketch.tensors:
             if tensor.name in names:
-                size = f"sizeof({self.out.kind(tensor.dtype)})"
-                large = self.out.helper("streams", size, f"{{{self.out.listed(tensor.extents)}}}")
-                self.out.line(f"const bool {streams_name(tensor.name)} = {large};")
+                size = f"sizeof({self.kind(tensor.dtype)})"
+                large = self.helper("streams", size, f"{{{self.listed(tensor.extents)}}}")
+                self.line(f"const bool {streams_name(tensor.name)} = {large};")
 
     def _initial_values(self) -> None:
         names = {*_RESERVED, *walk.declared_names(self.sketch)}
         for tensor in self.sketch.tensors:
             if tensor.initial is None:
                 continue
-            extents = [Code("1"), *(self.out.scalar(extent) for extent in tensor.extents)]
+            extents = [Code("1"), *(self.scalar(extent) for extent in tensor.extents)]
             while len(extents) > 1 and extents[0] == Code("1"):
                 del extents[0]
             count = CPP.fold("*", extents)
-            self.out.comment(f"{tensor.name} starts as {tensor.initial}.")
-            self.out.pragma("parallel for simd schedule(static)")
+            self.comment(f"{tensor.name} starts as {tensor.initial}.")
+            self.pragma("parallel for simd schedule(static)")
             variable = "element"
             while variable in names:
                 variable += "_"
-            self.out.open(f"for (int64_t {variable} = 0; {variable} < {count}; ++{variable})")
-            value = self.out.number_literal(tensor.initial, tensor.dtype)
-            self.out.line(f"{self.out.name(tensor.name)}[{variable}] = {value};")
-            self.out.close()
+            self.open(f"for (int64_t {variable} = 0; {variable} < {count}; ++{variable})")
+            value = self.number_literal(tensor.initial, tensor.dtype)
+            self.line(f"{self.name(tensor.name)}[{variable}] = {value};")
+            self.close()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import assert_never
 
 import attrs
 
-from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
 from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, broken
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.transformations import streamed_tensors
 from sketchc.lowering.precedence import CPP, Code
-from sketchc.lowering.source_map import Marks
+from sketchc.lowering.source_map import TracedLines
 
 INDENT = "    "
 WIDTH = 100
@@ -32,19 +30,10 @@ _CLAUSES = {
 
 
 @attrs.define
-class Printer(Expressions):
+class Printer(Expressions, TracedLines):
     """Prints statements at a depth of indentation."""
 
-    lines: list[str] = attrs.field(factory=list)
     depth: int = 0
-    marks: Marks = attrs.field(factory=Marks)
-
-    @contextmanager
-    def tracing(self, *origins: Span) -> Iterator[None]:
-        """What is printed inside carries out what stands at `origins`."""
-        first = len(self.lines)
-        yield
-        self.marks.add(first, len(self.lines), origins)
 
     def line(self, text: str) -> None:
         """One logical line, wrapped at 100 columns."""

@@ -28,17 +28,17 @@ from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.precedence import Code
-from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.abi import signature
 from sketchc.lowering.python_host.expressions import Host, is_literal
 from sketchc.lowering.python_host.names import TORCH, Names, literal
+from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
 
 _ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
 
 
 @attrs.define
-class Wrapper(ABC):
-    """Writes the wrapper of one sketch; `lines` grows, `indent` is the current one.
+class Wrapper(PythonLines, ABC):
+    """Writes the wrapper of one sketch.
 
     Kernels read the tensors in `read_anyway` at lanes without an element, too.
     """
@@ -46,8 +46,6 @@ class Wrapper(ABC):
     plan: Plan
     host: Host
     read_anyway: Collection[str] = ()
-    lines: list[str] = attrs.field(factory=list)
-    indent: str = "    "
     _inputs: list[ir.Tensor] = attrs.field(init=False)
     _outputs: list[ir.Tensor] = attrs.field(init=False)
     _results: list[ir.Tensor] = attrs.field(init=False)
@@ -62,10 +60,6 @@ class Wrapper(ABC):
     def names(self) -> Names:
         """The wrapper's names."""
         return self.host.names
-
-    def line(self, text: str, deeper: str = "") -> None:
-        """Append a statement."""
-        self.lines += wrapping.statement(text, self.indent + deeper)
 
     def code(self, expression: ir.Expr) -> Code:
         """A scalar expression."""
@@ -122,7 +116,7 @@ class Wrapper(ABC):
         parameters, result = signature(sketch, self.names)
         name = self.names[sketch.name]
         one_line = f"def {name}({', '.join(parameters)}) -> {result}:"
-        if len(one_line) <= wrapping.WIDTH:
+        if len(one_line) <= WIDTH:
             self.lines.append(one_line)
         else:
             self.lines.append(f"def {name}(")
@@ -149,7 +143,7 @@ class Wrapper(ABC):
         for param in params_to_round(self.plan.sketch):
             name = self.names[param.name]
             bits, least, limit = FORMATS[param.dtype]
-            self.lines += wrapping.comment(f"{param.name} is of type {param.dtype.value}.", "    ")
+            self.comment(f"{param.name} is of type {param.dtype.value}.")
             nearest = self.host.call("rounded", name, bits, least, f"2.0**{limit}")
             self.line(f"{name} = {nearest}")
 
@@ -310,7 +304,7 @@ class Wrapper(ABC):
                 case ir.HostFor():
                     self._loop(step)
                 case ir.HostIf(condition, body, orelse, text=text):
-                    self._comment(text)
+                    self._apart(text)
                     self.line(f"if {self.code(condition)}:")
                     self._block(body)
                     if orelse:
@@ -319,25 +313,19 @@ class Wrapper(ABC):
                 case ir.Fetch():
                     self._fetch(step)
                 case ir.Bind(name, value, text=text):
-                    self._comment(text)
+                    self._apart(text)
                     self.line(f"{self.names[name]} = {self.code(value)}")
                 case _:
                     assert_never(step)
 
-    def _comment(self, text: str) -> None:
+    def _apart(self, text: str) -> None:
+        """A blank line, and a comment below it."""
         self.lines.append("")
-        if text:
-            self.lines += wrapping.comment(text, self.indent)
+        self.comment(text)
 
     def _block(self, body: tuple[ir.HostStep, ...]) -> None:
-        outer, self.indent = self.indent, self.indent + "    "
-        length = len(self.lines)
-        self._steps(body)
-        while length < len(self.lines) and not self.lines[length]:
-            del self.lines[length]  # no blank line right behind the header
-        if len(self.lines) == length:
-            self.line("pass")
-        self.indent = outer
+        with self.block():
+            self._steps(body)
 
     def _loop(self, loop: ir.HostFor) -> None:
         arguments = range_arguments(loop, self.code)
@@ -348,13 +336,13 @@ class Wrapper(ABC):
         if not any(re.search(rf"\b{name}\b", text.partition("#")[0]) for text in body):
             name = "_"  # it only counts
         header = f"for {name} in range({', '.join(arguments)}):"
-        self._comment("" if loop.text == header else loop.text)
+        self._apart("" if loop.text == header else loop.text)
         self.line(header)
         self.lines += body
 
     def _fetch(self, fetch: ir.Fetch) -> None:
         """A scalar read; what was fetched before may point anywhere (R13)."""
-        self._comment(fetch.text)
+        self._apart(fetch.text)
         for condition in fetch_conditions(self.plan.sketch).get(fetch.name, ()):
             self.refuse(condition)
         offset: ir.Expr = ir.Literal(0)

@@ -13,7 +13,6 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
-from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import Host
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.names import Names
@@ -56,10 +55,7 @@ class TritonWrapper(Wrapper):
             self.line(f"{self.names[f'{name}_ptr']} = {held}")
         self._canonical(phase)
         if kernel.index_bound is not None:
-            # Every index of the kernel, lanes that overshoot included, stays below this.
-            self.lines += wrapping.comment(
-                "No index of the kernel exceeds this, overshooting lanes included.", self.indent
-            )
+            self.comment("No index of the kernel exceeds this, overshooting lanes included.")
             self.line(f"index_bound = {kernel.index_bound}")
         self._programs(phase)
         self.line("if programs > 0:")

@@ -343,7 +343,7 @@ def _assemble(
             continue  # asked for, and then written without
         arange = f"tl.arange(0, {extent})"
         lines.append(f"    {lane} = {arange}.to(INDEX)" if guarded else f"    {lane} = {arange}")
-    origins = emitter.marks.lines(len(lines))
+    origins = emitter.carried_out(len(lines))
     lines += emitter.lines
     if not scope.phase.body:
         lines.append("    pass")

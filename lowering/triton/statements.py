@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import assert_never
 
 import attrs
 
-from sketchc.base.diagnostics import Span
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import range_arguments, show
 from sketchc.lowering.plan import GridAxis
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.expressions import is_literal
-from sketchc.lowering.source_map import Marks
+from sketchc.lowering.python_host.wrapping import PythonLines
 from sketchc.lowering.triton.compute import compute
 from sketchc.lowering.triton.hazards import Hazards
 from sketchc.lowering.triton.memory import atomic, convert, fetch, fill_code, load, store
@@ -25,14 +21,11 @@ from sketchc.lowering.triton.values import full, scalar_value
 
 
 @attrs.define
-class BodyEmitter:
-    """Writes a phase body; `lines` grows, `indent` is the current one."""
+class BodyEmitter(PythonLines):
+    """Writes a phase body."""
 
     scope: Scope
     hazards: Hazards
-    indent: str = "    "
-    lines: list[str] = attrs.field(factory=list)
-    marks: Marks = attrs.field(factory=Marks)
     _position: int = 0  # of the next statement, in pre-order
 
     def emit(self, body: tuple[ir.Statement, ...]) -> None:
@@ -43,24 +36,12 @@ class BodyEmitter:
             with self.tracing(statement.span):
                 self._statement(statement, position)
 
-    @contextmanager
-    def tracing(self, origin: Span) -> Iterator[None]:
-        """What is written inside carries out what stands at `origin`."""
-        first = len(self.lines)
-        yield
-        self.marks.add(first, len(self.lines), (origin,))
-
-    def comment(self, text: str) -> None:
-        """Append a comment; nothing for an empty one."""
-        if text:
-            self.lines += wrapping.comment(text, self.indent)
-
-    def line(self, text: str) -> None:
+    def line(self, text: str, deeper: str = "") -> None:
         """Append a statement, behind the assignments that wait for it."""
         pending, self.scope.pending = self.scope.pending, []
         for assignment in pending:
-            self.lines += wrapping.statement(assignment, self.indent)
-        self.lines += wrapping.statement(text, self.indent)
+            super().line(assignment)
+        super().line(text, deeper)
 
     def _statement(self, statement: ir.Statement, position: int) -> None:
         scope = self.scope
@@ -86,7 +67,7 @@ class BodyEmitter:
                         self.line(update)
                         continue
                     self.line(f"if {condition}:")
-                    self.lines += wrapping.statement(update, self.indent + "    ")
+                    self.line(update, "    ")
             case ir.Fetch(name, text=text):
                 self.comment(text)
                 self.line(f"{scope.names[name]} = {fetch(statement, scope)}")
@@ -138,12 +119,8 @@ class BodyEmitter:
             self._block(branch.orelse)
 
     def _block(self, body: tuple[ir.Statement, ...]) -> None:
-        outer, self.indent = self.indent, self.indent + "    "
-        length = len(self.lines)
-        self.emit(body)
-        if all(line.lstrip().startswith("#") for line in self.lines[length:]):
-            self.line("pass")
-        self.indent = outer
+        with self.block():
+            self.emit(body)
 
     def _loop(self, loop: ir.For, position: int) -> None:
         scope = self.scope
@@ -183,7 +160,7 @@ class BodyEmitter:
         self.line(f"{count} = {kernel_expression(trips, scope)}")
         self.line(f"for {turn} in range({count}):")
         value = iterate(loop, Code(turn), scope)
-        self.lines += wrapping.statement(f"{variable} = {value}", self.indent + "    ")
+        self.line(f"{variable} = {value}", "    ")
         self._block(loop.body)
 
 
