@@ -17,7 +17,6 @@ import attrs
 #: The headers, in the order in which generated files carry their pieces.
 FILES = (
     "memory.hpp",
-    "division.hpp",
     "numbers.hpp",
     "functions.hpp",
     "matrix.hpp",
