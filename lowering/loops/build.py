@@ -140,9 +140,9 @@ def _control(
         case ir.For(variable, start, stop, step) | ir.HostFor(variable, start, stop, step):
             direction = step_sign(step, sketch)
             bounds = (start, stop, step)
-            return loops.SerialLoop(variable, *bounds, *bodies, statement.text, direction)
+            return loops.SerialLoop(variable, *bounds, bodies[0], statement.text, direction)
         case ir.If(condition) | ir.HostIf(condition):
-            return loops.Branch(condition, *bodies, text=statement.text)
+            return loops.Branch(condition, bodies[0], bodies[1], statement.text)
         case _:
             assert_never(statement)
 
