@@ -138,10 +138,6 @@ def _relu(request: Request) -> Code:
     return _maximum(attrs.evolve(request, operands=(request.first, zero)))
 
 
-def _hardswish(request: Request) -> Code:
-    return PYTHON.binary("*", request.first, request.scope.call("hardsigmoid", request.first))
-
-
 def _gelu(request: Request) -> Code:
     tanh = request.attributes.get("approximate") == "tanh"
     return request.scope.call("gelu_tanh" if tanh else "gelu", request.first)
@@ -188,22 +184,8 @@ def _shift(function: str) -> Writer:
     return lambda request: request.scope.call(function, *request.operands, request.bits)
 
 
-def _abs(request: Request) -> Code:
-    return request.first if request.dtype is DType.BOOL else PYTHON.call("tl.abs", request.first)
-
-
-def _fma(request: Request) -> Code:
-    a, b, c = request.operands
-    return PYTHON.binary("+", PYTHON.binary("*", a, b), c)
-
-
 def _magnitude_test(symbol: str) -> Writer:
     return lambda r: PYTHON.binary(symbol, PYTHON.call("tl.abs", r.first), _INFINITY)
-
-
-def _tangent(request: Request) -> Code:
-    sine, cosine = PYTHON.call("tl.sin", request.first), PYTHON.call("tl.cos", request.first)
-    return PYTHON.binary("/", sine, cosine)
 
 
 def _invert(request: Request) -> Code:
@@ -229,7 +211,7 @@ WRITERS: dict[str, Writer] = {
     **{name: _device(name) for name in _DEVICE},
     "copy": lambda request: request.first,
     "neg": lambda request: PYTHON.unary("-", request.first),
-    "abs": _abs,
+    "abs": lambda r: r.first if r.dtype is DType.BOOL else PYTHON.call("tl.abs", r.first),
     "relu": _relu,
     "clamp": _clamp,
     "floor": _rounded(_primitive("tl.floor")),
@@ -237,10 +219,10 @@ WRITERS: dict[str, Writer] = {
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
     "sign": lambda r: r.scope.call("sign" if r.dtype.is_float else "integer_sign", r.first),
-    "tan": _tangent,
+    "tan": lambda r: PYTHON.binary("/", *(PYTHON.call(f"tl.{f}", r.first) for f in ("sin", "cos"))),
     "atan": _device("arctangent"),
     "gelu": _gelu,
-    "hardswish": _hardswish,
+    "hardswish": lambda r: PYTHON.binary("*", r.first, r.scope.call("hardsigmoid", r.first)),
     "elu": _device("elu", "alpha"),
     "leaky_relu": _leaky_relu,
     "add": _operator("+", "|"),
@@ -253,7 +235,7 @@ WRITERS: dict[str, Writer] = {
     "atan2": _device("arctangent2"),
     "floordiv": _floor_pair("integer_floordiv", "float_floordiv"),
     "mod": _floor_pair("integer_mod", "float_mod"),
-    "fma": _fma,
+    "fma": lambda r: PYTHON.binary("+", PYTHON.binary("*", *r.operands[:2]), r.operands[2]),
     "isnan": lambda request: PYTHON.binary("!=", request.first, request.first),
     "isinf": _magnitude_test("=="),
     "isfinite": _magnitude_test("<"),

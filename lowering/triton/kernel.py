@@ -308,13 +308,6 @@ def _fits(plan: Plan, magnitude: Polynomial) -> bool:
     return total < LIMIT
 
 
-def _index_bound(magnitudes: list[Polynomial] | None, names: Names) -> str:
-    if magnitudes is None:
-        return str(LIMIT)
-    texts = [show_bound(bound, names.__getitem__) for bound in magnitudes]
-    return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
-
-
 def _takes_f64_scalars(phase: PhasePlan) -> bool:
     """True where an f32 argument would not hold what the kernel computes with."""
     return any(
@@ -534,5 +527,8 @@ def _assemble(
     lines += emitter.lines
     if not scope.phase.body:
         lines.append("    pass")
-    bound = _index_bound(magnitudes, names) if guarded else None
+    bound = None
+    if guarded:
+        bounds = [show_bound(each, names.__getitem__) for each in magnitudes or ()] or [str(LIMIT)]
+        bound = bounds[0] if len(bounds) == 1 else f"max({', '.join(bounds)})"
     return KernelText(scope, name, tuple(lines), parameters, in_memory, bound, origins)

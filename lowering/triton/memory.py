@@ -92,8 +92,20 @@ def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
     origin, vectors, shape = _split(access, tile, scope)
     extents = scope.plan.sketch.extents(access.tensor)
     if any(tensor.broadcast) and access.tensor == tensor.name:
-        strides = [_stride_name(tensor, axis, scope) for axis in range(len(extents))]
-        parts = _strided_origin(origin, strides, scope)
+        # An axis of extent 1 that is broadcast has stride 0.
+        strides = [
+            Code(
+                scope.strides.setdefault(
+                    (tensor.name, axis), scope.names[f"{tensor.name}_stride_{axis}"]
+                )
+            )
+            for axis in range(len(extents))
+        ]
+        parts = [
+            PYTHON.binary("*", kernel_expression(index, scope), stride)
+            for index, stride in zip(origin, strides, strict=True)
+            if not is_literal(index, 0)
+        ]
         parts += [_times(lane, strides[d]) for d, lane in vectors]
         return Place(tensor.name, pointer, tuple(parts), shape, extents, tuple(strides))
     parts = _dense_origin(origin, extents, scope)
@@ -167,20 +179,6 @@ def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Sc
         return []
     # Kept apart from the vectors: one scalar addition instead of one per lane.
     return [parenthesised(total) if total.level == PYTHON.binary_levels["+"] else total]
-
-
-def _stride_name(tensor: ir.Tensor, axis: int, scope: Scope) -> Code:
-    name = scope.names[f"{tensor.name}_stride_{axis}"]
-    return Code(scope.strides.setdefault((tensor.name, axis), name))
-
-
-def _strided_origin(origin: list[ir.Expr], strides: list[Code], scope: Scope) -> list[Code]:
-    """Offsets by run-time strides: an axis of extent 1 that is broadcast has stride 0."""
-    return [
-        PYTHON.binary("*", kernel_expression(index, scope), stride)
-        for index, stride in zip(origin, strides, strict=True)
-        if not is_literal(index, 0)
-    ]
 
 
 def conditions(
@@ -304,10 +302,12 @@ def _read(
         address if is_plain(statement.access) else _whole(address, where.shape, tile.name, scope)
     ]
     same = tile.dtype is tensor.dtype
+    # A fill that means the same in every type.
+    simple = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
     late_fill = mask is not None and (
         not block
         or (old is not None and (not same or scope.dialect.interval_masks))
-        or (old is None and not same and not _simple(fill))
+        or (old is None and not same and not simple)
     )
     if mask is not None and block:
         arguments.append(f"mask={mask}")
@@ -338,11 +338,6 @@ def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
     if dtype is DType.BOOL and scope.dialect.byte_bools:
         return PYTHON.postfix(value, ".to(tl.int1)")
     return value
-
-
-def _simple(fill: int | float | bool | None) -> bool:
-    """True where a fill means the same in every type."""
-    return fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
 
 
 def fill_code(value: int | float | bool, dtype: DType) -> Code:
@@ -473,8 +468,10 @@ def _by_bits(
         (signed, statement.operation, Code(bits), ">="),
         (unsigned, other, unsigned_bits, "<"),
     ):
-        pointer = scope.bit_pointer(tensor.name, kind.removeprefix("tl."))
-        address, mask = target_lanes(statement, scope, pointer)
+        integer = kind.removeprefix("tl.")
+        name = scope.names.derived(tensor.name, f"{integer}_ptr")
+        scope.bit_pointers[tensor.name, integer] = name
+        address, mask = target_lanes(statement, scope, Code(name))
         own = PYTHON.binary(sign, Code(bits), Code("0"))
         mask = own if mask is None else PYTHON.binary("&", mask, own)
         lines.append(_update(f"tl.atomic_{function}", address, operand, mask, statement, scope))

@@ -240,7 +240,8 @@ def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]
         count = kernel_expression(best.extents[axis], scope)
         call = scope.call("select_top", *arguments, count, *last)
     else:
-        numbered = (_block_lanes(shape, axis, extent, scope) for extent in (wide, shape[axis]))
+        blocks = [(*shape[:axis], e, *shape[axis + 1 :]) for e in (wide, shape[axis])]
+        numbered = (broadcast_to(lanes_along(axis, block, scope), block) for block in blocks)
         gathers = repr(scope.dialect.gathers_words)
         call = scope.call("merge_top", *arguments, *numbered, *last, gathers)
     target = scope.shape(best.name)
@@ -273,9 +274,3 @@ def _sorted_extent(source: str, best: str, axis: int, scope: Scope) -> Code | No
         return None
     wide = 2 * max(given, wanted)
     return Code(str(wide)) if math.prod((wide, *(r or 1 for r in rows))) <= MOST_ELEMENTS else None
-
-
-def _block_lanes(shape: Shape, axis: int, extent: Code, scope: Scope) -> Code:
-    """Lane numbers along `axis`, broadcast to `shape` with `extent` there."""
-    whole = (*shape[:axis], extent, *shape[axis + 1 :])
-    return broadcast_to(lanes_along(axis, whole, scope), whole)

@@ -124,11 +124,6 @@ class Scope:
         self.pending.append(f"{name} = {code}")
         return Code(name)
 
-    def bit_pointer(self, tensor: str, integer: str) -> Code:
-        """The argument that points to a float tensor's bits as integers of a type: "int32"."""
-        name = self.names.derived(tensor, f"{integer}_ptr")
-        return Code(self.bit_pointers.setdefault((tensor, integer), name))
-
     def call(self, function: str, *arguments: Code | str) -> Code:
         """A call of a device function of this package."""
         return PYTHON.call(self.function(function), *arguments)
