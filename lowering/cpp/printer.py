@@ -99,9 +99,7 @@ class Printer(Expressions, TracedLines):
                 self.line(f"{self.helper(f'atomic_{operation}', place, self.value(new))};")
             case nodes.Accumulate():
                 self._accumulate(statement)
-            case nodes.MatrixProduct():
-                self._product(statement)
-            case nodes.TileCall():
+            case nodes.Call():
                 self._call(statement)
             case nodes.Loop(variable, lower, upper, body, step, unrolled):
                 if unrolled:
@@ -204,27 +202,13 @@ class Printer(Expressions, TracedLines):
                     total = CPP.call(f"static_cast<{self.kind(statement.target.dtype)}>", total)
         self.line(f"{target} = {total};")
 
-    def _product(self, product: nodes.MatrixProduct) -> None:
-        extents = (product.rows, product.columns, product.depth)
-        arguments = [
-            self.listed(extents),
-            self._view(product.left, True),
-            self._view(product.right, True),
-            self._view(product.destination, False),
-            ", ".join(self.name(name) for name in product.packs),
-        ]
-        self._arguments(self.library("multiply"), arguments)
-
-    def _call(self, call: nodes.TileCall) -> None:
-        parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
-        arguments = [
-            self._tile(view, number not in call.written) for number, view in enumerate(call.tiles)
-        ]
-        self._arguments(f"{self.library(call.name)}{parameters}", arguments)
-
-    def _arguments(self, function: str, arguments: list[str]) -> None:
+    def _call(self, call: nodes.Call) -> None:
         """A call with one argument a line."""
-        self.line(f"{function}(")
+        parameters = f"<{', '.join(call.parameters)}>" if call.parameters else ""
+        arguments = [self.listed(call.extents)] if call.extents else []
+        arguments += map(self._view, call.views)
+        arguments += [", ".join(map(self.name, call.packs))] if call.packs else []
+        self.line(f"{self.library(call.name)}{parameters}(")
         self.depth += 1
         for text in arguments[:-1]:
             self.line(f"{text},")
@@ -298,23 +282,23 @@ class Printer(Expressions, TracedLines):
 
     # ------------------------------------------------------------ views
 
-    def _tile(self, view: nodes.TileView, constant: bool) -> str:
-        """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`."""
-        qualifier = "const " if constant else ""
-        shown = (f"{{{self.listed(parts)}}}" for parts in (view.lower, view.upper, view.strides))
-        kind = f"{self.library('tile')}<{qualifier}{self.kind(view.dtype)}, {len(view.lower)}>"
-        return f"{kind}{{{self.name(view.buffer)}, {', '.join(shown)}}}"
-
     def _offset(self, buffer: str, base: ir.Expr) -> str:
         """A pointer to an element of a buffer."""
         return str(CPP.binary("+", Code(self.name(buffer)), self.scalar(base)))
 
-    def _view(self, view: nodes.MatrixView, constant: bool) -> str:
-        kind = f"{self.library('matrix')}<{'const ' if constant else ''}{self.kind(view.dtype)}>"
+    def _view(self, view: nodes.MatrixView | nodes.TileView) -> str:
+        """A tile as `sketch::tile<type, rank>{data, {lower}, {upper}, {strides}}`, a matrix as
+        `sketch::matrix<type>{data, row, column}`."""
+        kind = f"{'' if view.writable else 'const '}{self.kind(view.dtype)}"
         data = self.name(view.buffer)
+        if isinstance(view, nodes.TileView):
+            shown = [f"{{{self.listed(p)}}}" for p in (view.lower, view.upper, view.strides)]
+            kind = f"{self.library('tile')}<{kind}, {len(view.lower)}>"
+            return f"{kind}{{{', '.join((data, *shown))}}}"
         if view.origin != ir.Literal(0):
             data += f" + {self.scalar(view.origin)}"
-        return f"{kind}{{{data}, {self.scalar(view.row)}, {self.scalar(view.column)}}}"
+        steps = self.listed((view.row, view.column))
+        return f"{self.library('matrix')}<{kind}>{{{data}, {steps}}}"
 
 
 def streams_name(tensor: str) -> str:

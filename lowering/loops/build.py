@@ -32,6 +32,7 @@ from sketchc.lowering.loops.fusion import (
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import (
+    ZERO,
     Kind,
     LaneSource,
     LibraryCall,
@@ -392,42 +393,43 @@ class _Lowering(Reads):
 
     # ------------------------------------------------------------ calls of the library on tiles
 
-    def _call(self, nest: Nest, call: LibraryCall, scope: Scope) -> loops.TileCall:
+    def _call(self, nest: Nest, call: LibraryCall, scope: Scope) -> loops.Call:
         """The call of a library's function on tiles in memory."""
         views = []
         for block in call.blocks:
             home = self.homes[block.name]
             lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
             steps = strides(home.extents, None)
-            views.append(loops.TileView(home.name, home.dtype, lower, upper, steps))
+            written = len(views) in call.written
+            views.append(loops.TileView(home.name, home.dtype, lower, upper, steps, written))
         for target in nest.targets:
             self.forget(target, scope)
-        return loops.TileCall(call.name, tuple(views), call.written, call.parameters)
+        return loops.Call(call.name, tuple(views), call.parameters)
 
     # ------------------------------------------------------------ matrix products
 
-    def _product(self, nest: Nest, product: Product) -> loops.MatrixProduct:
+    def _product(self, nest: Nest, product: Product) -> loops.Call:
         """A matrix product on strided views, with storage for its packed panels."""
         left, right = (source for source in nest.sources if isinstance(source, Read))
         rows, columns, inner = product.extents
-        left_view = self._view(left, product.trans_a, product.rows.lower, product.depth.lower)
-        right_view = self._view(right, product.trans_b, product.depth.lower, product.columns.lower)
         target = Read(nest.target, nest.stored, nest.stored, nest.target.name)
-        result = self._view(target, False, product.rows.lower, product.columns.lower)
+        bounds = (product.rows, product.columns, product.depth)
+        row, column, term = (axis.lower for axis in bounds)
+        result = self._view(target, False, row, column)
+        views = (
+            self._view(left, product.trans_a, row, term),
+            self._view(right, product.trans_b, term, column),
+            attrs.evolve(result, writable=True),
+        )
         packs = (
             self._pack(f"{left.tile}_panels", rows, inner, PACK_MARGIN[0], nest.dtype),
             self._pack(f"{right.tile}_panels", columns, inner, PACK_MARGIN[1], nest.dtype),
         )
-        return loops.MatrixProduct(
-            left_view,
-            right_view,
-            result,
-            _span(product.rows.lower, product.rows.upper),
-            _span(product.columns.lower, product.columns.upper),
-            _span(product.depth.lower, product.depth.upper),
-            nest.dtype,
-            packs,
+        spans = (
+            axis.upper if axis.lower == ZERO else ir.Binary("-", axis.upper, axis.lower)
+            for axis in bounds
         )
+        return loops.Call("multiply", views, extents=tuple(spans), packs=packs)
 
     def _view(
         self, read: Read, transposed: bool, first: ir.Expr, second: ir.Expr
@@ -461,10 +463,6 @@ class _Lowering(Reads):
         extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
         self.packs.append(loops.Storage(name, dtype, extents, "arena"))
         return name
-
-
-def _span(lower: ir.Expr, upper: ir.Expr) -> ir.Expr:
-    return upper if lower == ir.Literal(0) else ir.Binary("-", upper, lower)
 
 
 def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:

@@ -169,21 +169,7 @@ class MatrixView:
     origin: ir.Expr
     row: ir.Expr
     column: ir.Expr
-
-
-@attrs.frozen
-class MatrixProduct(Traced):
-    """`destination += left @ right` over valid extents `rows`, `columns`, `depth`; `packs` names
-    the two storages (left, right) that hold packed panels."""
-
-    left: MatrixView
-    right: MatrixView
-    destination: MatrixView
-    rows: ir.Expr
-    columns: ir.Expr
-    depth: ir.Expr
-    dtype: DType
-    packs: tuple[str, str]
+    writable: bool = False
 
 
 @attrs.frozen
@@ -196,17 +182,20 @@ class TileView:
     lower: tuple[ir.Expr, ...]
     upper: tuple[ir.Expr, ...]
     strides: tuple[ir.Expr, ...]
+    writable: bool = False
 
 
 @attrs.frozen
-class TileCall(Traced):
-    """A function of the target's library on whole tiles; `written` are the numbers of the tiles
-    that it writes."""
+class Call(Traced):
+    """A function of the target's library on memory as a whole, with these parameters of its
+    template: the valid extents of its work, where the views do not have them, views, and storages
+    that it packs panels into."""
 
     name: str
-    tiles: tuple[TileView, ...]
-    written: tuple[int, ...]
+    views: tuple[MatrixView | TileView, ...]
     parameters: tuple[str, ...] = ()
+    extents: tuple[ir.Expr, ...] = ()
+    packs: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -336,8 +325,7 @@ Statement: TypeAlias = (
     | Write
     | AtomicUpdate
     | Accumulate
-    | MatrixProduct
-    | TileCall
+    | Call
     | Loop
     | LaneLoop
     | StreamedLoop

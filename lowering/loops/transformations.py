@@ -57,7 +57,7 @@ def _reads(statement: nodes.Statement) -> set[str]:
     memory = nodes.Element | nodes.MatrixView | nodes.TileView
     found = {part.buffer for part in nodes.parts(statement) if isinstance(part, memory)}
     match statement:
-        case nodes.MatrixProduct(packs=packs):
+        case nodes.Call(packs=packs):
             found.update(packs)
         case nodes.AtomicUpdate(buffer=buffer):
             found.add(buffer)

@@ -11,11 +11,8 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import children
-from sketchc.launch.conditions import Condition, Kind, mentioned, refusal_text
-from sketchc.launch.index_width import power_text
 from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.names import Names, literal
 
@@ -116,41 +113,6 @@ class Host:
         self.used.add(helper)
         return str(PYTHON.call(helper, *map(str, arguments)))
 
-    def refusal(self, sketch: ir.Sketch, condition: Condition) -> str:
-        """The statement that refuses a launch unless a condition holds."""
-        text = _escaped(refusal_text(condition))
-        shown = ", ".join(f"{n} = {{{self.names[n]}}}" for n in mentioned(sketch, condition))
-        message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
-        if not shown or len(message) > wrapping.WIDTH - 10:
-            message = f'"{text}"'
-        return f"require({self._holds(condition)}, {message})"
-
-    def width(self, sketch: ir.Sketch, condition: Condition) -> list[str]:
-        """The statements that refuse a launch whose integers may leave 64 bits; a long sum is one
-        of its own."""
-        match condition.holds:
-            case ir.Binary("<", total, ir.Literal(int(limit))) if (
-                len(self._holds(condition)) > wrapping.WIDTH - 20
-            ):
-                name = self.names.fresh("largest")
-                text = _escaped(refusal_text(condition))
-                return [
-                    f"{name} = {self.expression(total)}",
-                    f'require({name} < {power_text(limit)}, "{text}")',
-                ]
-            case _:
-                return [self.refusal(sketch, condition)]
-
-    def _holds(self, condition: Condition) -> str:
-        match condition:
-            case Condition(
-                kind=Kind.WIDTH | Kind.FETCHED,
-                holds=ir.Binary(left=total, right=ir.Literal(int(limit))),
-            ):
-                return f"{self.expression(total)} < {power_text(limit)}"
-            case _:
-                return str(self.expression(condition.holds))
-
     def helpers(self) -> LibraryPart:
         """The definitions that the text needs, callees first."""
         return part_of(HELPERS, (*_ALWAYS, *(self.used - {"math"})))
@@ -161,7 +123,3 @@ class Host:
         needed = with_callees(self.used - {"math"}, HELPERS)
         wanted = "math" in self.used or any("math" in known[name].reads for name in needed)
         return ["math"] if wanted else []
-
-
-def _escaped(text: str) -> str:
-    return text.replace(chr(34), chr(39))

@@ -23,15 +23,16 @@ from sketchc.launch.conditions import (
     fetched_conditions,
     launch_steps,
     may_repeat,
+    mentioned,
     refusal_text,
     solved_sizes,
 )
+from sketchc.launch.index_width import power_text
 from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.plan import PhasePlan, Plan
-from sketchc.lowering.precedence import Code
 from sketchc.lowering.python_host.abi import signature
 from sketchc.lowering.python_host.expressions import Host, is_literal
 from sketchc.lowering.python_host.names import TORCH, Names, literal
@@ -42,15 +43,14 @@ _ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
 
 
 @attrs.define
-class Wrapper(PythonLines, ABC):
+class Wrapper(Host, PythonLines, ABC):
     """Writes the wrapper of one sketch.
 
     Kernels read the tensors in `read_anyway` at lanes without an element, too.
     """
 
-    plan: Plan
-    host: Host
-    read_anyway: Collection[str] = ()
+    plan: Plan = attrs.field(kw_only=True)
+    read_anyway: Collection[str] = attrs.field(default=(), kw_only=True)
     _inputs: list[ir.Tensor] = attrs.field(init=False)
     _outputs: list[ir.Tensor] = attrs.field(init=False)
     _results: list[ir.Tensor] = attrs.field(init=False)
@@ -61,28 +61,48 @@ class Wrapper(PythonLines, ABC):
 
     # ------------------------------------------------------------ pieces
 
-    @property
-    def names(self) -> Names:
-        """The wrapper's names."""
-        return self.host.names
-
-    def code(self, expression: ir.Expr) -> Code:
-        """A scalar expression."""
-        return self.host.expression(expression)
-
     def dense(self, name: str) -> str:
         """The name of the row-major memory of a tensor, or of the tensor under a view."""
         return self.names[f"{self.plan.sketch.tensor(name).name}_dense"]
 
     def refuse(self, condition: Condition) -> None:
-        """Refuse the launch unless the condition holds."""
-        self.line(self.host.refusal(self.plan.sketch, condition))
+        """Refuse the launch unless a condition holds."""
+        text = refusal_text(condition).replace('"', "'")
+        names = mentioned(self.plan.sketch, condition)
+        shown = ", ".join(f"{name} = {{{self.names[name]}}}" for name in names)
+        message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
+        if not shown or len(message) > WIDTH - 10:
+            message = f'"{text}"'
+        self.line(f"require({self._holds(condition)}, {message})")
+
+    def _refuse_width(self, condition: Condition) -> None:
+        """Refuse a launch whose integers may leave 64 bits; a long sum gets a line of its own."""
+        match condition.holds:
+            case ir.Binary("<", total, ir.Literal(int(limit))) if (
+                len(self._holds(condition)) > WIDTH - 20
+            ):
+                name = self.names.fresh("largest")
+                text = refusal_text(condition).replace('"', "'")
+                self.line(f"{name} = {self.expression(total)}")
+                self.line(f'require({name} < {power_text(limit)}, "{text}")')
+            case _:
+                self.refuse(condition)
+
+    def _holds(self, condition: Condition) -> str:
+        match condition:
+            case Condition(
+                kind=Kind.WIDTH | Kind.FETCHED,
+                holds=ir.Binary(left=total, right=ir.Literal(int(limit))),
+            ):
+                return f"{self.expression(total)} < {power_text(limit)}"
+            case _:
+                return str(self.expression(condition.holds))
 
     def _shape(self, tensor: ir.Tensor) -> str:
         """The expected shape as a tuple; a broadcast axis may have extent 1."""
         parts = []
         for axis, extent in enumerate(tensor.extents):
-            code = str(self.code(extent))
+            code = str(self.expression(extent))
             if may_repeat(self.plan.sketch, tensor, axis):
                 name = self.names[tensor.name]
                 code = f"1 if {name}.shape[{axis}] == 1 else {code}"
@@ -143,13 +163,13 @@ class Wrapper(PythonLines, ABC):
             name, dtype = self.names[param.name], param.dtype
             check = "check_number" if dtype.is_float else "check_integer"
             check = "check_bool" if dtype is DType.BOOL else check
-            checked = self.host.call(check, f'"{param.name}"', name)
+            checked = self.call(check, f'"{param.name}"', name)
             self.line(f"{name} = {checked}")
         for param in params_to_round(self.plan.sketch):
             name = self.names[param.name]
             bits, least, limit = FORMATS[param.dtype]
             self.comment(f"{param.name} is of type {param.dtype.value}.")
-            nearest = self.host.call("rounded", name, bits, least, f"2.0**{limit}")
+            nearest = self.call("rounded", name, bits, least, f"2.0**{limit}")
             self.line(f"{name} = {nearest}")
 
     # ------------------------------------------------------------ sizes
@@ -195,7 +215,7 @@ class Wrapper(PythonLines, ABC):
             name = self.names[source.tensor.name]
             size = f"{name}.shape[{source.axis}]"
             if source.offset != ir.Literal(0):
-                size = f"({size} - ({self.code(source.offset)}))"
+                size = f"({size} - ({self.expression(source.offset)}))"
             size += f" // {source.step}" if source.step > 1 else ""
             value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
         self.line(f"{self.names[symbol]} = {value}")
@@ -218,19 +238,15 @@ class Wrapper(PythonLines, ABC):
         for step in launch_steps(sketch):
             match step:
                 case ir.Let():
-                    self.line(f"{self.names[step.name]} = {self.code(step.value)}")
+                    self.line(f"{self.names[step.name]} = {self.expression(step.value)}")
                 case Condition(kind=Kind.REPEAT | Kind.ELEMENTS):
                     pass  # `check_tensor` looks at shapes
                 case Condition(kind=Kind.WIDTH):
-                    self._check_width(step)
+                    self._refuse_width(step)
                 case Condition():
                     told = solved_sizes(sketch, step) if step.kind is Kind.SIZE else step
                     if told is not None:
                         self.refuse(told)
-
-    def _check_width(self, condition: Condition) -> None:
-        for text in self.host.width(self.plan.sketch, condition):
-            self.line(text)
 
     # ------------------------------------------------------------ limits of the target
     # What a plan adds to the conditions of a launch. They concern one phase and are checked where
@@ -255,7 +271,7 @@ class Wrapper(PythonLines, ABC):
             for count in (axis.count for axis in phase.grid)
         ]
         total = product(counts)
-        self.line(f"programs = {self.code(total)}")
+        self.line(f"programs = {self.expression(total)}")
         bits = self.plan.capabilities.program_bits
         if bits is not None:
             holds = ir.Binary("<", total, ir.Literal(2**bits))
@@ -285,7 +301,7 @@ class Wrapper(PythonLines, ABC):
         if len(self._results) and len(self._inputs) + len(self._outputs) > 1:
             outputs = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in self._results)
             others = ", ".join(self._entry(t) for t in self._by_role(ir.Role.IN))
-            call = self.host.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
+            call = self.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
             always = out_required(self.plan.sketch) or self._by_role(ir.Role.INOUT)
             self.line(call, "" if always else "    ")
 
@@ -306,18 +322,18 @@ class Wrapper(PythonLines, ABC):
 
     def _allocate(self, tensor: ir.Tensor, deeper: str = "") -> None:
         what = (f'"{tensor.name}"', self._shape(tensor), TORCH[tensor.dtype], "device")
-        self.line(f"{self.names[tensor.name]} = {self.host.call('allocate', *what)}", deeper)
+        self.line(f"{self.names[tensor.name]} = {self.call('allocate', *what)}", deeper)
 
     def _make_dense(self) -> None:
         """Row-major copies where an argument is not; workspace; initial values."""
         for tensor in self._inputs:
             dense = f"{self.names[tensor.name]}.contiguous()"
             if tensor.optional:
-                absent = self.host.call("absent", TORCH[tensor.dtype], "device")
+                absent = self.call("absent", TORCH[tensor.dtype], "device")
                 dense = f"{dense} if {self.names.given(tensor.name)} else {absent}"
             self.line(f"{self.dense(tensor.name)} = {dense}")
         for tensor in self._outputs:
-            dense = self.host.call("row_major", self.names[tensor.name])
+            dense = self.call("row_major", self.names[tensor.name])
             self.line(f"{self.dense(tensor.name)} = {dense}")
         for tensor in self._by_role(ir.Role.WORKSPACE):
             self._allocate(tensor)
@@ -328,7 +344,7 @@ class Wrapper(PythonLines, ABC):
         for tensor in self.plan.sketch.tensors:
             if tensor.name in self.read_anyway:
                 dense = self.dense(tensor.name)
-                self.line(f"{dense} = {self.host.call('with_an_element', dense)}")
+                self.line(f"{dense} = {self.call('with_an_element', dense)}")
 
     # ------------------------------------------------------------ steps
 
@@ -341,7 +357,7 @@ class Wrapper(PythonLines, ABC):
                     self._loop(step)
                 case ir.HostIf(condition, body, orelse, text=text):
                     self._apart(text)
-                    self.line(f"if {self.code(condition)}:")
+                    self.line(f"if {self.expression(condition)}:")
                     self._block(body)
                     if orelse:
                         self.line("else:")
@@ -350,7 +366,7 @@ class Wrapper(PythonLines, ABC):
                     self._fetch(step)
                 case ir.Bind(name, value, text=text):
                     self._apart(text)
-                    self.line(f"{self.names[name]} = {self.code(value)}")
+                    self.line(f"{self.names[name]} = {self.expression(value)}")
                 case _:
                     assert_never(step)
 
@@ -364,7 +380,7 @@ class Wrapper(PythonLines, ABC):
             self._steps(body)
 
     def _loop(self, loop: ir.HostFor) -> None:
-        arguments = range_arguments(loop, self.code)
+        arguments = range_arguments(loop, self.expression)
         name = self.names[loop.variable]
         place = len(self.lines)
         self._block(loop.body)
@@ -389,11 +405,11 @@ class Wrapper(PythonLines, ABC):
             if not is_literal(offset, 0):
                 offset = ir.Binary("*", offset, extent)
             offset = index if is_literal(offset, 0) else ir.Binary("+", offset, index)
-        elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.code(offset)}]"
+        elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.expression(offset)}]"
         self.line(f"{self.names[fetch.name]} = {elements}.item()")
         after = fetched_conditions(self.plan.sketch).get(fetch.name)
         if after is not None:
-            self._check_width(after)
+            self._refuse_width(after)
 
 
 def _extents(tensor: ir.Tensor) -> str:
@@ -411,10 +427,10 @@ def python_kernel(
     it, 1-based."""
     plan, names = wrapper.plan, wrapper.names
     host = "\n".join(wrapper.emit())
-    helpers = wrapper.host.helpers()
+    helpers = wrapper.helpers()
     text = f"The sketch `{plan.sketch.name}` for {plan.target} on {plan.hardware.name}."
     head = [f'"""{text} Generated by sketchc."""', "", "from __future__ import annotations", ""]
-    head += [line for name in wrapper.host.modules() for line in (f"import {name}", "")]
+    head += [line for name in wrapper.modules() for line in (f"import {name}", "")]
     sections = ["\n".join([*head, *imports, *_constants(plan, names)])]
     sections += [functions.text] if functions.text else []
     found: dict[int, tuple[int, ...]] = {}

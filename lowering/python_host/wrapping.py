@@ -14,7 +14,7 @@ from sketchc.lowering.source_map import TracedLines
 WIDTH = 100
 
 
-@attrs.define
+@attrs.define(slots=False)
 class PythonLines(TracedLines):
     """Lines of Python that are being written, at an indentation."""
 

@@ -11,7 +11,6 @@ from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
-from sketchc.lowering.python_host.expressions import Host
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
@@ -38,7 +37,7 @@ class TritonWrapper(Wrapper):
         phase = kernel.scope.phase
         self.lines.append("")
         for name, value in kernel.scope.buckets.items():
-            power = PYTHON.call("triton.next_power_of_2", self.code(value))
+            power = PYTHON.call("triton.next_power_of_2", self.expression(value))
             least = 1
             if has_product(phase.body):
                 # High enough for the depth of every matrix product.
@@ -111,8 +110,9 @@ def emit(plan: Plan) -> Kernel:
     names, kernels = _kernels(plan, dialect, frozenset())
     called = (function for kernel in kernels for function in kernel.scope.functions)
     anyway = {name for kernel in kernels for name in kernel.scope.read_anyway}
-    host = Host(names, cdiv="triton.cdiv")
-    wrapper = TritonWrapper(plan, host, anyway, dialect=dialect, kernels=kernels)
+    wrapper = TritonWrapper(
+        names, "triton.cdiv", plan=plan, read_anyway=anyway, dialect=dialect, kernels=kernels
+    )
     imports = ["import torch", "import triton", "import triton.language as tl"]
     functions = part_of(FUNCTIONS, called, names.functions)
     bodies = [(kernel.lines, kernel.origins) for kernel in kernels]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 import attrs
 
@@ -236,26 +236,44 @@ def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> li
     return found
 
 
-def is_block(
-    access: ir.Access, tile: str, guards: tuple[ir.Expr, ...], mask: Code | None, scope: Scope
-) -> bool:
+#: A condition longer than this gets a line of its own.
+LONGEST_MASK = 50
+
+
+def _named(mask: Code | None, stem: str, scope: Scope) -> Code | None:
+    if mask is None or len(mask.text) <= LONGEST_MASK:
+        return mask
+    return scope.bind(f"{stem}_mask", mask)
+
+
+_Transfer: TypeAlias = ir.Load | ir.Store | ir.Atomic
+
+
+def _is_block(statement: _Transfer, mask: Code | None, scope: Scope) -> bool:
     """True where a masked access is right as it stands. The Ascend front end reads and writes
     blocks: elsewhere it needs addresses that are inside the tensor on every lane, and not plain."""
     if not scope.dialect.interval_masks:
         return True
-    scalar = not scope.shape(tile)
-    return is_plain(access) and not guards and not (scalar and mask is not None)
+    scalar = not scope.shape(statement.tile)
+    masked = scalar and mask is not None
+    return is_plain(statement.access) and not statement.guards and not masked
 
 
-def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) -> Code:
-    """An address for every lane, also along axes where all lanes have the same."""
-    shape = scope.shape(tile)
-    if reached == shape:
-        return address
-    if reached:
-        # What lies before the index tiles are slices of one element: they have no lanes.
-        address = raised(address, len(reached), len(shape))
-    return broadcast_to(address, shape)
+def _addresses(
+    statement: _Transfer, where: Place, block: bool, mask: Code | None, scope: Scope
+) -> tuple[Code, Code | None]:
+    """An address for every lane, inside the tensor unless this is a `block`, and the mask."""
+    stem, shape = scope.names[statement.tile], scope.shape(statement.tile)
+    address = where.address if block else where.inside(stem, scope)
+    if not block or statement.guards:
+        mask = _named(mask, stem, scope)
+    if not is_plain(statement.access) and where.shape != shape:
+        # Also along axes where all lanes have the same. What lies before the index tiles are slices
+        # of one element: they have no lanes.
+        if where.shape:
+            address = raised(address, len(where.shape), len(shape))
+        address = broadcast_to(address, shape)
+    return address, mask
 
 
 def load(
@@ -291,16 +309,11 @@ def _read(
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     tile = scope.tile(statement.tile)
     where = place(statement.access, tile.name, scope)
-    stem = scope.names[tile.name]
-    block = is_block(statement.access, tile.name, statement.guards, mask, scope)
     # A plain access with `pad=` may begin before the tensor, where the front end wants no block.
+    block = _is_block(statement, mask, scope)
     block = block and not (scope.dialect.interval_masks and statement.pad is not None)
-    address = where.address if block else where.inside(stem, scope)
-    if not block or statement.guards:
-        mask = _named(mask, stem, scope)
-    arguments: list[Code | str] = [
-        address if is_plain(statement.access) else _whole(address, where.shape, tile.name, scope)
-    ]
+    address, mask = _addresses(statement, where, block, mask, scope)
+    arguments: list[Code | str] = [address]
     same = tile.dtype is tensor.dtype
     # A fill that means the same in every type.
     simple = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
@@ -320,16 +333,6 @@ def _read(
         return value
     other = old if old is not None else fill_code(fill or 0, tile.dtype)
     return PYTHON.call("tl.where", mask, value, other)
-
-
-#: A condition longer than this gets a line of its own.
-LONGEST_MASK = 50
-
-
-def _named(mask: Code | None, stem: str, scope: Scope) -> Code | None:
-    if mask is None or len(mask.text) <= LONGEST_MASK:
-        return mask
-    return scope.bind(f"{stem}_mask", mask)
 
 
 def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
@@ -370,18 +373,11 @@ def target_lanes(
     found += guard_conditions(statement.guards, rank, scope)
     mask = conjunction(found)
     where = place(statement.access, tile, scope)
-    stem = scope.names[tile]
     if pointer is not None:
         where = attrs.evolve(where, pointer=pointer)
     # A scalar's mask is honoured when it is written.
-    block = is_block(statement.access, tile, statement.guards, mask, scope) and pointer is None
-    block = block or not rank
-    address = where.address if block else where.inside(stem, scope)
-    if not is_plain(statement.access):
-        address = _whole(address, where.shape, tile, scope)
-    if not block or statement.guards:
-        mask = _named(mask, stem, scope)
-    return address, mask
+    block = not rank or (_is_block(statement, mask, scope) and pointer is None)
+    return _addresses(statement, where, block, mask, scope)
 
 
 def convert(code: Code, source: DType, target: DType) -> Code:
