@@ -395,7 +395,7 @@ class _Lowering(Reads):
 
     def _call(self, nest: Nest, call: LibraryCall, scope: Scope) -> loops.Call:
         """The call of a library's function on tiles in memory."""
-        views = []
+        views: list[loops.TileView] = []
         for block in call.blocks:
             home = self.homes[block.name]
             lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
