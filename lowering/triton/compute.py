@@ -20,13 +20,16 @@ from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton import cross_lane, ordering
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.scope import Scope, chosen
 from sketchc.lowering.triton.values import (
     Value,
     as_tensor,
     broadcast_shape,
     carrier,
+    conditions,
+    conjunction,
+    convert,
+    fill_code,
     fit,
     full,
     operand_value,

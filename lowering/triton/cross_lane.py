@@ -15,7 +15,6 @@ from sketchc.lowering.plan import PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import DOT_DTYPES, TL, Dialect, precision
-from sketchc.lowering.triton.memory import convert
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
@@ -28,6 +27,7 @@ from sketchc.lowering.triton.values import (
     Value,
     carried,
     carrier,
+    convert,
     full,
     lanes_along,
     operand_value,

@@ -43,10 +43,10 @@ from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
 from sketchc.lowering.triton.compute import compute
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.memory import atomic, convert, fetch, fill_code, load, store
+from sketchc.lowering.triton.memory import atomic, fetch, load, store
 from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression
 from sketchc.lowering.triton.tuning import stages_of, unrolled
-from sketchc.lowering.triton.values import full, scalar_value
+from sketchc.lowering.triton.values import fill_code, full
 
 
 @attrs.define
@@ -84,8 +84,7 @@ class BodyEmitter(PythonLines):
             case ir.Load(tile=tile, text=text):
                 self.comment(text)
                 fill = scope.plan.fills.get(key)
-                value = load(statement, fill, self._moving_pad(statement), scope)
-                self.line(f"{scope.names[tile]} = {value}")
+                self.line(f"{scope.names[tile]} = {load(statement, fill, scope)}")
             case ir.Store(text=text):
                 self.comment(text)
                 self.line(str(store(statement, scope)))
@@ -116,17 +115,6 @@ class BodyEmitter(PythonLines):
                 self._branch(statement)
             case _:
                 assert_never(statement)
-
-    def _moving_pad(self, statement: ir.Load) -> Code | None:
-        """A padding that is known at run time, in the tile's type."""
-        pad = statement.pad
-        if not isinstance(pad, ir.ScalarOperand):
-            return None
-        dtype = self.scope.tile(statement.tile).dtype
-        value = scalar_value(pad.value, pad.dtype, dtype, self.scope)
-        if value.dtype is None or value.dtype is dtype:
-            return value.code
-        return convert(value.code, value.dtype, dtype)
 
     def _alloc(self, tile: ir.Tile) -> None:
         """Only an initialised tile is code: it must exist before loops update it."""

@@ -14,18 +14,15 @@ in memory before must have that form as well; the wrapper sees to it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
-from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import (
     Scope,
@@ -38,8 +35,8 @@ from sketchc.lowering.triton.scope import (
     kernel_expression,
     raised,
     spread,
-    truth,
 )
+from sketchc.lowering.triton.values import conditions, conjunction, convert, fill_code, scalar_value
 
 
 @attrs.frozen
@@ -181,51 +178,6 @@ def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Sc
     return [parenthesised(total) if total.level == PYTHON.binary_levels["+"] else total]
 
 
-def conditions(
-    domain: ir.Domain, tile: str, scope: Scope, axes: tuple[int, ...] | None = None
-) -> list[Code]:
-    """The conditions under which a lane of `tile` lies in `domain`, axis by axis.
-
-    `axes` restricts them; a lane beyond the logical extent (padding) is never inside.
-    """
-    planned = scope.plan.tiles[tile]
-    rank = len(planned.extents)
-    single = not scope.shape(tile)
-    found: list[Code] = []
-    for axis in range(rank) if axes is None else axes:
-        part = domain[axis] if domain else ir.FULL
-        physical, logical = planned.extents[axis], planned.tile.extents[axis]
-        if physical.value == 1:
-            # The one lane is lane 0.
-            for symbol, bounds in ((">", part.upper), ("<=", part.lower)):
-                for bound in bounds:
-                    code = PYTHON.binary(symbol, kernel_expression(bound, scope), Code("0"))
-                    found.append(truth(code, (), scope))
-            continue
-        assert not single
-        lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
-        upper = (*part.upper, logical) if physical.padded else part.upper
-        if _nothing_between(part.lower, upper):
-            # Said in two halves, it crashes compilers that see blocks of memory in masks.
-            found.append(PYTHON.binary("<", lane, Code("0")))
-            continue
-        found += [PYTHON.binary(">=", lane, kernel_expression(b, scope)) for b in part.lower]
-        found += [PYTHON.binary("<", lane, kernel_expression(b, scope)) for b in upper]
-    return found
-
-
-def _nothing_between(lower: Sequence[ir.Expr], upper: Sequence[ir.Expr]) -> bool:
-    """True where the bounds that are numbers leave no lane."""
-    least = [value for bound in lower if (value := constant_value(bound)) is not None]
-    most = [value for bound in upper if (value := constant_value(bound)) is not None]
-    return bool(least and most) and max(least) >= min(most)
-
-
-def conjunction(found: list[Code]) -> Code | None:
-    """All conditions at once; None for none."""
-    return PYTHON.fold("&", found) if found else None
-
-
 def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> list[Code]:
     """The conditions that do not separate by axis, each of the tile's rank or a scalar."""
     found = []
@@ -276,24 +228,23 @@ def _addresses(
     return address, mask
 
 
-def load(
-    statement: ir.Load, fill: int | float | bool | None, moving: Code | None, scope: Scope
-) -> Code:
-    """The value of a load, in the tile's type; so is `moving`, a padding known at run time."""
+def load(statement: ir.Load, fill: int | float | bool | None, scope: Scope) -> Code:
+    """The value of a load, in the tile's type."""
     tile = scope.tile(statement.tile)
-    padded = statement.pad is not None
-    found = conditions(statement.read if padded else statement.domain, tile.name, scope)
+    lanes = statement.domain if statement.pad is None else statement.read
+    found = conditions(lanes, tile.name, scope)
     found += guard_conditions(statement.guards, len(scope.shape(tile.name)), scope)
+    mask, pad = conjunction(found), statement.pad
     old = Code(scope.names[tile.name]) if tile.initial is not None else None
-    if not padded:
-        return _read(statement, conjunction(found), old, fill, scope)
-    pad = statement.pad
-    if isinstance(pad, ir.ScalarOperand):
-        mask = _named(conjunction(found), scope.names[tile.name], scope)
+    if pad is None:
+        return _read(statement, mask, old, fill, scope)
+    if isinstance(pad, ir.ScalarOperand):  # known at run time
+        moving = scalar_value(pad.value, pad.dtype, tile.dtype, scope)
+        mask = _named(mask, scope.names[tile.name], scope)
         value = _read(statement, mask, None, None, scope)
-        value = value if moving is None else chosen(mask, value, moving)
+        value = chosen(mask, value, convert(moving.code, moving.dtype or tile.dtype, tile.dtype))
     else:
-        value = _read(statement, conjunction(found), None, pad, scope)
+        value = _read(statement, mask, None, pad, scope)
     outer = conjunction(conditions(statement.domain, tile.name, scope))
     return value if old is None else chosen(outer, value, old)
 
@@ -343,13 +294,6 @@ def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
     return value
 
 
-def fill_code(value: int | float | bool, dtype: DType) -> Code:
-    """A fill or initial value as a literal of the type's kind."""
-    if dtype.is_float:
-        return literal(float(value))
-    return literal(bool(value) if dtype is DType.BOOL else int(value))
-
-
 def store(statement: ir.Store, scope: Scope) -> Code:
     """The call that writes a tile."""
     address, mask = target_lanes(statement, scope)
@@ -378,15 +322,6 @@ def target_lanes(
     # A scalar's mask is honoured when it is written.
     block = not rank or (_is_block(statement, mask, scope) and pointer is None)
     return _addresses(statement, where, block, mask, scope)
-
-
-def convert(code: Code, source: DType, target: DType) -> Code:
-    """A tensor value in another type; to bool it tests against zero."""
-    if source is target:
-        return code
-    if target is DType.BOOL:
-        return PYTHON.binary("!=", code, Code("0"))
-    return PYTHON.postfix(code, f".to({TL[target]})")
 
 
 #: The integers as wide as a float: signed, unsigned, the bits of NaN in a maximum and a minimum.

@@ -13,7 +13,6 @@ from sketchc.lowering.python_host.expressions import is_literal
 from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.cross_lane import accumulator_dtype, axis_of
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.memory import conditions, conjunction
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
@@ -26,6 +25,8 @@ from sketchc.lowering.triton.scope import (
 from sketchc.lowering.triton.values import (
     Value,
     carrier,
+    conditions,
+    conjunction,
     lanes_along,
     lifted,
     operand_value,

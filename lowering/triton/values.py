@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import attrs
 
@@ -10,10 +11,11 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.symbolic import constant_value
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import on_host
+from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
@@ -25,6 +27,7 @@ from sketchc.lowering.triton.scope import (
     laid_out,
     shape_code,
     spread,
+    truth,
 )
 from sketchc.ops.table import identity_value
 
@@ -46,6 +49,67 @@ def fit(value: Value, dtype: DType, shape: Shape) -> Code:
     if value.shape == shape:
         return code
     return broadcast_to(code, shape)
+
+
+def conditions(
+    domain: ir.Domain, tile: str, scope: Scope, axes: tuple[int, ...] | None = None
+) -> list[Code]:
+    """The conditions under which a lane of `tile` lies in `domain`, axis by axis.
+
+    `axes` restricts them; a lane beyond the logical extent (padding) is never inside.
+    """
+    planned = scope.plan.tiles[tile]
+    rank = len(planned.extents)
+    single = not scope.shape(tile)
+    found: list[Code] = []
+    for axis in range(rank) if axes is None else axes:
+        part = domain[axis] if domain else ir.FULL
+        physical, logical = planned.extents[axis], planned.tile.extents[axis]
+        if physical.value == 1:
+            # The one lane is lane 0.
+            for symbol, bounds in ((">", part.upper), ("<=", part.lower)):
+                for bound in bounds:
+                    code = PYTHON.binary(symbol, kernel_expression(bound, scope), Code("0"))
+                    found.append(truth(code, (), scope))
+            continue
+        assert not single
+        lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
+        upper = (*part.upper, logical) if physical.padded else part.upper
+        if _nothing_between(part.lower, upper):
+            # Said in two halves, it crashes compilers that see blocks of memory in masks.
+            found.append(PYTHON.binary("<", lane, Code("0")))
+            continue
+        found += [PYTHON.binary(">=", lane, kernel_expression(b, scope)) for b in part.lower]
+        found += [PYTHON.binary("<", lane, kernel_expression(b, scope)) for b in upper]
+    return found
+
+
+def _nothing_between(lower: Sequence[ir.Expr], upper: Sequence[ir.Expr]) -> bool:
+    """True where the bounds that are numbers leave no lane."""
+    least = [value for bound in lower if (value := constant_value(bound)) is not None]
+    most = [value for bound in upper if (value := constant_value(bound)) is not None]
+    return bool(least and most) and max(least) >= min(most)
+
+
+def conjunction(found: list[Code]) -> Code | None:
+    """All conditions at once; None for none."""
+    return PYTHON.fold("&", found) if found else None
+
+
+def fill_code(value: int | float | bool, dtype: DType) -> Code:
+    """A fill or initial value as a literal of the type's kind."""
+    if dtype.is_float:
+        return literal(float(value))
+    return literal(bool(value) if dtype is DType.BOOL else int(value))
+
+
+def convert(code: Code, source: DType, target: DType) -> Code:
+    """A tensor value in another type; to bool it tests against zero."""
+    if source is target:
+        return code
+    if target is DType.BOOL:
+        return PYTHON.binary("!=", code, Code("0"))
+    return PYTHON.postfix(code, f".to({TL[target]})")
 
 
 # ---------------------------------------------------------------- operands
