@@ -218,12 +218,8 @@ def _forward(versions: Versions, events: list[_Event]) -> None:
 
 def plain(load: ir.Load) -> bool:
     """Scalars and slices of step 1, every lane read: a rectangle of the tensor."""
-    steps = all(
-        isinstance(s, ir.ScalarSubscript)
-        or (isinstance(s, ir.SliceSubscript) and constant_value(s.step) == 1)
-        for s in load.access.subscripts
-    )
-    return steps and not load.guards and (load.pad is None or load.read == load.domain)
+    whole = load.pad is None or load.read == load.domain
+    return walk.is_plain(load.access) and not load.guards and whole
 
 
 def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event]) -> bool:

@@ -13,6 +13,7 @@ import attrs
 from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import conjunction
 from sketchc.ir.walk import changed, names, parts, substitute
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.fusion import Home
@@ -179,11 +180,7 @@ class Reads:
 
     def conjunction(self, guards: tuple[LaneSource, ...], scope: Scope) -> ir.Expr | None:
         """The conjunction of guards, None for no condition."""
-        found: ir.Expr | None = None
-        for guard in guards:
-            condition = self.lane_value(guard, scope)
-            found = condition if found is None else ir.Binary("and", found, condition)
-        return found
+        return conjunction([self.lane_value(guard, scope) for guard in guards]) if guards else None
 
     def key(self, reference: Reference, scope: Scope) -> Key:
         """What makes reads of an element one."""

@@ -164,24 +164,24 @@ class Tiles:
     versions: Versions
     bindings: dict[str, ir.Expr] = attrs.field(factory=dict)
     #: accumulators of reductions and temporaries, beside the sketch's own tiles
-    temporaries: dict[str, tuple[tuple[ir.Expr, ...], DType]] = attrs.field(factory=dict)
+    temporaries: dict[str, ir.Tile] = attrs.field(factory=dict)
+
+    def tile(self, name: str) -> ir.Tile:
+        """A tile, by its name or that of one of its versions, or a temporary."""
+        return self.temporaries.get(name) or self.sketch.tile(self.versions.origin(name))
 
     def extents(self, tile: str) -> tuple[ir.Expr, ...]:
-        """The extents of a tile, of one of its versions or of a temporary."""
-        if tile in self.temporaries:
-            return self.temporaries[tile][0]
-        return self.sketch.tile(self.versions.origin(tile)).extents
+        """The extents of a tile."""
+        return self.tile(tile).extents
 
     def dtype(self, tile: str) -> DType:
-        """The element type of a tile, of one of its versions or of a temporary."""
-        if tile in self.temporaries:
-            return self.temporaries[tile][1]
-        return self.sketch.tile(self.versions.origin(tile)).dtype
+        """The element type of a tile."""
+        return self.tile(tile).dtype
 
     def temporary(self, stem: str, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
         """A new tile of the generated code's own."""
         name = self.versions.fresh(stem)
-        self.temporaries[name] = (extents, dtype)
+        self.temporaries[name] = ir.Tile(name, name, extents, dtype)
         return name
 
     @cached_property
@@ -287,17 +287,12 @@ class Tiles:
         if load.pad is None or not load.read:
             return ()
         domain = load.domain or (ir.FULL,) * len(load.read)
-        found: list[LaneSource] = []
+        found: list[ir.Expr] = []
         for loop, lanes, known in zip(loops, load.read, domain, strict=True):
             lane: ir.Expr = ZERO if loop is None else lane_variable(loop)
-            tests: list[tuple[str, ir.Expr, ir.Expr]]
-            tests = [("<=", b, lane) for b in lanes.lower if b not in known.lower]
-            tests += [("<", lane, b) for b in lanes.upper if b not in known.upper]
-            found += [
-                LaneSource(ir.Binary(operator, left, right), DType.BOOL)
-                for operator, left, right in tests
-            ]
-        return tuple(found)
+            found += [ir.Binary("<=", b, lane) for b in lanes.lower if b not in known.lower]
+            found += [ir.Binary("<", lane, b) for b in lanes.upper if b not in known.upper]
+        return tuple(LaneSource(test, DType.BOOL) for test in found)
 
     def fetched(self, statement: ir.Fetch) -> Read:
         """The element that a `fetch` reads."""

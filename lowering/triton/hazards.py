@@ -86,8 +86,7 @@ class Hazards:
             return False
         if any(s.access.tensor != first.access.tensor for s in accesses):
             return False
-        inner = {s.variable for s in walk.statements(loop.body) if isinstance(s, ir.For)}
-        inner |= {s.name for s in walk.statements(loop.body) if isinstance(s, ir.Bind | ir.Fetch)}
+        inner = set(walk.bound_names(walk.statements(loop.body)))
         known = {c.name: normalize(ir.Literal(c.value)) for c in self.sketch.constants}
         tile = () if isinstance(first, ir.Fetch) else self.sketch.tile(first.tile).extents
         extents = iter(tile)

@@ -48,6 +48,9 @@ from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression
 from sketchc.lowering.triton.tuning import stages_of, unrolled
 from sketchc.lowering.triton.values import fill_code, full
 
+#: Rows of blocks that run together in the grouped order of a matrix product.
+GROUP = 8
+
 
 @attrs.define
 class BodyEmitter(PythonLines):
@@ -180,6 +183,90 @@ class BodyEmitter(PythonLines):
         self.line(f"{variable} = {value}", "    ")
         self._block(loop.body)
 
+    # ------------------------------------------------------------ program decode
+
+    def decode(self) -> None:
+        """Grid variables from the one-dimensional program number, outermost slowest."""
+        scope, grid = self.scope, self.scope.phase.grid
+        persistent = scope.plan.capabilities.persistent_grid
+        product = has_product(scope.phase.body)
+        grouped = scope.dialect.grouped_order and len(grid) >= 2 and product
+        # The outermost count is needed for the total and for the groups only.
+        counts = self._counts(grid, persistent or (grouped and len(grid) == 2))
+        if not grid:
+            return
+        if persistent:
+            total = PYTHON.fold("*", counts)
+            first, step = "tl.program_id(0)", "tl.num_programs(0)"
+            self.comment("Each core takes every num_programs-th program.")
+            self.line(f"for program in range({first}, {total}, {step}):")
+            self.indent += "    "
+            if scope.guarded:
+                self.line("index = tl.cast(program, INDEX)")
+        else:
+            number = "tl.program_id(0)"
+            self.line(f"program = {f'tl.cast({number}, INDEX)' if scope.guarded else number}")
+        for axis in grid:
+            with self.tracing(axis.span):
+                self.comment(axis.text)
+        if grouped:
+            self._grouped(grid, counts)
+            return
+        program = Code("index" if persistent and scope.guarded else "program")
+        for position, axis in enumerate(grid):
+            self._bind_axis(axis, _number(program, position, counts))
+
+    def _counts(self, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
+        """The axes' lengths; a computed one gets a name. The first is left out unless
+        `outermost`."""
+        counts = []
+        names = self.scope.names
+        for position, axis in enumerate(grid):
+            if position == 0 and not outermost:
+                counts.append(Code(""))
+                continue
+            code = kernel_expression(axis.count, self.scope)
+            if not isinstance(axis.count, ir.Ref | ir.Literal) and len(grid) > 1:
+                name = names.fresh(f"{names[axis.variable]}_count")
+                self.line(f"{name} = {code}")
+                code = Code(name)
+            counts.append(code)
+        return counts
+
+    def _bind_axis(self, axis: GridAxis, index: Code) -> None:
+        with self.tracing(axis.span):
+            value = iterate(axis, index, self.scope)
+            self.line(f"{self.scope.names[axis.variable]} = {value}")
+
+    def _grouped(self, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
+        """The two innermost axes run in groups of `GROUP` rows, so that the programs at work share
+        rows and columns in the cache."""
+        rows, columns = counts[-2:]
+        *outer, row, column = grid
+        self.comment(f"Groups of {GROUP} rows of blocks: neighbouring programs share operands.")
+        names = self.scope.names
+        plane = "program"
+        if outer:
+            plane = names.fresh("plane")
+            self.line(f"{plane} = program % ({rows} * {columns})")
+        group_start, group_rows = names.fresh("group_start"), names.fresh("group_rows")
+        self.line(f"{group_start} = {plane} // ({GROUP} * {columns}) * {GROUP}")
+        self.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
+        in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
+        for position, axis in enumerate(outer):
+            self._bind_axis(axis, _number(Code("program"), position, counts))
+        within = PYTHON.binary("%", in_group, Code(group_rows))
+        self._bind_axis(row, PYTHON.binary("+", Code(group_start), within))
+        self._bind_axis(column, PYTHON.binary("//", in_group, Code(group_rows)))
+
+
+def _number(program: Code, position: int, counts: list[Code]) -> Code:
+    """Of an axis's iterations, the one that a program is for."""
+    index = program
+    if inner := counts[position + 1 :]:
+        index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
+    return PYTHON.binary("%", index, counts[position]) if position > 0 else index
+
 
 def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
     """The value of the variable in the iteration of a number."""
@@ -237,10 +324,6 @@ def phase_magnitudes(plan: Plan, phase: PhasePlan) -> list[Polynomial] | None:
     return None if seen.unbounded else seen.largest
 
 
-#: Rows of blocks that run together in the grouped order of a matrix product.
-GROUP = 8
-
-
 @attrs.frozen
 class KernelText:
     """One kernel's source and what its launch must do.
@@ -276,7 +359,7 @@ def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> 
     )
     _learn(plan, scope)
     emitter = BodyEmitter(scope, Hazards(plan.sketch).find(phase.body))
-    _decode(emitter, phase, dialect)
+    emitter.decode()
     emitter.emit(phase.body)
     return _assemble(scope, emitter, magnitudes)
 
@@ -332,97 +415,6 @@ def _learn(plan: Plan, scope: Scope) -> None:
         scope.known[axis.variable] = scope.non_negative(axis.start) and scope.non_negative(
             axis.step
         )
-
-
-# ---------------------------------------------------------------- program decode
-
-
-def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
-    """Grid variables from the one-dimensional program number, outermost slowest."""
-    scope = emitter.scope
-    grid = phase.grid
-    persistent = scope.plan.capabilities.persistent_grid
-    grouped = dialect.grouped_order and len(grid) >= 2 and has_product(phase.body)
-    # The outermost count is needed for the total and for the groups only.
-    counts = _counts(emitter, grid, persistent or (grouped and len(grid) == 2))
-    if persistent:
-        if not grid:
-            return
-        total = PYTHON.fold("*", counts)
-        first, step = "tl.program_id(0)", "tl.num_programs(0)"
-        emitter.comment("Each core takes every num_programs-th program.")
-        emitter.line(f"for program in range({first}, {total}, {step}):")
-        emitter.indent += "    "
-        if scope.guarded:
-            emitter.line("index = tl.cast(program, INDEX)")
-        program = Code("index" if scope.guarded else "program")
-    elif grid:
-        number = "tl.program_id(0)"
-        emitter.line(f"program = {f'tl.cast({number}, INDEX)' if scope.guarded else number}")
-        program = Code("program")
-    else:
-        return
-    for axis in grid:
-        with emitter.tracing(axis.span):
-            emitter.comment(axis.text)
-    if grouped:
-        _grouped(emitter, grid, counts)
-        return
-    for position, axis in enumerate(grid):
-        _bind_axis(emitter, axis, _number(program, position, counts))
-
-
-def _number(program: Code, position: int, counts: list[Code]) -> Code:
-    """Of an axis's iterations, the one that a program is for."""
-    index = program
-    if inner := counts[position + 1 :]:
-        index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
-    return PYTHON.binary("%", index, counts[position]) if position > 0 else index
-
-
-def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
-    """The axes' lengths; a computed one gets a name. The first is left out unless `outermost`."""
-    scope = emitter.scope
-    counts = []
-    for position, axis in enumerate(grid):
-        if position == 0 and not outermost:
-            counts.append(Code(""))
-            continue
-        code = kernel_expression(axis.count, scope)
-        if not isinstance(axis.count, ir.Ref | ir.Literal) and len(grid) > 1:
-            name = scope.names.fresh(f"{scope.names[axis.variable]}_count")
-            emitter.line(f"{name} = {code}")
-            code = Code(name)
-        counts.append(code)
-    return counts
-
-
-def _bind_axis(emitter: BodyEmitter, axis: GridAxis, index: Code) -> None:
-    scope = emitter.scope
-    with emitter.tracing(axis.span):
-        emitter.line(f"{scope.names[axis.variable]} = {iterate(axis, index, scope)}")
-
-
-def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
-    """The two innermost axes run in groups of `GROUP` rows, so that the programs at work share
-    rows and columns in the cache."""
-    rows, columns = counts[-2:]
-    *outer, row, column = grid
-    emitter.comment(f"Groups of {GROUP} rows of blocks: neighbouring programs share operands.")
-    names = emitter.scope.names
-    plane = "program"
-    if outer:
-        plane = names.fresh("plane")
-        emitter.line(f"{plane} = program % ({rows} * {columns})")
-    group_start, group_rows = names.fresh("group_start"), names.fresh("group_rows")
-    emitter.line(f"{group_start} = {plane} // ({GROUP} * {columns}) * {GROUP}")
-    emitter.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
-    in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
-    for position, axis in enumerate(outer):
-        _bind_axis(emitter, axis, _number(Code("program"), position, counts))
-    within = PYTHON.binary("%", in_group, Code(group_rows))
-    _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
-    _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))
 
 
 # ---------------------------------------------------------------- assembly

@@ -265,25 +265,17 @@ def _read(
     block = block and not (scope.dialect.interval_masks and statement.pad is not None)
     address, mask = _addresses(statement, where, block, mask, scope)
     arguments: list[Code | str] = [address]
-    same = tile.dtype is tensor.dtype
-    # A fill that means the same in every type.
-    simple = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
-    late_fill = mask is not None and (
-        not block
-        or (old is not None and (not same or scope.dialect.interval_masks))
-        or (old is None and not same and not simple)
-    )
+    # Whether the access itself fills void lanes: with what means the same in the tensor's type.
+    means = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
+    early = block and (tile.dtype is tensor.dtype or (old is None and means))
+    early = early and not (old is not None and scope.dialect.interval_masks)
+    other = old if old is not None or fill is None else fill_code(fill, tile.dtype)
     if mask is not None and block:
         arguments.append(f"mask={mask}")
-        if old is not None and not late_fill:
-            arguments.append(f"other={old}")
-        elif old is None and fill is not None and not late_fill:
-            arguments.append(f"other={fill_code(fill, tensor.dtype)}")
+        if early and other is not None:
+            arguments.append(f"other={fill_code(fill or 0, tensor.dtype) if old is None else old}")
     value = convert(loaded(arguments, tensor.dtype, scope), tensor.dtype, tile.dtype)
-    if not late_fill or mask is None or (old is None and fill is None):
-        return value
-    other = old if old is not None else fill_code(fill or 0, tile.dtype)
-    return PYTHON.call("tl.where", mask, value, other)
+    return value if early or other is None else chosen(mask, value, other)
 
 
 def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:

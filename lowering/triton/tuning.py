@@ -170,16 +170,12 @@ def _stages_that_fit(phase: PhasePlan) -> int:
 
 def _phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
     """The tiles that the phase reads or writes."""
-    used: dict[str, None] = {}
-    for statement in walk.statements(phase.body):
-        match statement:
-            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
-                used[tile] = None
-            case ir.Compute():
-                used.update(dict.fromkeys((*statement.destinations, *_operands(statement))))
-            case _:
-                pass
-    return [plan.tiles[name] for name in used]
+    used = (
+        tile
+        for statement in walk.statements(phase.body)
+        for tile in (*walk.writes(statement), *walk.reads(statement))
+    )
+    return [plan.tiles[name] for name in dict.fromkeys(used)]
 
 
 # ---------------------------------------------------------------- what hints became
