@@ -381,15 +381,17 @@ def with_bodies(
 
 
 def expanded(
-    body: tuple[Statement, ...], change: Callable[[Statement], Iterable[Statement] | None]
+    body: tuple[Statement, ...],
+    kind: type[_Node],
+    change: Callable[[_Node], Iterable[Statement] | None],
 ) -> tuple[Statement, ...]:
-    """The statements, and those inside them, with each replaced by what `change` gives for it;
-    where that is None, what is inside is looked at."""
+    """The statements, and those inside them, with each of a kind replaced by what `change` gives
+    for it; where that is None, what is inside is looked at."""
     found: list[Statement] = []
     for statement in body:
-        made = change(statement)
+        made = change(statement) if isinstance(statement, kind) else None
         if made is None:
-            made = (with_bodies(statement, lambda inner: expanded(inner, change)),)
+            made = (with_bodies(statement, lambda inner: expanded(inner, kind, change)),)
         found += made
     return tuple(found)
 
@@ -421,11 +423,7 @@ def _fields(node: Any) -> dict[str, Any]:
 
 def walk(body: tuple[Statement, ...]) -> list[Statement]:
     """All statements in pre-order."""
-    found: list[Statement] = []
-    for statement in body:
-        found.append(statement)
-        found.extend(walk(children(statement)))
-    return found
+    return [each for statement in body for each in (statement, *walk(children(statement)))]
 
 
 def scalar_dtype(expression: ir.Expr) -> DType:

@@ -36,7 +36,7 @@ from sketchc.lowering.triton.values import (
     own_dtype,
     scalar_value,
 )
-from sketchc.ops.table import OPS, Category, identity_value
+from sketchc.ops.table import OPS, Category, Fact, Result, identity_value
 
 #: Integer types that Triton widens beside others.
 NARROW = frozenset({DType.I8, DType.U8, DType.I16})
@@ -253,22 +253,9 @@ WRITERS: dict[str, Writer] = {
     "shr": _shift("shift_right"),
 }
 
-#: Operations whose result is `int1` whatever the evaluation type.
-TESTS = frozenset(
-    (
-        *_COMPARISONS,
-        *("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not"),
-    )
-)
-
-#: Operations that look at floats only; integer operands are brought to f32.
-FLOAT_TESTS = frozenset({"isnan", "isinf", "isfinite"})
-
 #: Operations written as device functions of two operands, which must both be tensors.
 TENSOR_OPERANDS = frozenset({"pow", "atan2", "floordiv", "mod", "shl", "shr"})
 
-#: Operations that look at truth values only.
-LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
 BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
@@ -342,12 +329,13 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
             return Value(code, dtype, broadcast_shape([condition, *values]))
         case _:
             pass
-    if name in LOGICAL:
+    row = OPS[name]
+    if Fact.LOGICAL in row.facts:
         values = [_truth(operand, dtype, rank, scope) for operand in statement.operands]
         dtype = DType.BOOL
     else:
-        if name in FLOAT_TESTS and not dtype.is_float:
-            dtype = DType.F32
+        if name in ("isnan", "isinf", "isfinite") and not dtype.is_float:
+            dtype = DType.F32  # they look at floats only
         values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
     if dtype in NARROW:
         values = [as_tensor(value, dtype) for value in values]
@@ -362,7 +350,7 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     shape = broadcast_shape(values)
     operands = tuple(value.code for value in values)
     request = Request(operands, statement.attributes, dtype, scope, scalar=not shape)
-    return Value(WRITERS[name](request), DType.BOOL if name in TESTS else dtype, shape)
+    return Value(WRITERS[name](request), DType.BOOL if row.result is Result.BOOL else dtype, shape)
 
 
 def _truth(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
