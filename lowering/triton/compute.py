@@ -18,7 +18,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.names import literal
-from sketchc.lowering.triton import cross_lane, ordering
+from sketchc.lowering.triton import cross_lane
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Scope, chosen
 from sketchc.lowering.triton.values import (
@@ -280,11 +280,11 @@ def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> lis
         case Category.MATRIX:
             values = [cross_lane.product(statement, neutral, scope)]
         case Category.SCAN:
-            values = [ordering.scan(statement, 0 in neutral, scope)]
+            values = [cross_lane.scan(statement, 0 in neutral, scope)]
         case Category.INDEX:
-            values = [ordering.extremum_index(statement, scope)]
+            values = [cross_lane.extremum_index(statement, scope)]
         case Category.SORTING:
-            before, values = ordering.sorting(statement, scope)
+            before, values = cross_lane.sorting(statement, scope)
         case Category.LAYOUT:
             values = [cross_lane.rearranged(statement, scope)]
         case Category.RANDOM:
