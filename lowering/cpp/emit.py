@@ -8,7 +8,7 @@ this file prints statements, and the host function around the phases, and says w
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 import attrs
@@ -330,44 +330,37 @@ def streams_name(tensor: str) -> str:
     return f"{tensor}_streams"
 
 
-_LANES = ("vectorize", "simd", "warp", "threadidx")
+_NO_UNIT = "this target has no matrix unit"
+_OVERLAP = "the core's out-of-order execution and its prefetchers overlap loads with work"
+_VECTORS = "tiles are the vectors here: their innermost axis is an `omp simd` loop"
+#: What hints of loops became, and why; `tensor_core` stands for loops without a matrix product.
+_LOOPS = {
+    "pipeline": ("not used", _OVERLAP),
+    "async": ("not used", _OVERLAP),
+    "tensor_core": ("not used", "there is no matrix product in it"),
+    "unroll": ("left to the C++ compiler", "the C++ compiler unrolls where its cost model says so"),
+    **dict.fromkeys(
+        ("vectorize", "simd", "warp", "threadidx"), ("a loop over vectorised tiles", _VECTORS)
+    ),
+}
+_TILES = {"tensor_core": ("vector multiply-adds", _NO_UNIT), "async": ("not used", _OVERLAP)}
 
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """One answer for each hint that only the emitter can answer, in program order."""
-    found = [answer for loop in source_loops(plan) for answer in _loop(plan, loop)]
+    found = []
+    for loop in source_loops(plan):
+        for hint in loop.hints:
+            word = hint.split(".")[0]
+            became = _LOOPS.get(word)
+            if word == "tensor_core" and has_product(loop.body):
+                became = ("packed panels and vector multiply-adds", _NO_UNIT)
+            if became is not None:
+                found.append(HintAnswer(hint, subject(plan, loop), *became))
     for tile in plan.sketch.tiles:
-        for hint in tile.hints:
-            if hint == "tensor_core":
-                became = ("vector multiply-adds", "this target has no matrix unit")
-                found.append(HintAnswer(hint, f"tile {tile.name}", *became))
-            elif hint == "async":
-                found.append(HintAnswer(hint, f"tile {tile.name}", "not used", _OVERLAP))
+        where = f"tile {tile.name}"
+        found += [HintAnswer(hint, where, *_TILES[hint]) for hint in tile.hints if hint in _TILES]
     return tuple(found)
-
-
-_OVERLAP = "the core's out-of-order execution and its prefetchers overlap loads with work"
-
-
-def _loop(plan: Plan, loop: ir.For) -> Iterator[HintAnswer]:
-    for hint in loop.hints:
-        match hint.split(".")[0]:
-            case "pipeline" | "async":
-                yield HintAnswer(hint, subject(plan, loop), "not used", _OVERLAP)
-            case "tensor_core":
-                became = ("not used", "there is no matrix product in it")
-                if has_product(loop.body):
-                    no_unit = "this target has no matrix unit"
-                    became = ("packed panels and vector multiply-adds", no_unit)
-                yield HintAnswer(hint, subject(plan, loop), *became)
-            case "unroll":
-                why = "the C++ compiler unrolls where its cost model says so"
-                yield HintAnswer(hint, subject(plan, loop), "left to the C++ compiler", why)
-            case word if word in _LANES:
-                why = "tiles are the vectors here: their innermost axis is an `omp simd` loop"
-                yield HintAnswer(hint, subject(plan, loop), "a loop over vectorised tiles", why)
-            case _:
-                pass
 
 
 def emit(plan: Plan) -> Kernel:

@@ -306,11 +306,11 @@ class _Lowering(Reads):
         nest = leaf.nest
         if not (leaf.path and leaf.path[-1].innermost):
             scope.write(*_notes([leaf]))
-        if nest.product is not None:
-            scope.write(self._product(nest, nest.product))
+        if isinstance(nest.call, Product):
+            scope.write(self._product(nest, nest.call))
             return
-        if nest.library_call is not None:
-            scope.write(self._call(nest, nest.library_call, scope))
+        if nest.call is not None:
+            scope.write(self._call(nest, nest.call, scope))
             return
         for source in (*nest.sources, *nest.target.lanes, *nest.guards):
             self.source(source, scope)

@@ -128,14 +128,8 @@ def find_versions(
 def _events(body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]) -> Iterable[_Event]:
     for statement in body:
         yield _Event(statement, loops)
-        match statement:
-            case ir.For():
-                yield from _events(statement.body, (*loops, statement))
-            case ir.If():
-                yield from _events(statement.body, loops)
-                yield from _events(statement.orelse, loops)
-            case _:
-                pass
+        within = (*loops, statement) if isinstance(statement, ir.For) else loops
+        yield from _events(walk.inside(statement), within)
 
 
 # ---------------------------------------------------------------- what a statement touches

@@ -221,7 +221,7 @@ def place(
         for target in nest.targets:
             if not target.tensor:
                 uses.setdefault(target.name, []).append(_Use(target, leaf, True))
-        if nest.kind in (Kind.PRODUCT, Kind.LIBRARY_CALL):
+        if nest.kind is Kind.CALL:
             addressed.update(target.name for target in nest.targets)
             addressed.update(r.reference.name for r in nest.reads if not r.reference.tensor)
     homes = {name: _home(name, found, maker, name in addressed) for name, found in uses.items()}

@@ -155,14 +155,14 @@ class Operation:
         blocks = (*sources, *results)
         written = range(0 if consumed else len(sources), len(blocks))
         return Nest(
-            Kind.LIBRARY_CALL,
+            Kind.CALL,
             (),
             results[0].reference,
             results[0].dtype,
             self.statement.operation,
             tuple(Read(b.reference, b.dtype, b.dtype, b.name) for b in sources),
             note=self.statement.text,
-            library_call=LibraryCall(function, blocks, tuple(written), parameters),
+            call=LibraryCall(function, blocks, tuple(written), parameters),
         )
 
     def accumulator(self, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
@@ -402,14 +402,14 @@ def _product(made: Operation) -> list[Nest]:
     inner, valid = left[not trans_a], left_domain[not trans_a].meet(right_domain[trans_b])
     found.append(
         Nest(
-            Kind.PRODUCT,
+            Kind.CALL,
             (),
             tile_reference(total, (None, None)),
             dtype,
             statement.operation,
             tuple(maker.version_read(made.version(side), (None, None), ()) for side in (0, 1)),
             note=statement.text,
-            product=Product(
+            call=Product(
                 axis_bounds(rows, valid_rows),
                 axis_bounds(columns, valid_columns),
                 axis_bounds(inner, valid),

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from itertools import product
 from typing import TypeAlias, assert_never
 
 import attrs
@@ -202,17 +202,15 @@ class Kind(Enum):
 
     ASSIGN = "assign"
     ACCUMULATE = "accumulate"
-    PRODUCT = "product"
     ATOMIC = "atomic"
-    LIBRARY_CALL = "library call"
+    CALL = "call"
 
 
 @attrs.frozen(eq=False)
 class Nest:
     """`target = operation(sources)` for all lanes of `axes` where all `guards` hold. `operation`
     "copy" moves a value; ATOMIC nests combine it with an element of a tensor ("add", "max",
-    "min"). PRODUCT and LIBRARY_CALL nests have no axes and are emitted as calls: their tiles are in
-    memory."""
+    "min"). CALL nests have no axes: their tiles are in memory."""
 
     kind: Kind
     axes: tuple[Axis, ...]
@@ -226,9 +224,8 @@ class Nest:
     attributes: Mapping[str, object] = attrs.field(factory=dict)
     note: str = ""
     early: bool = False  # may move up: it reads nothing
-    product: Product | None = None
+    call: Product | LibraryCall | None = None
     guards: tuple[LaneSource, ...] = ()
-    library_call: LibraryCall | None = None
     origin: Span = NOWHERE  # the statement of the sketch
 
     @property
@@ -246,9 +243,9 @@ class Nest:
     @property
     def targets(self) -> tuple[Reference, ...]:
         """All that is written."""
-        if self.library_call is None:
+        if not isinstance(self.call, LibraryCall):
             return (self.target,)
-        return tuple(self.library_call.blocks[n].reference for n in self.library_call.written)
+        return tuple(self.call.blocks[n].reference for n in self.call.written)
 
     @property
     def scattered(self) -> bool:
@@ -260,7 +257,7 @@ class Nest:
         """Pairs of references to the same memory of which one is a write."""
         read = [read.reference for read in self.reads]
         touched = [*other.targets, *(read.reference for read in other.reads)]
-        pairs = [*product(self.targets, touched), *product(read, other.targets)]
+        pairs = [*itertools.product(self.targets, touched), *itertools.product(read, other.targets)]
         return [(mine, theirs) for mine, theirs in pairs if mine.memory == theirs.memory]
 
 
@@ -323,13 +320,8 @@ class Lanes:
     @staticmethod
     def over(extents: tuple[ir.Expr, ...], domain: ir.Domain) -> Lanes:
         """The loops over the valid lanes of a shape; an axis of one lane needs none."""
-        full = domain or (ir.FULL,) * len(extents)
-        axes: list[Axis] = []
-        loops: list[int | None] = []
-        for extent, lanes in zip(extents, full, strict=True):
-            if constant_value(extent) == 1 and lanes.full:
-                loops.append(None)
-            else:
-                loops.append(len(axes))
-                axes.append(axis_bounds(extent, lanes))
-        return Lanes(tuple(axes), tuple(loops))
+        bounds = list(zip(extents, domain or (ir.FULL,) * len(extents), strict=True))
+        looped = [constant_value(extent) != 1 or not lanes.full for extent, lanes in bounds]
+        axes = tuple(itertools.starmap(axis_bounds, itertools.compress(bounds, looped)))
+        numbers = itertools.count()
+        return Lanes(axes, tuple(next(numbers) if own else None for own in looped))
