@@ -25,7 +25,6 @@ from sketchc.lowering.cpp.expressions import (
     broken,
     entry_name,
     identifier,
-    literal,
 )
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.python_module import module_source
@@ -470,8 +469,7 @@ class _Host(Printer):
                 continue
             dtype = DType.F64 if constant.dtype.is_float else constant.dtype
             kind = "int64_t" if dtype.is_integer else self.kind(dtype)
-            value = constant.value
-            text = self.number_literal(value, dtype) if dtype.is_float else literal(value)
+            text = self.constant(constant.value, dtype)
             lines.append(f"    constexpr {kind} {identifier(constant.name)} = {text};\n")
         return "".join(lines) + ("\n" if lines else "")
 

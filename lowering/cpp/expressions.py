@@ -257,6 +257,10 @@ class Expressions:
             case _:
                 assert_never(node)
 
+    def constant(self, value: int | float | bool, dtype: DType) -> Code:
+        """A number as the host holds one of a type."""
+        return literal(float(value) if dtype.is_float else value)
+
     def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
         """A number of an element type."""
         if dtype in (DType.F16, DType.BF16):

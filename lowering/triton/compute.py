@@ -8,6 +8,7 @@ Results of comparisons and tests are `int1`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -51,7 +52,7 @@ class Request:
     """One element-wise operation to write."""
 
     operands: tuple[Code, ...]
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, Any]
     dtype: DType  # of the operands and of the evaluation
     scope: Scope
     scalar: bool = False  # all operands are scalars
@@ -65,6 +66,10 @@ class Request:
     def bits(self) -> str:
         """How wide the type is."""
         return str(self.dtype.bytes * 8)
+
+    def call(self, function: str, *more: Code | str) -> Code:
+        """A device function of this package on the operands."""
+        return self.scope.call(function, *self.operands, *more)
 
 
 Writer = Callable[[Request], Code]
@@ -83,16 +88,7 @@ def _primitive(function: str) -> Writer:
 
 
 def _device(function: str, *attributes: str) -> Writer:
-    def write(request: Request) -> Code:
-        extra = [literal(_number(request.attributes[name])) for name in attributes]
-        return request.scope.call(function, *request.operands, *extra)
-
-    return write
-
-
-def _number(value: object) -> int | float:
-    assert isinstance(value, (int, float))
-    return value
+    return lambda r: r.call(function, *(literal(r.attributes[name]) for name in attributes))
 
 
 def _rounded(function: Writer) -> Writer:
@@ -115,24 +111,19 @@ def _extremum(function: str, boolean: str) -> Writer:
 _maximum, _minimum = _extremum("tl.maximum", "|"), _extremum("tl.minimum", "&")
 
 
-def _bound(request: Request, name: str) -> Code | None:
-    value = request.attributes.get(name)
-    if value is None:
-        return None
-    number = _number(value)
-    if request.dtype.is_float:
-        return literal(float(number))
-    # A bound that the type cannot hold is no bound.
-    low, high = (int(identity_value(name, request.dtype)) for name in ("lowest", "highest"))
-    return typed(literal(min(max(int(number), low), high)), request.dtype)
-
-
 def _clamp(request: Request) -> Code:
-    result = request.first
+    result, dtype = request.first, request.dtype
     for name, limited in (("low", _maximum), ("high", _minimum)):
-        bound = _bound(request, name)
-        if bound is not None:
-            result = limited(attrs.evolve(request, operands=(result, bound)))
+        bound = request.attributes.get(name)
+        if bound is None:
+            continue
+        if dtype.is_float:
+            number = literal(float(bound))
+        else:
+            # A bound that the type cannot hold is no bound.
+            low, high = (int(identity_value(end, dtype)) for end in ("lowest", "highest"))
+            number = typed(literal(min(max(int(bound), low), high)), dtype)
+        result = limited(attrs.evolve(request, operands=(result, number)))
     return result
 
 
@@ -141,50 +132,38 @@ def _relu(request: Request) -> Code:
     return _maximum(attrs.evolve(request, operands=(request.first, zero)))
 
 
-def _gelu(request: Request) -> Code:
-    tanh = request.attributes.get("approximate") == "tanh"
-    return request.scope.call("gelu_tanh" if tanh else "gelu", request.first)
-
-
 def _leaky_relu(request: Request) -> Code:
     positive = PYTHON.binary(">", request.first, _ZERO)
-    slope = literal(_number(request.attributes["slope"]))
-    return PYTHON.call(
-        "tl.where", positive, request.first, PYTHON.binary("*", slope, request.first)
-    )
+    scaled = PYTHON.binary("*", literal(request.attributes["slope"]), request.first)
+    return PYTHON.call("tl.where", positive, request.first, scaled)
 
 
 def _round(request: Request) -> Code:
     magic = "4503599627370496.0" if request.dtype is DType.F64 else "8388608.0"
-    return request.scope.call("round_even", request.first, magic)
+    return request.call("round_even", magic)
 
 
 def _power(request: Request) -> Code:
     if not request.dtype.is_float:
-        return request.scope.call("integer_power", *request.operands, request.bits)
+        return request.call("integer_power", request.bits)
     base, exponent = request.operands
     if exponent.text in ("2", "2.0"):
         return PYTHON.binary("*", base, base)
-    return request.scope.call("power", base, exponent, repr(request.dtype is DType.F64))
+    return request.call("power", repr(request.dtype is DType.F64))
 
 
 def _floor_pair(integer: str, floating: str) -> Writer:
     def write(request: Request) -> Code:
         if not request.dtype.is_float:
-            signed = repr(request.dtype.is_signed)
-            return request.scope.call(integer, *request.operands, signed)
+            return request.call(integer, repr(request.dtype.is_signed))
         if floating == "float_mod":
-            return request.scope.call(floating, *request.operands)
+            return request.call(floating)
         # f64 division is correctly rounded as it is.
         exact = request.dtype is DType.F64
         exact = exact or (request.scalar and not request.scope.dialect.scalar_div_rn)
-        return request.scope.call(floating, *request.operands, repr(not exact))
+        return request.call(floating, repr(not exact))
 
     return write
-
-
-def _shift(function: str) -> Writer:
-    return lambda request: request.scope.call(function, *request.operands, request.bits)
 
 
 def _magnitude_test(symbol: str) -> Writer:
@@ -221,11 +200,11 @@ WRITERS: dict[str, Writer] = {
     "ceil": _rounded(_primitive("tl.ceil")),
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
-    "sign": lambda r: r.scope.call("sign" if r.dtype.is_float else "integer_sign", r.first),
+    "sign": lambda r: r.call("sign" if r.dtype.is_float else "integer_sign"),
     "tan": lambda r: PYTHON.binary("/", *(PYTHON.call(f"tl.{f}", r.first) for f in ("sin", "cos"))),
     "atan": _device("arctangent"),
-    "gelu": _gelu,
-    "hardswish": lambda r: PYTHON.binary("*", r.first, r.scope.call("hardsigmoid", r.first)),
+    "gelu": lambda r: r.call("gelu_tanh" if r.attributes.get("approximate") == "tanh" else "gelu"),
+    "hardswish": lambda r: PYTHON.binary("*", r.first, r.call("hardsigmoid")),
     "elu": _device("elu", "alpha"),
     "leaky_relu": _leaky_relu,
     "add": _operator("+", "|"),
@@ -249,8 +228,8 @@ WRITERS: dict[str, Writer] = {
     "bitwise_or": _operator("|"),
     "bitwise_xor": _operator("^"),
     "bitwise_not": _invert,
-    "shl": _shift("shift_left"),
-    "shr": _shift("shift_right"),
+    "shl": lambda request: request.call("shift_left", request.bits),
+    "shr": lambda request: request.call("shift_right", request.bits),
 }
 
 #: Operations written as device functions of two operands, which must both be tensors.
