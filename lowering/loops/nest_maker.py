@@ -71,22 +71,18 @@ class Operation:
         """Whether an attribute is set, as an argument of a template."""
         return "true" if self.statement.attributes.get(name) else "false"
 
-    def version(self, position: int) -> str:
-        """The version of a tile that an operand reads."""
-        return self.maker.versions.read(self.statement, position)
-
     def dtype(self, position: int) -> DType:
         """The type of an operand."""
         operand = self.statement.operands[position]
         if isinstance(operand, ir.TileOperand):
-            return self.maker.dtype(self.version(position))
+            return self.maker.dtype(operand.tile)
         return operand.dtype
 
     def shape(self, position: int) -> Shape:
         """The shape of an operand."""
         match self.statement.operands[position]:
-            case ir.TileOperand(domain=domain):
-                extents = self.maker.extents(self.version(position))
+            case ir.TileOperand(tile, domain):
+                extents = self.maker.extents(tile)
             case ir.IndexOperand(extents=extents, domain=domain):
                 pass
             case ir.ScalarOperand():
@@ -114,12 +110,12 @@ class Operation:
         match self.statement.operands[position]:
             case ir.ScalarOperand(value, dtype):
                 return ScalarSource(value, dtype)
-            case ir.TileOperand(domain=domain, layout=layout):
-                version = self.version(position)
-                own = aligned_loops(laid_out(self.maker.extents(version), layout, ONE), loops)
+            case ir.TileOperand(tile, domain, layout):
+                own = aligned_loops(laid_out(self.maker.extents(tile), layout, ONE), loops)
                 if layout is not None:  # lane 0 of a new axis is no index of the tile
                     own = tuple(itertools.compress(own, layout))
                     domain = tuple(itertools.compress(domain, layout))
+                version = self.maker.versions.read(self.statement, tile)
                 return self.maker.version_read(version, own, domain)
             case ir.IndexOperand(value, dtype, extents):
                 own = aligned_loops(extents, loops)
@@ -407,7 +403,7 @@ def _product(made: Operation) -> list[Nest]:
             tile_reference(total, (None, None)),
             dtype,
             statement.operation,
-            tuple(maker.version_read(made.version(side), (None, None), ()) for side in (0, 1)),
+            tuple(made.source(side, (None, None)) for side in (0, 1)),
             note=statement.text,
             call=Product(
                 axis_bounds(rows, valid_rows),
@@ -516,9 +512,9 @@ class NestMaker(Tiles):
         return attrs.evolve(self.move(lanes, tile, source, note, loops), early=True)
 
     def _load(self, statement: ir.Load) -> list[Nest]:
-        if self.versions.forwarded(statement):
-            return []
         tile = self.versions.written(statement)
+        if self.versions.source(tile) is not None:
+            return []
         lanes = Lanes.over(self.extents(tile), statement.domain)
         read = self.tensor_read(statement, lanes.loops, tile, "")
         return self.apart(self.move(lanes, tile, read, statement.text))
@@ -532,7 +528,7 @@ class NestMaker(Tiles):
         return Nest(Kind.ASSIGN, lanes.axes, target, self.dtype(tile), "copy", (source,), note=note)
 
     def _store(self, statement: ir.Store | ir.Atomic) -> list[Nest]:
-        tile = self.versions.read(statement, 0)
+        tile = self.versions.read(statement, statement.tile)
         lanes = Lanes.over(self.extents(tile), statement.domain)
         source = self.version_read(tile, lanes.loops, statement.domain)
         target = self.reference(statement, statement.access, lanes.loops)
