@@ -7,7 +7,7 @@ of it stands in the code. Takes ranges of printed lines with spans, gives a `Sou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -61,11 +61,6 @@ class TracedLines:
             numbers = tuple(sorted({span.line for span in origins}))
             found.update(dict.fromkeys(range(offset + first + 1, offset + end + 1), numbers))
         return found
-
-
-def source_map(lines: Mapping[int, tuple[int, ...]]) -> SourceMap:
-    """The map of one file."""
-    return tuple(sorted(lines.items()))
 
 
 def source_map_json(kernel: Kernel, sketch_text: str, code_name: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from sketchc.lowering.loops.tiles import step_name
 from sketchc.lowering.loops.transformations import streamed_tensors
 from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
 from sketchc.lowering.precedence import CPP, Code
-from sketchc.lowering.source_map import TracedLines, source_map
+from sketchc.lowering.source_map import TracedLines
 
 INDENT = "    "
 WIDTH = 100
@@ -168,26 +168,27 @@ class Printer(Expressions, TracedLines):
 
     def _streamed(self, streamed: nodes.StreamedLoop) -> None:
         """Blocks of lanes; those of large outputs are written from a buffer, past the caches."""
-        for row in streamed.others:
-            self._row(row)
         loop, name, end = streamed.loop, self.name(streamed.variable), streamed.end
+        for row in loop.rows:
+            if not row.block:
+                self._row(row)
         first = ir.Ref(streamed.variable, ir.NameKind.LOOP)
         last = ir.Binary("+", first, ir.Literal(streamed.size))
         bounds = (loop.lower, loop.upper, ir.Literal(streamed.size))
         self.open(self._serial_head(nodes.SerialLoop(streamed.variable, *bounds, ())))
         self.line(f"const int64_t {end} = {self.scalar(ir.Binary('min', loop.upper, last))};")
-        for each in streamed.rows:
-            row, kind = each.row, self.kind(each.row.dtype)
-            self.line(f"alignas(64) {kind} {each.block}[{streamed.size}];")
-            self.line(
-                f"{kind} *const {self.name(row.name)} = {streams_name(row.buffer)} ?"
-                f" {each.block} : {self._offset(row.buffer, ir.Binary('+', row.base, first))};"
-            )
-        self._lanes(attrs.evolve(loop, lower=first, upper=ir.Ref(end, ir.NameKind.LOOP)))
-        for each in streamed.rows:
-            place = self._offset(each.row.buffer, ir.Binary("+", each.row.base, first))
-            self.open(f"if ({streams_name(each.row.buffer)})")
-            self.line(f"{self.helper('stream', place, each.block, f'{end} - {name}')};")
+        rows = [row for row in loop.rows if row.block]
+        places = [self._offset(row.buffer, ir.Binary("+", row.base, first)) for row in rows]
+        for row, place in zip(rows, places, strict=True):
+            kind, large = self.kind(row.dtype), streams_name(row.buffer)
+            self.line(f"alignas(64) {kind} {row.block}[{streamed.size}];")
+            start = f"{large} ? {row.block} : {place}"
+            self.line(f"{kind} *const {self.name(row.name)} = {start};")
+        after = ir.Ref(end, ir.NameKind.LOOP)
+        self._lanes(attrs.evolve(loop, lower=first, upper=after, rows=()))
+        for row, place in zip(rows, places, strict=True):
+            self.open(f"if ({streams_name(row.buffer)})")
+            self.line(f"{self.helper('stream', place, row.block, f'{end} - {name}')};")
             self.close()
         self.close()
 
@@ -387,7 +388,7 @@ def emit(plan: Plan) -> Kernel:
         source,
         sketch,
         extras=((f"{sketch.name}_module.cpp", module_source(sketch, entry)),),
-        source_map=source_map(host.carried_out(above)),
+        source_map=tuple(sorted(host.carried_out(above).items())),
         library=(LibraryPart(tuple(used_pieces(used)), library),) if library else (),
     )
 

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from sketchc.base.diagnostics import UsageError
 from sketchc.lowering.plan import Hardware
 
@@ -46,14 +48,7 @@ def _facts(name: str) -> dict[str, Any]:
 
 
 def _hardware(facts: dict[str, Any]) -> Hardware:
-    cores, matrix_cores = facts["cores"], facts["matrix_cores"]
+    known = {f.name: facts[f.name] for f in attrs.fields(Hardware) if f.name != "facts"}
     if facts.get("detect"):
-        cores = matrix_cores = len(os.sched_getaffinity(0))
-    return Hardware(
-        name=facts["name"],
-        family=facts["family"],
-        cores=cores,
-        matrix_cores=matrix_cores,
-        memory_bandwidth=facts["memory_bandwidth"],
-        facts=facts,
-    )
+        known["cores"] = known["matrix_cores"] = len(os.sched_getaffinity(0))
+    return Hardware(**known, facts=facts)

@@ -112,13 +112,16 @@ class Define(Traced):
 
 @attrs.frozen
 class Row(Traced):
-    """`name` points to `buffer[base]`, for a loop over lanes."""
+    """`name` points to `buffer[base]`, for a loop over lanes, or, where the lanes of a block are
+    streamed and the buffer is too large for the caches, to the small local buffer `block`, from
+    which they are written past the caches."""
 
     name: str
     buffer: str
     base: ir.Expr
     dtype: DType
     writable: bool = False
+    block: str = ""
 
 
 @attrs.frozen
@@ -234,26 +237,14 @@ class LaneLoop(Traced):
 
 
 @attrs.frozen
-class StreamedRow:
-    """The lanes of a block go to `row`, or, where its buffer is too large for the caches, to the
-    small local buffer `block` and from there past the caches."""
-
-    row: Row
-    block: str
-
-
-@attrs.frozen
 class StreamedLoop(Traced):
-    """`loop` in blocks of `size` lanes. Writes to the `rows` count from the start of the block, of
-    which `variable` is the first lane and `end` (another name) the one after the last; its `others`
-    are rows as of any loop."""
+    """`loop` in blocks of `size` lanes, of which `variable` is the first and `end` (another name)
+    the one after the last. Writes to its streamed rows, those with a `block`, count from there."""
 
     variable: str
     end: str
     size: int
-    rows: tuple[StreamedRow, ...]
     loop: LaneLoop
-    others: tuple[Row, ...] = ()
 
 
 @attrs.frozen

@@ -378,10 +378,11 @@ def add_streams(
 def streamed_tensors(body: tuple[nodes.Statement, ...]) -> list[str]:
     """The tensors that a program streams, in order of appearance."""
     names = [
-        row.row.buffer
+        row.buffer
         for statement in nodes.walk(body)
         if isinstance(statement, nodes.StreamedLoop)
-        for row in statement.rows
+        for row in statement.loop.rows
+        if row.block
     ]
     return list(dict.fromkeys(names))
 
@@ -395,17 +396,12 @@ def _blocked(loop: nodes.LaneLoop, rows: list[nodes.Row], fresh: Fresh) -> nodes
         attrs.evolve(s, index=index) if isinstance(s, nodes.Write) and s.buffer in names else s
         for s in loop.body
     )
-    streamed = tuple(nodes.StreamedRow(row, fresh(f"{row.buffer}_block")) for row in rows)
-    others = tuple(row for row in loop.rows if row not in rows)
-    return nodes.StreamedLoop(
-        block,
-        fresh(f"{block}_end"),
-        BLOCK,
-        streamed,
-        attrs.evolve(loop, body=body, rows=()),
-        others,
-        origins=loop.origins,
+    all_rows = tuple(
+        attrs.evolve(row, block=fresh(f"{row.buffer}_block")) if row in rows else row
+        for row in loop.rows
     )
+    inner = attrs.evolve(loop, body=body, rows=all_rows)
+    return nodes.StreamedLoop(block, fresh(f"{block}_end"), BLOCK, inner, origins=loop.origins)
 
 
 def _streamed(loop: nodes.LaneLoop, outputs: frozenset[str]) -> list[nodes.Row]:

@@ -37,7 +37,6 @@ from sketchc.lowering.python_host.abi import signature
 from sketchc.lowering.python_host.expressions import Host, is_literal
 from sketchc.lowering.python_host.names import TORCH, Names, literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
-from sketchc.lowering.source_map import source_map
 
 _ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
 
@@ -446,7 +445,7 @@ def python_kernel(
         language="python",
         source="\n\n\n".join([*sections, helpers.text, host]) + "\n",
         sketch=plan.sketch,
-        source_map=source_map(found),
+        source_map=tuple(sorted(found.items())),
         library=tuple(part for part in (functions, helpers) if part.text),
     )
 
