@@ -31,10 +31,9 @@ class TritonWrapper(Wrapper):
         """See `Wrapper`."""
         for kernel in self.kernels:
             if kernel.scope.phase.index == phase:
-                self._launch(kernel)
+                self._launch(kernel, kernel.scope.phase)
 
-    def _launch(self, kernel: KernelText) -> None:
-        phase = kernel.scope.phase
+    def _launch(self, kernel: KernelText, phase: PhasePlan) -> None:
         self.lines.append("")
         for name, value in kernel.scope.buckets.items():
             power = PYTHON.call("triton.next_power_of_2", self.expression(value))

@@ -380,22 +380,17 @@ def _fits(plan: Plan, magnitude: Polynomial) -> bool:
 
 
 def _takes_f64_scalars(phase: PhasePlan) -> bool:
-    """True where an f32 argument would not hold what the kernel computes with."""
-    return any(
-        (isinstance(statement, ir.Compute) and _computes_in_f64(statement))
-        or any(
-            ref.dtype is DType.F64 for part in float_parts(statement) for ref in references(part)
-        )
-        for statement in walk.statements(phase.body)
-    )
-
-
-def _computes_in_f64(statement: ir.Compute) -> bool:
-    """Whether a statement takes an f64 from a tile, or from the host."""
-    tiles = any(isinstance(operand, ir.TileOperand) for operand in statement.operands)
-    return (tiles and statement.dtype is DType.F64) or any(
-        operand.dtype is DType.F64 for operand in carried(statement)
-    )
+    """True where an f32 argument would not hold what the kernel computes with: an f64 that meets a
+    tile, or comes from the host."""
+    for statement in walk.statements(phase.body):
+        found = [ref.dtype for part in float_parts(statement) for ref in references(part)]
+        if isinstance(statement, ir.Compute):
+            tiles = any(isinstance(operand, ir.TileOperand) for operand in statement.operands)
+            found += [operand.dtype for operand in carried(statement)]
+            found += [statement.dtype] if tiles else []
+        if DType.F64 in found:
+            return True
+    return False
 
 
 def _learn(plan: Plan, scope: Scope) -> None:

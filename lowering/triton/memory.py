@@ -88,26 +88,26 @@ def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
     pointer = Code(scope.names[f"{tensor.name}_ptr"])
     origin, vectors, shape = _split(access, tile, scope)
     extents = scope.plan.sketch.extents(access.tensor)
+    strides: tuple[Code, ...] | None = None
     if any(tensor.broadcast) and access.tensor == tensor.name:
         # An axis of extent 1 that is broadcast has stride 0.
-        strides = [
-            Code(
-                scope.strides.setdefault(
-                    (tensor.name, axis), scope.names[f"{tensor.name}_stride_{axis}"]
-                )
-            )
-            for axis in range(len(extents))
-        ]
+        names = [scope.names[f"{tensor.name}_stride_{axis}"] for axis in range(len(extents))]
+        scope.strides |= {(tensor.name, axis): name for axis, name in enumerate(names)}
+        strides = tuple(map(Code, names))
         parts = [
             PYTHON.binary("*", kernel_expression(index, scope), stride)
             for index, stride in zip(origin, strides, strict=True)
             if not is_literal(index, 0)
         ]
-        parts += [_times(lane, strides[d]) for d, lane in vectors]
-        return Place(tensor.name, pointer, tuple(parts), shape, extents, tuple(strides))
-    parts = _dense_origin(origin, extents, scope)
-    parts += [_times(lane, _dense_stride(extents[d + 1 :], scope)) for d, lane in vectors]
-    return Place(tensor.name, pointer, tuple(parts), shape, extents, None)
+    else:
+        parts = _dense_origin(origin, extents, scope)
+    for dimension, lane in vectors:
+        if strides is None:
+            stride = _dense_stride(extents[dimension + 1 :], scope)
+        else:
+            stride = strides[dimension]
+        parts.append(lane if stride is None else PYTHON.binary("*", lane, stride))
+    return Place(tensor.name, pointer, tuple(parts), shape, extents, strides)
 
 
 def _split(
@@ -145,10 +145,6 @@ def _split(
             case _:
                 assert_never(subscript)
     return origin, vectors, reached
-
-
-def _times(lane: Code, stride: Code | None) -> Code:
-    return lane if stride is None else PYTHON.binary("*", lane, stride)
 
 
 def _product(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
