@@ -32,7 +32,7 @@ from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import host_program
 from sketchc.lowering.loops.build import placements as loop_placements
-from sketchc.lowering.loops.tiles import step_name
+from sketchc.lowering.loops.nests import step_name
 from sketchc.lowering.loops.transformations import streamed_tensors
 from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
 from sketchc.lowering.precedence import CPP, Code

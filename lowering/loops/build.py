@@ -40,9 +40,10 @@ from sketchc.lowering.loops.nests import (
     Product,
     Read,
     lane_variable,
+    row_major,
+    strides,
 )
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
-from sketchc.lowering.loops.tiles import row_major, strides
 from sketchc.lowering.loops.transformations import (
     add_rows,
     add_streams,

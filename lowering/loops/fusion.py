@@ -21,9 +21,8 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, equal, product
 from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference
+from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference, index_rank
 from sketchc.lowering.loops.nodes import Define, Note, Storage, bound
-from sketchc.lowering.loops.tiles import index_rank
 
 
 @attrs.define(eq=False)

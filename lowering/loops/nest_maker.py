@@ -32,6 +32,7 @@ from sketchc.lowering.loops.nests import (
     Kind,
     Lanes,
     LibraryCall,
+    Loops,
     Nest,
     Product,
     Read,
@@ -39,12 +40,9 @@ from sketchc.lowering.loops.nests import (
     ScalarSource,
     Source,
     Term,
-    axis_bounds,
-)
-from sketchc.lowering.loops.tiles import (
-    Loops,
     Tiles,
     aligned_loops,
+    axis_bounds,
     map_tiles,
     statement_axes,
     tile_reference,

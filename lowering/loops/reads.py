@@ -29,9 +29,9 @@ from sketchc.lowering.loops.nests import (
     Term,
     lane_variable,
     read_variable,
+    row_major,
 )
 from sketchc.lowering.loops.nodes import scalar_dtype
-from sketchc.lowering.loops.tiles import row_major
 
 
 @attrs.frozen
