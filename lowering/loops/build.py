@@ -18,6 +18,7 @@ from sketchc.ir.symbolic import constant_value, simplify
 from sketchc.ir.walk import children, declared_names, substitute
 from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
+from sketchc.lowering.loops import transformations
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
     Control,
@@ -44,13 +45,6 @@ from sketchc.lowering.loops.nests import (
     strides,
 )
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
-from sketchc.lowering.loops.transformations import (
-    add_rows,
-    add_streams,
-    unread_outputs,
-    unroll_and_jam,
-    without_dead_stores,
-)
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 
 #: Names of lane variables by the number of loops that remain, innermost first.
@@ -84,10 +78,10 @@ def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement
     large outputs past the caches."""
     sketch = plan.sketch
     phases = build_phases(plan, reserved)
-    outputs = unread_outputs(sketch, [phase.program for phase in phases])
+    outputs = transformations.unread_outputs(sketch, [phase.program for phase in phases])
     launches: dict[int, list[loops.Statement]] = {}
     for phase in phases:
-        body = add_streams(phase.program.body, outputs, phase.versions.fresh)
+        body = transformations.add_streams(phase.program.body, outputs, phase.versions.fresh)
         grid = [grid_loop(axis, sketch) for axis in phase.plan.grid]
         launch = loops.Launch(
             tuple(loop for loop, _ in grid),
@@ -204,9 +198,11 @@ def _lower_phase(
         if home.local and home.defined_by is None
     ]
     whole = (*first, *statements)
-    program = without_dead_stores(loops.Program((*storages, *lowering.packs), whole))
-    jammed = unroll_and_jam(program.body, maker.versions.fresh, constants)
-    return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
+    program = transformations.without_dead_stores(
+        loops.Program((*storages, *lowering.packs), whole)
+    )
+    jammed = transformations.unroll_and_jam(program.body, maker.versions.fresh, constants)
+    return loops.Program(program.storages, transformations.add_rows(jammed, maker.versions.fresh))
 
 
 #: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).

@@ -34,8 +34,7 @@ from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.python_host.abi import signature
-from sketchc.lowering.python_host.expressions import Host, is_literal
-from sketchc.lowering.python_host.names import TORCH, Names, literal
+from sketchc.lowering.python_host.expressions import TORCH, Host, Names, is_literal, literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
 
 _ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}

@@ -18,7 +18,7 @@ from sketchc.interpreter.operations import cast
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.names import literal
+from sketchc.lowering.python_host.expressions import literal
 from sketchc.lowering.triton import cross_lane
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import Scope, chosen

@@ -14,8 +14,7 @@ from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
-from sketchc.lowering.python_host.expressions import is_literal
-from sketchc.lowering.python_host.names import literal
+from sketchc.lowering.python_host.expressions import is_literal, literal
 from sketchc.lowering.triton.dialect import DOT_DTYPES, TL, Dialect, precision
 from sketchc.lowering.triton.scope import (
     Scope,

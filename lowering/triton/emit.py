@@ -11,8 +11,8 @@ from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
+from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
-from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.triton import tuning
 from sketchc.lowering.triton.dialect import DIALECTS, Dialect

@@ -37,8 +37,7 @@ from sketchc.lowering.plan import (
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import is_literal
-from sketchc.lowering.python_host.names import Names
+from sketchc.lowering.python_host.expressions import Names, is_literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
 from sketchc.lowering.triton.compute import compute
 from sketchc.lowering.triton.dialect import Dialect

@@ -19,8 +19,7 @@ from sketchc.ir.evaluate import known_value
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import is_literal, mirrored
-from sketchc.lowering.python_host.names import Names, literal
+from sketchc.lowering.python_host.expressions import Names, is_literal, literal, mirrored
 from sketchc.lowering.triton.dialect import TL, Dialect
 
 #: The extents of a block, () for a scalar.

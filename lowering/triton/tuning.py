@@ -22,7 +22,7 @@ from sketchc.lowering.plan import (
     is_product,
     subject,
 )
-from sketchc.lowering.python_host.names import Names
+from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.triton.cross_lane import product_unit
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards

@@ -13,8 +13,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import on_host
-from sketchc.lowering.python_host.names import literal
+from sketchc.lowering.python_host.expressions import literal, on_host
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import (
     Scope,
