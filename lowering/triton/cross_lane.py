@@ -27,7 +27,6 @@ from sketchc.lowering.triton.scope import (
 )
 from sketchc.lowering.triton.values import (
     Value,
-    carried,
     carrier,
     conditions,
     conjunction,
@@ -319,8 +318,8 @@ def _reshaped(statement: ir.Compute, scope: Scope) -> Value:
     total = _product(old)
     index = PYTHON.call("tl.minimum", index, PYTHON.binary("-", total, Code("1")))
     index = PYTHON.call("tl.reshape", index, shape_code((_product(new),)))
-    value, back = carried(code, dtype)
-    flat = PYTHON.call("tl.reshape", value, shape_code((total,)))
+    back = carrier(dtype)
+    flat = PYTHON.call("tl.reshape", convert(code, dtype, back), shape_code((total,)))
     moved = taken(flat, index, 0, scope)
     return Value(PYTHON.call("tl.reshape", moved, shape_code(new)), back, new)
 
@@ -384,10 +383,10 @@ def _concatenated(statement: ir.Compute, scope: Scope) -> Value:
     lanes = lanes_along(axis, target, scope)
     border = kernel_expression(first.extents[axis], scope)
     behind = PYTHON.call("tl.maximum", PYTHON.binary("-", lanes, border), "0")
-    sides, back = [], statement.dtype
+    sides, back = [], carrier(statement.dtype)
     for operand, places in zip(statement.operands, (lanes, behind), strict=True):
         value = operand_value(operand, statement.dtype, rank, scope)
-        code, back = carried(value.code, statement.dtype)
+        code = convert(value.code, statement.dtype, back)
         shape = scope.shape(tile_name(operand))
         if not shape or shape[axis].text == "1":
             sides.append(code if shape else full(target, code, back))

@@ -131,7 +131,13 @@ class BodyEmitter(PythonLines):
     def _branch(self, branch: ir.If) -> None:
         """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
         self.comment(branch.text)
-        self.line(f"if {condition(branch.condition, self.scope)}:")
+        match branch.condition:
+            case ir.Unary("not", ir.Ref(kind=ir.NameKind.PRESENT) as given):
+                # Settled when the kernel is compiled.
+                asked = PYTHON.unary("not", kernel_expression(given, self.scope))
+            case condition:
+                asked = kernel_expression(condition, self.scope)
+        self.line(f"if {asked}:")
         self._block(branch.body)
         if branch.orelse:
             self.line("else:")
@@ -275,15 +281,6 @@ def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
     if not is_literal(loop.start, 0):
         value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
     return value
-
-
-def condition(expression: ir.Expr, scope: Scope) -> Code:
-    """The condition of a branch; one on presence alone is settled when the kernel is compiled."""
-    match expression:
-        case ir.Unary("not", ir.Ref(kind=ir.NameKind.PRESENT) as inner):
-            return PYTHON.unary("not", kernel_expression(inner, scope))
-        case _:
-            return kernel_expression(expression, scope)
 
 
 def loop_step(loop: ir.For, scope: Scope) -> bool | None:

@@ -103,7 +103,9 @@ def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
         parts = _dense_origin(origin, extents, scope)
     for dimension, lane in vectors:
         if strides is None:
-            stride = _dense_stride(extents[dimension + 1 :], scope)
+            stride = _product(extents[dimension + 1 :], scope)
+            if stride is not None and stride.level == PYTHON.binary_levels["*"]:
+                stride = parenthesised(stride)
         else:
             stride = strides[dimension]
         parts.append(lane if stride is None else PYTHON.binary("*", lane, stride))
@@ -150,13 +152,6 @@ def _split(
 def _product(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
     codes = [kernel_expression(e, scope) for e in extents if not is_literal(e, 1)]
     return PYTHON.fold("*", codes) if codes else None
-
-
-def _dense_stride(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
-    product = _product(extents, scope)
-    if product is None or product.level != PYTHON.binary_levels["*"]:
-        return product
-    return parenthesised(product)
 
 
 def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Scope) -> list[Code]:

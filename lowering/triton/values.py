@@ -236,15 +236,9 @@ def selected(
     return chosen(mask, code, fill_code(identity_value(identity, dtype), dtype))
 
 
-def carried(code: Code, dtype: DType) -> tuple[Code, DType]:
-    """A tile in the type in which its lanes are ordered and moved: f32, f64, i32 or i64 hold every
-    value of the narrower types, and all targets move them."""
-    wide = carrier(dtype)
-    return convert(code, dtype, wide), wide
-
-
 def carrier(dtype: DType) -> DType:
-    """The type in which lanes of `dtype` are ordered and moved."""
+    """The type in which lanes of `dtype` are ordered and moved: f32, f64, i32 or i64 hold every
+    value of the narrower types, and all targets move them."""
     if dtype.is_float:
         return dtype.compute
     return DType.I64 if dtype in (DType.I64, DType.U32) else DType.I32
