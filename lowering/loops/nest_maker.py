@@ -256,17 +256,12 @@ def _topk(made: Operation) -> list[Nest]:
 
 
 def _copy(made: Operation) -> list[Nest]:
-    """Lanes that move as they are."""
+    """Lanes that move as they are, or with the last two axes exchanged."""
     tile, lanes = made.written()
-    source = made.source(0, lanes.loops)
-    return made.maker.apart(made.maker.move(lanes, tile, source, made.statement.text))
-
-
-def _transpose(made: Operation) -> list[Nest]:
-    """A copy whose source runs over the last two loops the other way round."""
-    tile, lanes = made.written()
-    *outer, row, column = lanes.loops
-    source = made.source(0, (*outer, column, row))
+    loops = lanes.loops
+    if made.statement.operation == "transpose":
+        loops = (*loops[:-2], loops[-1], loops[-2])
+    source = made.source(0, loops)
     return made.maker.apart(made.maker.move(lanes, tile, source, made.statement.text))
 
 
@@ -431,7 +426,7 @@ RULES: Mapping[str, Callable[[Operation], list[Nest]]] = {
     "copy": _copy,
     "fill": _copy,
     "broadcast": _copy,
-    "transpose": _transpose,
+    "transpose": _copy,
     "permute": _permute,
     "concat": _concat,
     "reshape": _reshape,

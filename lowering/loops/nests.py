@@ -487,8 +487,18 @@ class Tiles:
 
     @cached_property
     def loaded(self) -> frozenset[str]:
-        """The scalars that come from memory: nothing is known about their range."""
-        return fetched_scalars(self.sketch)
+        """The scalars that were fetched, or made of fetched ones: nothing is known about their
+        range."""
+        found: set[str] = set()
+        for statement in (*steps(self.sketch.steps), *in_phases(self.sketch.phases)):
+            match statement:
+                case ir.Fetch(name):
+                    found.add(name)
+                case ir.Bind(name, value) if not found.isdisjoint(names(value)):
+                    found.add(name)
+                case _:
+                    pass
+        return frozenset(found)
 
     # ------------------------------------------------------------ index tiles
 
@@ -602,20 +612,6 @@ class Tiles:
         guards = [LaneSource(c, DType.BOOL) for c in self._in_range(access)]
         reference = self.reference(statement, access, ())
         return Read(reference, stored, stored, statement.name, guards=tuple(guards))
-
-
-def fetched_scalars(sketch: ir.Sketch) -> frozenset[str]:
-    """The names of scalars that were fetched, or made of fetched ones."""
-    found: set[str] = set()
-    for statement in (*steps(sketch.steps), *in_phases(sketch.phases)):
-        match statement:
-            case ir.Fetch(name):
-                found.add(name)
-            case ir.Bind(name, value) if not found.isdisjoint(names(value)):
-                found.add(name)
-            case _:
-                pass
-    return frozenset(found)
 
 
 def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
