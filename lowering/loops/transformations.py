@@ -87,14 +87,12 @@ def _drop_dead(body: tuple[nodes.Statement, ...], private: set[str]) -> tuple[no
                 kept_until[buffer] = max(kept_until.get(buffer, -1), end)
     counter = iter(range(len(order)))
 
-    def dead(buffer: str, at: int) -> bool:
-        return buffer in private and kept_until.get(buffer, -1) <= at
-
     def visit(statements: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
         found = []
         for statement in statements:
             at = next(counter)
-            if isinstance(statement, nodes.Write) and dead(statement.buffer, at):
+            written = statement.buffer if isinstance(statement, nodes.Write) else ""
+            if written in private and kept_until.get(written, -1) <= at:
                 continue
             found.append(nodes.with_bodies(statement, visit))
         return _without_overwritten(found, private)

@@ -31,7 +31,8 @@ class PythonLines(TracedLines):
     @contextmanager
     def block(self) -> Iterator[None]:
         """What is written inside is the body of what was written last."""
-        outer, self.indent, first = self.indent, self.indent + "    ", len(self.lines)
+        outer, first = self.indent, len(self.lines)
+        self.indent += "    "
         yield
         while first < len(self.lines) and not self.lines[first]:
             del self.lines[first]  # no blank line right behind the header

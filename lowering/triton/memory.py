@@ -256,9 +256,10 @@ def _read(
     block = block and not (scope.dialect.interval_masks and statement.pad is not None)
     address, mask = _addresses(statement, where, block, mask, scope)
     arguments: list[Code | str] = [address]
-    # Whether the access itself fills void lanes: with what means the same in the tensor's type.
-    means = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
-    early = block and (tile.dtype is tensor.dtype or (old is None and means))
+    # A fill that means the same in every type.
+    plain = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
+    # Whether the access itself fills void lanes.
+    early = block and (tile.dtype is tensor.dtype or (old is None and plain))
     early = early and not (old is not None and scope.dialect.interval_masks)
     other = old if old is not None or fill is None else fill_code(fill, tile.dtype)
     if mask is not None and block:
