@@ -85,12 +85,18 @@ class _Printer:
         workspaces = [t for t in sketch.tensors if t.role is ir.Role.WORKSPACE]
         sections = [
             ("symbols", ", ".join(_symbol(s) for s in sketch.symbols)),
-            ("params", "; ".join(_param(p) for p in sketch.params)),
+            (
+                "params",
+                "; ".join(f"{p.name}: {p.dtype.value}{_initial(p.default)}" for p in sketch.params),
+            ),
             ("constexpr", ", ".join(f"{c.name} = {_value(c.value)}" for c in sketch.constants)),
             ("let", "; ".join(f"{let.name} = {show(let.value)}" for let in sketch.lets)),
             ("tensors", "; ".join(_tensor(t) for t in tensors)),
             ("workspace", "; ".join(_tensor(t) for t in workspaces)),
-            ("views", "; ".join(_view(v) for v in sketch.views)),
+            (
+                "views",
+                "; ".join(f"{v.name}[{_extents(v.extents)}] = {v.base}" for v in sketch.views),
+            ),
             ("require", "; ".join(show(r.condition) for r in sketch.requires)),
         ]
         return [f"{keyword}: {text};" for keyword, text in sections if text]
@@ -133,7 +139,9 @@ class _Printer:
             case ir.Load(access, tile):
                 arguments = [f"{_access(access)} -> {tile}"]
                 if statement.pad is not None:
-                    arguments.append(f"pad={_padding(statement.pad)}")
+                    pads = statement.pad
+                    shown = show(pads.value) if isinstance(pads, ir.ScalarOperand) else _value(pads)
+                    arguments.append(f"pad={shown}")
                 return [pad + _memory("load", arguments, statement)]
             case ir.Store(tile, access):
                 arguments = [f"{tile} -> {_access(access)}"]
@@ -177,9 +185,12 @@ def _remarks(loop: ir.For, pad: str) -> list[str]:
     return lines + ([f"{pad}# carried: {', '.join(loop.carried)}"] if loop.carried else [])
 
 
+def _extents(extents: tuple[ir.Expr, ...]) -> str:
+    return ", ".join(map(show, extents))
+
+
 def _alloc(tile: ir.Tile) -> str:
-    extents = ", ".join(show(extent) for extent in tile.extents)
-    parts = [f"[{extents}]", tile.dtype.value]
+    parts = [f"[{_extents(tile.extents)}]", tile.dtype.value]
     if tile.initial is not None:
         parts.append(f"init={_value(tile.initial)}")
     if tile.hints:
@@ -217,10 +228,6 @@ def flattened(value: ir.Expr) -> ir.Expr:
             return changed(value, flattened)
 
 
-def _padding(value: int | float | bool | ir.ScalarOperand) -> str:
-    return show(value.value) if isinstance(value, ir.ScalarOperand) else _value(value)
-
-
 def _memory(operation: str, arguments: list[str], statement: ir.Load | ir.Store | ir.Atomic) -> str:
     """The call, and which lanes it is about: those valid, those read, and further conditions."""
     if statement.where is not None:
@@ -249,17 +256,12 @@ def _call(statement: ir.Compute) -> str:
     for attribute in row.attributes:
         value = statement.attributes.get(attribute.name)
         if attribute.positional:
-            arguments.append(_axes(value))
+            axes = value if isinstance(value, tuple) else (value,)
+            arguments.append(str(axes[0] if len(axes) == 1 else list(axes)))
         elif value != attribute.default:
             keywords.append(f"{attribute.name}={_value(value)}")
     everything = [*arguments, *statement.destinations, *keywords]
     return f"{statement.operation}({', '.join(everything)})"
-
-
-def _axes(value: object) -> str:
-    if isinstance(value, tuple):
-        return str(value[0]) if len(value) == 1 else f"[{', '.join(map(str, value))}]"
-    return str(value)
 
 
 def _operand(operand: ir.Operand) -> str:
@@ -276,13 +278,12 @@ def _value(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
+def _initial(value: int | float | bool | None) -> str:
+    return "" if value is None else f" = {_value(value)}"
+
+
 def _symbol(symbol: ir.Symbol) -> str:
     return symbol.name if symbol.upper_bound is None else f"{symbol.name} <= {symbol.upper_bound}"
-
-
-def _param(param: ir.Param) -> str:
-    default = "" if param.default is None else f" = {_value(param.default)}"
-    return f"{param.name}: {param.dtype.value}{default}"
 
 
 def _tensor(tensor: ir.Tensor) -> str:
@@ -291,10 +292,5 @@ def _tensor(tensor: ir.Tensor) -> str:
         broadcast = axis < len(tensor.broadcast) and tensor.broadcast[axis]
         extents.append(show(extent) + ("|1" if broadcast else ""))
     role = "" if tensor.role is ir.Role.WORKSPACE else f"{tensor.role.value} "
-    initial = "" if tensor.initial is None else f" = {_value(tensor.initial)}"
     dtype = tensor.dtype.value + ("?" if tensor.optional else "")
-    return f"{tensor.name}[{', '.join(extents)}]: {role}{dtype}{initial}"
-
-
-def _view(view: ir.View) -> str:
-    return f"{view.name}[{', '.join(show(extent) for extent in view.extents)}] = {view.base}"
+    return f"{tensor.name}[{', '.join(extents)}]: {role}{dtype}{_initial(tensor.initial)}"

@@ -7,7 +7,8 @@ of it stands in the code. Takes ranges of printed lines with spans, gives a `Sou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -33,34 +34,33 @@ class Traced:
     origins: tuple[Span, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
 
-@attrs.define
-class Marks:
-    """Ranges of printed lines and what they carry out.
+@attrs.define(slots=False)  # for classes with further bases
+class TracedLines:
+    """Lines of code that are being written, with what they carry out.
 
-    Ranges nest as statements do, and an inner one is marked before the one around it; what is
+    Ranges of lines nest as statements do, and an inner one ends before the one around it; what is
     inside says more, so a line belongs to the innermost range around it.
     """
 
-    ranges: list[tuple[int, int, tuple[Span, ...]]] = attrs.field(factory=list)
+    lines: list[str] = attrs.field(factory=list, kw_only=True)
+    _ranges: list[tuple[int, int, tuple[Span, ...]]] = attrs.field(factory=list, init=False)
 
-    def add(self, first: int, end: int, origins: Iterable[Span]) -> None:
-        """Lines `first` to `end` (0-based, exclusive) carry out what stands at `origins`."""
+    @contextmanager
+    def tracing(self, *origins: Span) -> Iterator[None]:
+        """What is written inside carries out what stands at `origins`."""
+        first = len(self.lines)
+        yield
         known = tuple(span for span in origins if span != NOWHERE)
-        if known and end > first:
-            self.ranges.append((first, end, known))
+        if known and len(self.lines) > first:
+            self._ranges.append((first, len(self.lines), known))
 
-    def lines(self, offset: int) -> dict[int, tuple[int, ...]]:
+    def carried_out(self, offset: int) -> dict[int, tuple[int, ...]]:
         """Lines of the sketch by line of the code, 1-based; `offset` lines stand above."""
         found: dict[int, tuple[int, ...]] = {}
-        for first, end, origins in reversed(self.ranges):
+        for first, end, origins in reversed(self._ranges):
             numbers = tuple(sorted({span.line for span in origins}))
             found.update(dict.fromkeys(range(offset + first + 1, offset + end + 1), numbers))
         return found
-
-
-def source_map(lines: Mapping[int, tuple[int, ...]]) -> SourceMap:
-    """The map of one file."""
-    return tuple(sorted(lines.items()))
 
 
 def source_map_json(kernel: Kernel, sketch_text: str, code_name: str) -> dict[str, Any]:

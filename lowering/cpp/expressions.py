@@ -69,7 +69,7 @@ _FUNCTIONS = {
 #: Integers that C++ promotes to int before it calculates.
 PROMOTED = frozenset({DType.I16, DType.I8, DType.U8})
 #: Operations whose C++ text has the type of its operands whatever that is.
-_KEEPS_TYPE = frozenset({"where", "clamp", "copy"})
+_KEEPS_TYPE = frozenset({"where", "clamp"})
 _MODES = {"down": "-1", "up": "1", "zero": "0"}
 _OPERATORS = {
     "add": "+",
@@ -257,6 +257,10 @@ class Expressions:
             case _:
                 assert_never(node)
 
+    def constant(self, value: int | float | bool, dtype: DType) -> Code:
+        """A number as the host holds one of a type."""
+        return literal(float(value) if dtype.is_float else value)
+
     def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
         """A number of an element type."""
         if dtype in (DType.F16, DType.BF16):
@@ -364,8 +368,11 @@ class Expressions:
         for attribute, helper in (("low", "at_least"), ("high", "at_most")):
             bound = node.attributes.get(attribute)
             if bound is not None:
-                number = _held(bound, node.operands)
-                code = self.helper(helper, code, self._typed_literal(number, node.operands))
+                if node.operands.is_integer and node.operands.limits is not None:
+                    # What the type cannot hold is no bound: the type's own limit.
+                    least, greatest = node.operands.limits
+                    bound = min(max(int(bound), least), greatest)
+                code = self.helper(helper, code, self._typed_literal(bound, node.operands))
         return code
 
 
@@ -419,14 +426,6 @@ def _float_literal(number: float, dtype: DType) -> Code:
         text += ".0"
     code = Code(text + ("f" if dtype is DType.F32 else ""))
     return CPP.unary("-", code) if math.copysign(1.0, number) < 0 else code
-
-
-def _held(bound: int | float | bool, dtype: DType) -> int | float | bool:
-    """A bound that an integer type cannot hold is none: the type's own limit."""
-    if not dtype.is_integer or dtype.limits is None:
-        return bound
-    least, greatest = dtype.limits
-    return min(max(int(bound), least), greatest)
 
 
 def broken(condition: Condition, code: Expressions) -> Code:

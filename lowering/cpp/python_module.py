@@ -32,34 +32,33 @@ from sketchc.launch.conditions import (
 from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import params_to_round, passed
 from sketchc.lowering.cpp.abi import actual_extents, scalars
-from sketchc.lowering.cpp.expressions import Expressions, broken, identifier, literal
+from sketchc.lowering.cpp.expressions import Expressions, broken, identifier
 from sketchc.lowering.cpp.library.texts import library_text, read
 from sketchc.lowering.precedence import Code
 
 
 def module_source(sketch: ir.Sketch, entry: str) -> str:
     """The C++ source of `<name>_module`, to be compiled together with the kernel's."""
-    return _Module(sketch, entry).text()
+    return _Module(sketch=sketch, entry=entry).text()
 
 
 @attrs.define
-class _Module:
-    sketch: ir.Sketch
-    entry: str
+class _Module(Expressions):
+    sketch: ir.Sketch = attrs.field(kw_only=True)
+    entry: str = attrs.field(kw_only=True)
     lines: list[str] = attrs.field(factory=list)
-    code: Expressions = attrs.field(factory=Expressions)
 
     def text(self) -> str:
         """The whole file."""
         name = self.sketch.name
-        self._function()
+        self._run()
         function = "\n".join(self.lines)
         _, includes, arguments = read("python_module.hpp").split("//#\n")
         parts = [
             f"// The Python module of {name}: glue, so compiled without costly optimisation.\n"
             '#pragma GCC optimize("O1")',
             includes.strip("\n"),
-            library_text(self.code.used),
+            library_text(self.used),
             arguments.strip("\n"),
             self._declaration(),
             function,
@@ -80,7 +79,7 @@ class _Module:
         kinds += [kind for kind, _ in scalars(self.sketch)]
         return f'extern "C" int64_t {self.entry}({", ".join(kinds)});'
 
-    def _function(self) -> None:
+    def _run(self) -> None:
         arguments = [f"const py::object &{t.name}_given" for t in self._given()]
         arguments += [f"const py::object &{param.name}_given" for param in self.sketch.params]
         self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
@@ -123,14 +122,12 @@ class _Module:
         for symbol, sources in sources_of(self.sketch).items():
             self._symbol(symbol, sources)
         for constant in self.sketch.constants:
-            value = constant.value
-            floats = constant.dtype.is_float
-            kind = "double" if floats else "int64_t"
-            text = self.code.number_literal(value, DType.F64) if floats else literal(value)
+            kind = "double" if constant.dtype.is_float else "int64_t"
+            text = self.constant(constant.value, constant.dtype)
             self._line(f"[[maybe_unused]] constexpr {kind} {identifier(constant.name)} = {text};")
         for param in params_to_round(self.sketch):
             name = identifier(param.name)
-            self._line(f"{name} = {self.code.rounded(Code(name), param.dtype)};")
+            self._line(f"{name} = {self.rounded(Code(name), param.dtype)};")
         for step in launch_steps(self.sketch):
             match step:
                 case ir.Let():
@@ -144,7 +141,7 @@ class _Module:
                             f'{{"{name}", py::cast({identifier(name)})}}'
                             for name in mentioned(self.sketch, told)
                         )
-                        self._line(f"if ({broken(told, self.code)}) {{")
+                        self._line(f"if ({broken(told, self)}) {{")
                         self._line(f"    refuse({_quoted(refusal_text(told))}, {{{values}}});")
                         self._line("}")
 
@@ -152,7 +149,7 @@ class _Module:
         kind = {DType.I64: "int64_t", DType.BOOL: "bool"}.get(let.dtype, "double")
         self._line(
             f"[[maybe_unused]] const {kind} {identifier(let.name)} ="
-            f" static_cast<{kind}>({self.code.scalar(let.value)});"
+            f" static_cast<{kind}>({self.scalar(let.value)});"
         )
 
     def _symbol(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
@@ -162,7 +159,7 @@ class _Module:
             name = source.tensor.name
             size = f"{name}_argument.given.shape({source.axis})"
             if source.offset != ir.Literal(0):
-                size = f"({size} - ({self.code.scalar(source.offset)}))"
+                size = f"({size} - ({self.scalar(source.offset)}))"
             size += f" / {source.step}" if source.step > 1 else ""
             value = (
                 f"!{name}_given.is_none() ? {size} : {value}" if source.tensor.optional else size
@@ -174,7 +171,7 @@ class _Module:
             given = _where_given(tensor)
             for axis, extent in enumerate(tensor.extents):
                 repeats = may_repeat(self.sketch, tensor, axis)
-                expected = self.code.scalar(extent)
+                expected = self.scalar(extent)
                 self._line(
                     f"{given}check_extent({tensor.name}_argument, {axis}, {expected},"
                     f' {"true" if repeats else "false"}, "{tensor.name}", "{show(extent)}");'
@@ -192,9 +189,7 @@ class _Module:
     def _outputs(self) -> None:
         for tensor in passed(self.sketch):
             if tensor.role is ir.Role.OUT:
-                shape = ", ".join(
-                    f"int64_t{{{self.code.scalar(extent)}}}" for extent in tensor.extents
-                )
+                shape = ", ".join(f"int64_t{{{self.scalar(extent)}}}" for extent in tensor.extents)
                 self._line(
                     f"py::array {tensor.name}_made = make(py::make_tuple({shape}),"
                     f' "{tensor.dtype.numpy_name}");'
@@ -267,9 +262,8 @@ class _Module:
         for param in self.sketch.params:
             default = ""
             if param.default is not None:
-                floats = param.dtype.is_float
-                number = self.code.number_literal(param.default, DType.F64) if floats else None
-                default = f" = {number or literal(int(param.default))}"
+                number = param.default if param.dtype.is_float else int(param.default)
+                default = f" = {self.constant(number, param.dtype)}"
             arguments.append(f'py::arg("{param.name}"){default}')
         shapes = ", ".join(
             f"{t.name}[{', '.join(show(extent) for extent in t.extents)}]: {t.dtype.value}"

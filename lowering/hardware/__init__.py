@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from sketchc.base.diagnostics import UsageError
 from sketchc.lowering.plan import Hardware
 
@@ -28,7 +30,10 @@ def load_hardware(name: str) -> Hardware:
     for known in HARDWARE:
         facts = _facts(known)
         if wanted == known or wanted in (alias.lower() for alias in facts["aliases"]):
-            return _hardware(facts)
+            fields = {f.name: facts[f.name] for f in attrs.fields(Hardware) if f.name != "facts"}
+            if facts.get("detect"):
+                fields["cores"] = fields["matrix_cores"] = len(os.sched_getaffinity(0))
+            return Hardware(**fields, facts=facts)
     msg = f"unknown hardware {name!r}; known: {', '.join(HARDWARE)}"
     raise UsageError(msg)
 
@@ -43,17 +48,3 @@ def chips_like(name: str) -> list[Hardware]:
 def _facts(name: str) -> dict[str, Any]:
     """As the file says; nobody changes what is handed out."""
     return tomllib.loads((Path(__file__).parent / HARDWARE[name]).read_text("utf-8"))
-
-
-def _hardware(facts: dict[str, Any]) -> Hardware:
-    cores, matrix_cores = facts["cores"], facts["matrix_cores"]
-    if facts.get("detect"):
-        cores = matrix_cores = len(os.sched_getaffinity(0))
-    return Hardware(
-        name=facts["name"],
-        family=facts["family"],
-        cores=cores,
-        matrix_cores=matrix_cores,
-        memory_bandwidth=facts["memory_bandwidth"],
-        facts=facts,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from sketchc.base.diagnostics import NOWHERE, Diagnostic, Severity, Span
+from sketchc.base.diagnostics import NOWHERE, Diagnostic, Severity
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
@@ -95,14 +95,10 @@ def _report(plan: Plan, phase: PhasePlan, programs: int, work: str) -> Diagnosti
         "SK0658",
         Severity.WARNING,
         f"{count} for the {plan.cores(phase)} cores of {plan.hardware.name}",
-        _span(phase),
+        # The first statement of the phase that stands in the file.
+        next((s.span for s in walk.statements(phase.body) if s.span != NOWHERE), NOWHERE),
         "the launch that this belongs to",
         notes=(work,),
         help="split the long axis over a parallel loop: partial results in a workspace and a "
         "second phase, or atomics",
     )
-
-
-def _span(phase: PhasePlan) -> Span:
-    """The first statement of the phase that stands in the file."""
-    return next((s.span for s in walk.statements(phase.body) if s.span != NOWHERE), NOWHERE)

@@ -14,32 +14,37 @@ import attrs
 from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value
+from sketchc.ir.symbolic import constant_value, simplify
 from sketchc.ir.walk import children, declared_names, substitute
 from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
+from sketchc.lowering.loops import transformations
 from sketchc.lowering.loops.forwarding import Versions, find_versions
 from sketchc.lowering.loops.fusion import (
-    BranchNode,
-    FetchNode,
+    Control,
+    ControlNode,
     Leaf,
     LoopNode,
     Node,
-    SerialNode,
+    arms,
     build_tree,
     leaves,
     place,
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
-from sketchc.lowering.loops.reads import Calls, Scope, converted, divides, fetch, host_element
-from sketchc.lowering.loops.transformations import (
-    add_rows,
-    add_streams,
-    unread_outputs,
-    unroll_and_jam,
-    without_dead_stores,
+from sketchc.lowering.loops.nests import (
+    ZERO,
+    Kind,
+    LaneSource,
+    LibraryCall,
+    Nest,
+    Product,
+    Read,
+    lane_variable,
+    row_major,
+    strides,
 )
+from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
 
 #: Names of lane variables by the number of loops that remain, innermost first.
@@ -73,10 +78,10 @@ def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement
     large outputs past the caches."""
     sketch = plan.sketch
     phases = build_phases(plan, reserved)
-    outputs = unread_outputs(sketch, [phase.program for phase in phases])
+    outputs = transformations.unread_outputs(sketch, [phase.program for phase in phases])
     launches: dict[int, list[loops.Statement]] = {}
     for phase in phases:
-        body = add_streams(phase.program.body, outputs, phase.versions.fresh)
+        body = transformations.add_streams(phase.program.body, outputs, phase.versions.fresh)
         grid = [grid_loop(axis, sketch) for axis in phase.plan.grid]
         launch = loops.Launch(
             tuple(loop for loop, _ in grid),
@@ -95,47 +100,47 @@ def _host_steps(
     launches: Mapping[int, list[loops.Statement]],
 ) -> tuple[loops.Statement, ...]:
     """The statements of the host's steps; a phase that is not in `launches` is left out."""
-    found: list[loops.Statement] = []
+    scope = Scope()
     for step in steps:
-        made: list[loops.Statement]
+        if isinstance(step, ir.Launch):
+            scope.body += launches.get(step.phase, ())
+            continue
+        scope.origins = (step.span,)
         match step:
-            case ir.Launch(index):
-                found += launches.get(index, ())
-                continue
-            case ir.HostFor():
-                inner = _host_steps(sketch, step.body, launches)
-                made = [_serial_loop(step, inner, sketch)]
-            case ir.HostIf(condition):
-                body, orelse = (_host_steps(sketch, b, launches) for b in (step.body, step.orelse))
-                made = [loops.Branch(condition, body, orelse, step.text)]
+            case ir.HostFor() | ir.HostIf():
+                bodies = [_host_steps(sketch, arm, launches) for arm in arms(step)]
+                scope.write(_control(step, bodies, sketch))
             case ir.Fetch(name, access, dtype, text=text):
+                before = fetch_conditions(sketch).get(name, ())
                 after = fetched_conditions(sketch).get(name)
-                made = [
-                    *_noted(text),
-                    *map(loops.Refusal, fetch_conditions(sketch).get(name, ())),
-                    attrs.evolve(fetch(name, dtype, host_element(sketch, access)), spare=True),
-                    *([] if after is None else [loops.Refusal(after)]),
-                ]
+                fetched = fetch(name, dtype, host_element(sketch, access))
+                scope.write(*_noted(text), *map(loops.Refusal, before))
+                scope.write(attrs.evolve(fetched, spare=True))
+                scope.write(*([] if after is None else [loops.Refusal(after)]))
             case ir.Bind(name, value, text=text):
-                made = [*_noted(text), loops.bound(name, value, (step.span,), spare=True)]
+                scope.write(*_noted(text), loops.bound(name, value, (step.span,), spare=True))
             case _:
                 assert_never(step)
-        found += _traced(made, (step.span,))
-    return tuple(found)
+    return tuple(scope.body)
 
 
 def _noted(text: str) -> list[loops.Note]:
     return [loops.Note(text)] if text else []
 
 
-def _serial_loop(
-    loop: ir.For | ir.HostFor, body: tuple[loops.Statement, ...], sketch: ir.Sketch
-) -> loops.SerialLoop:
-    bounds = (loop.start, loop.stop, loop.step)
-    direction = step_sign(loop.step, sketch)
-    return loops.SerialLoop(
-        loop.variable, *bounds, body, loop.text, direction, origins=(loop.span,)
-    )
+def _control(
+    statement: Control, bodies: list[tuple[loops.Statement, ...]], sketch: ir.Sketch
+) -> loops.Statement:
+    """A loop or branch of the sketch with what became of its bodies."""
+    match statement:
+        case ir.For(variable, start, stop, step) | ir.HostFor(variable, start, stop, step):
+            direction = step_sign(step, sketch)
+            bounds = (start, stop, step)
+            return loops.SerialLoop(variable, *bounds, bodies[0], statement.text, direction)
+        case ir.If(condition) | ir.HostIf(condition):
+            return loops.Branch(condition, bodies[0], bodies[1], statement.text)
+        case _:
+            assert_never(statement)
 
 
 def placements(plan: Plan, reserved: Collection[str]) -> loops.Placements:
@@ -182,10 +187,10 @@ def _lower_phase(
     constants: Mapping[str, ir.Expr],
 ) -> loops.Program:
     """The loop program of one phase; `constants` gives the compile-time values by name."""
-    nodes = build_tree(body, maker)
+    nodes = build_tree(body, maker).children
     homes, storages = place(nodes, maker, constants)
     lowering = _Lowering(maker, homes)
-    statements = lowering.nodes(nodes, Scope())
+    statements = lowering.body(nodes, Scope())
     # Locals that no single write can declare.
     first = [
         loops.Define(home.name, home.dtype, loops.Number(0, home.dtype), mutable=True)
@@ -193,90 +198,87 @@ def _lower_phase(
         if home.local and home.defined_by is None
     ]
     whole = (*first, *statements)
-    program = without_dead_stores(loops.Program((*storages, *lowering.packs), whole))
-    jammed = unroll_and_jam(program.body, maker.versions.fresh, constants)
-    return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
+    program = transformations.without_dead_stores(
+        loops.Program((*storages, *lowering.packs), whole)
+    )
+    jammed = transformations.unroll_and_jam(program.body, maker.versions.fresh, constants)
+    return loops.Program(program.storages, transformations.add_rows(jammed, maker.versions.fresh))
+
+
+#: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).
+PACK_MARGIN = (16, 64)
+PACK_DEPTH = 256
 
 
 @attrs.define
-class _Lowering(Calls):
+class _Lowering(Reads):
+    """Writes the statements of one phase; `packs` are the storages for packed panels."""
+
+    packs: list[loops.Storage] = attrs.field(factory=list)
     _partials: dict[int, loops.Local] = attrs.field(factory=dict)
 
     # ------------------------------------------------------------ structure
 
-    def nodes(self, nodes: list[Node], scope: Scope) -> list[loops.Statement]:
+    def body(self, nodes: list[Node], scope: Scope) -> tuple[loops.Statement, ...]:
         """The statements of a fused tree, in order."""
-        found: list[loops.Statement] = []
         for node in nodes:
             match node:
-                case Leaf():
-                    found += _traced(self._carried_out(node, scope), (node.nest.origin,))
+                case Leaf(nest):
+                    scope.origins = (nest.origin,)
+                    self._carry_out(node, scope)
                 case LoopNode():
-                    found += self._loop(node, scope)
+                    self._loop(node, scope)
                     for nest in node.members:
                         self.forget(nest.target, scope)
-                case SerialNode():
-                    found.append(self._serial(node, scope))
-                case BranchNode(branch, body, orelse):
-                    # Either side may change what was read before.
+                case ControlNode(statement, blocks):
                     self._forget_changed(node, scope)
-                    then, otherwise = (
-                        tuple(self.nodes(arm.children, scope.inner(None))) for arm in (body, orelse)
-                    )
-                    made = loops.Branch(branch.condition, then, otherwise, branch.text)
-                    found += _traced([made], (branch.span,))
-                case FetchNode(statement, read):
-                    element = self.element(read, scope)
-                    fetched = fetch(statement.name, statement.dtype, element)
-                    found += _traced([*_noted(statement.text), fetched], (statement.span,))
+                    bodies = [self.body(block.children, scope.inner()) for block in blocks]
+                    scope.origins = (statement.span,)
+                    scope.write(_control(statement, bodies, self.maker.sketch))
+                case ir.Fetch(name, _, dtype):
+                    scope.origins = (node.span,)
+                    element = self.element(self.maker.fetched(node), scope)
+                    scope.write(*_noted(node.text), fetch(name, dtype, element))
                 case loops.Note() | loops.Define():
-                    found.append(node)
+                    scope.write(node)
                 case _:
                     assert_never(node)
-        return found
+        return tuple(scope.body)
 
-    def _serial(self, node: SerialNode, scope: Scope) -> loops.SerialLoop:
-        # Iterations may change what was read before the loop.
-        self._forget_changed(node, scope)
-        body = tuple(self.nodes(node.children, scope.inner(None)))
-        return _serial_loop(node.loop, body, self.maker.sketch)
-
-    def _forget_changed(self, node: SerialNode | BranchNode, scope: Scope) -> None:
-        """Forget all reads, and the index calculations of tiles that are written inside."""
+    def _forget_changed(self, node: ControlNode, scope: Scope) -> None:
+        """Forget all reads, and the index calculations of tiles that are written inside: other
+        turns, or either side of a branch, may change what was read before."""
         scope.values.clear()
         for leaf in leaves([node]):
             for target in leaf.nest.targets:
                 self.forget(target, scope)
 
-    def _loop(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
+    def _loop(self, node: LoopNode, scope: Scope) -> None:
         depth = max(len(nest.axes) for nest in node.members) - node.level
         name = LANE_NAMES[depth - 1] if depth <= len(LANE_NAMES) else f"axis_{depth}"
         while name in self.maker.versions.taken:  # by the sketch
             name += "_"
-        variable = ir.Ref(name, ir.NameKind.LOOP)
         # In other loops each nest carries its own comment.
-        notes = _notes(leaves([node])) if node.innermost else []
-        before: list[loops.Statement] = [*notes, *self._hoisted(node, scope)]
-        inner = scope.inner(variable)
+        if node.innermost:
+            scope.write(*_notes(leaves([node])))
+        self._hoist(node, scope)
+        scope.origins = _origins(node)
+        inner = scope.inner(ir.Ref(name, ir.NameKind.LOOP))
+        bounds = (node.axis.lower, node.axis.upper)
         scattered = any(nest.scattered for nest in node.members)
         if not node.innermost or node.axis.single or scattered:
-            body = tuple(self.nodes(node.children, inner))
-            turns = loops.Loop(variable.name, node.axis.lower, node.axis.upper, body)
-            return [*before, *_traced([turns], _origins(node))]
-        opened, reductions, closed = self._reductions(node, inner)
-        body = tuple(self.nodes(node.children, inner))
-        bounds = (node.axis.lower, node.axis.upper)
-        lanes = loops.LaneLoop(variable.name, *bounds, body, tuple(reductions))
-        return _traced([*before, *opened, lanes, *closed], _origins(node))
-
-    # ------------------------------------------------------------ reductions
+            scope.write(loops.Loop(name, *bounds, self.body(node.children, inner)))
+            return
+        reductions, closed = self._reductions(node, scope, inner)
+        body = self.body(node.children, inner)
+        scope.write(loops.LaneLoop(name, *bounds, body, tuple(reductions)), *closed)
 
     def _reductions(
-        self, node: LoopNode, scope: Scope
-    ) -> tuple[list[loops.Statement], list[loops.Reduction], list[loops.Statement]]:
-        """Locals that the lanes combine; an accumulator in memory gets a partial local."""
-        opened: list[loops.Statement] = []
-        closed: list[loops.Statement] = []
+        self, node: LoopNode, scope: Scope, inner: Scope
+    ) -> tuple[list[loops.Reduction], list[loops.Write]]:
+        """Locals that the lanes combine; an accumulator in memory gets a partial local, which is
+        written back behind the loop."""
+        closed: list[loops.Write] = []
         reductions = []
         for child in node.children:
             if not isinstance(child, Leaf) or child.nest.kind is not Kind.ACCUMULATE:
@@ -284,41 +286,44 @@ class _Lowering(Calls):
             nest = child.nest
             if node.level in nest.target.axes:
                 continue
-            target = self.place(nest.target, nest.stored, scope)
+            target = self.place(nest.target, nest.stored, inner)
             if isinstance(target, loops.Element):
                 name = self.maker.versions.fresh(f"{nest.target.name}_part")
                 partial = loops.Local(name, nest.stored)
-                opened.append(loops.Define(name, nest.stored, target, mutable=True))
+                scope.write(loops.Define(name, nest.stored, target, mutable=True))
                 closed.append(loops.Write(target.buffer, target.index, partial))
                 self._partials[id(nest)] = partial
                 target = partial
             reductions.append(loops.Reduction(target.name, nest.operation, nest.stored))
-        return opened, reductions, closed
+        return reductions, closed
 
     # ------------------------------------------------------------ leaves
 
-    def _carried_out(self, leaf: Leaf, scope: Scope) -> list[loops.Statement]:
+    def _carry_out(self, leaf: Leaf, scope: Scope) -> None:
         nest = leaf.nest
-        notes = [] if leaf.path and leaf.path[-1].innermost else _notes([leaf])
-        if nest.product is not None:
-            return [*notes, self.product(nest, nest.product)]
-        if nest.library_call is not None:
-            return [*notes, self.call(nest, nest.library_call, scope)]
-        found: list[loops.Statement] = [*notes]
+        if not (leaf.path and leaf.path[-1].innermost):
+            scope.write(*_notes([leaf]))
+        if isinstance(nest.call, Product):
+            scope.write(self._product(nest, nest.call))
+            return
+        if nest.call is not None:
+            scope.write(self._call(nest, nest.call, scope))
+            return
         for source in (*nest.sources, *nest.target.lanes, *nest.guards):
-            found += self.prepared(source, scope)
-        found += self.named_indices(nest.target, scope)
+            self.source(source, scope)
+        self.name_indices(nest.target, scope)
         value = self._value(nest, scope)
         if nest.kind is Kind.ACCUMULATE:
             target = self._partials.get(id(nest)) or self.place(nest.target, nest.stored, scope)
-            return [*found, loops.Accumulate(nest.operation, target, value)]
-        changed = tuple(self._assign(leaf, value, scope))
+            scope.write(loops.Accumulate(nest.operation, target, value))
+            return
+        changed = self._assigned(leaf, value, scope)
         condition = self.conjunction(nest.guards, scope)
-        if condition is None:
-            return [*found, *changed]
-        return [*found, loops.Branch(self.shown(condition, scope), changed)]
+        if condition is not None:
+            changed = [loops.Branch(self.shown(condition, scope), tuple(changed))]
+        scope.write(*changed)
 
-    def _assign(self, leaf: Leaf, value: loops.Value, scope: Scope) -> list[loops.Statement]:
+    def _assigned(self, leaf: Leaf, value: loops.Value, scope: Scope) -> list[loops.Statement]:
         nest = leaf.nest
         target = self.place(nest.target, nest.stored, scope)
         if isinstance(target, loops.Local):
@@ -327,52 +332,41 @@ class _Lowering(Calls):
                 return [loops.Define(target.name, target.dtype, value, home.mutable)]
             self.forget(nest.target, scope)
             return [loops.Assign(target.name, value)]
-        if nest.kind is Kind.ATOMIC:
-            self.forget(nest.target, scope)
-            return [
-                loops.AtomicUpdate(nest.operation, target.buffer, target.index, value, nest.stored)
-            ]
         key = self.key(nest.target, scope)
         self.forget(nest.target, scope)
+        place = (target.buffer, target.index)
+        if nest.kind is Kind.ATOMIC:
+            return [loops.AtomicUpdate(nest.operation, *place, value, nest.stored)]
         if nest.target.tensor or isinstance(value, loops.Number):
-            return [loops.Write(target.buffer, target.index, value)]
+            return [loops.Write(*place, value)]
         # Tiles kept in locals may change; other locals keep their values.
         tiles = {home.name for home in self.homes.values()}
         if isinstance(value, loops.Local) and value.name not in tiles:
             scope.values[key] = value
-            return [loops.Write(target.buffer, target.index, value)]
+            return [loops.Write(*place, value)]
         # Later readers in this loop take the local, not the memory.
-        name = self.local_name(nest.target.name, scope)
-        local = loops.Local(name, nest.stored)
+        local = loops.Local(self.local_name(nest.target.name, scope), nest.stored)
         scope.values[key] = local
-        return [
-            loops.Define(name, nest.stored, value),
-            loops.Write(target.buffer, target.index, local),
-        ]
+        return [loops.Define(local.name, nest.stored, value), loops.Write(*place, local)]
 
     # ------------------------------------------------------------ reads
 
-    def _hoisted(self, node: LoopNode, scope: Scope) -> list[loops.Statement]:
-        """Reads inside that do not depend on this loop, made before it."""
-        found: list[loops.Statement] = []
+    def _hoist(self, node: LoopNode, scope: Scope) -> None:
+        """Make the reads inside that do not depend on this loop before it."""
         written = {target.name for member in node.members for target in member.targets}
+        variables = {lane_variable(n).name: lane for n, lane in enumerate(scope.variables)}
         for leaf in leaves([node]):
+            scope.origins = (leaf.nest.origin,)
             for read in leaf.nest.reads:
                 if read.fixed or any(axis >= node.level for axis in read.axes):
                     continue
                 parts = [each.reference for each in (*read.inner, read)]
                 if any(not part.tensor and part.name in written for part in parts):
                     continue
-                found += _traced(self.read(read, scope), (leaf.nest.origin,))
+                self.read(read, scope)
             for lanes in leaf.nest.lanes:
                 for part in _steady_parts(lanes.value, node.level):
-                    variables = {
-                        lane_variable(axis).name: variable
-                        for axis, variable in enumerate(scope.variables)
-                    }
-                    named = self.named(substitute(part, variables), "part", scope)
-                    found += _traced(named, (leaf.nest.origin,))
-        return found
+                    self.name(substitute(part, variables), "part", scope)
 
     # ------------------------------------------------------------ values
 
@@ -394,6 +388,79 @@ class _Lowering(Calls):
         applied = loops.Apply(name, tuple(arguments), dtype, result, nest.attributes)
         return converted(applied, nest.stored)
 
+    # ------------------------------------------------------------ calls of the library on tiles
+
+    def _call(self, nest: Nest, call: LibraryCall, scope: Scope) -> loops.Call:
+        """The call of a library's function on tiles in memory."""
+        views: list[loops.TileView] = []
+        for block in call.blocks:
+            home = self.homes[block.name]
+            lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
+            steps = strides(home.extents, None)
+            written = len(views) in call.written
+            views.append(loops.TileView(home.name, home.dtype, lower, upper, steps, written))
+        for target in nest.targets:
+            self.forget(target, scope)
+        return loops.Call(call.name, tuple(views), call.parameters)
+
+    # ------------------------------------------------------------ matrix products
+
+    def _product(self, nest: Nest, product: Product) -> loops.Call:
+        """A matrix product on strided views, with storage for its packed panels."""
+        left, right = (source for source in nest.sources if isinstance(source, Read))
+        rows, columns, inner = product.extents
+        target = Read(nest.target, nest.stored, nest.stored, nest.target.name)
+        bounds = (product.rows, product.columns, product.depth)
+        row, column, term = (axis.lower for axis in bounds)
+        result = self._view(target, False, row, column)
+        views = (
+            self._view(left, product.trans_a, row, term),
+            self._view(right, product.trans_b, term, column),
+            attrs.evolve(result, writable=True),
+        )
+        packs = (
+            self._pack(f"{left.tile}_panels", rows, inner, PACK_MARGIN[0], nest.dtype),
+            self._pack(f"{right.tile}_panels", columns, inner, PACK_MARGIN[1], nest.dtype),
+        )
+        spans = (
+            axis.upper if axis.lower == ZERO else ir.Binary("-", axis.upper, axis.lower)
+            for axis in bounds
+        )
+        return loops.Call("multiply", views, extents=tuple(spans), packs=packs)
+
+    def _view(
+        self, read: Read, transposed: bool, first: ir.Expr, second: ir.Expr
+    ) -> loops.MatrixView:
+        """A rank-2 tile, or the slice of a tensor that stands for it, as a strided matrix whose
+        first valid element is (first, second)."""
+        reference = read.reference
+        if reference.tensor:
+            base = self.maker.sketch.tensor(reference.name)
+            extents = self.maker.sketch.extents(reference.name)
+            origin = row_major(tuple(term.offset for term in reference.terms), extents, base)
+            load = self.maker.versions.source(read.tile)
+            assert load is not None  # a tensor is read only through a forwarded load
+            steps = zip(strides(extents, base), load.access.subscripts, strict=True)
+            row, column = (step for step, at in steps if isinstance(at, ir.SliceSubscript))
+            buffer = base.name
+        else:
+            home = self.homes[reference.name]
+            row, column = strides(home.extents, None)
+            origin, buffer = ir.Literal(0), home.name
+        if transposed:
+            row, column = column, row
+        offset = ir.Binary("+", ir.Binary("*", first, row), ir.Binary("*", second, column))
+        return loops.MatrixView(
+            buffer, read.stored, simplify(ir.Binary("+", origin, offset)), row, column
+        )
+
+    def _pack(self, stem: str, extent: ir.Expr, depth: ir.Expr, margin: int, dtype: DType) -> str:
+        name = self.maker.versions.fresh(stem)
+        limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
+        extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
+        self.packs.append(loops.Storage(name, dtype, extents, "arena"))
+        return name
+
 
 def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
     """The largest parts of an index calculation that take divisions and are the same in all turns
@@ -404,14 +471,6 @@ def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
     if not lanes.loaded and all(axis < level for axis in lanes.axes):
         return [value]
     return [part for child in children(value) for part in _steady_parts(child, level)]
-
-
-def _traced(statements: list[loops.Statement], origins: tuple[Span, ...]) -> list[loops.Statement]:
-    """The statements, those that do not know where they come from with these origins."""
-    return [
-        statement if statement.origins else attrs.evolve(statement, origins=origins)
-        for statement in statements
-    ]
 
 
 def _origins(node: LoopNode) -> tuple[Span, ...]:

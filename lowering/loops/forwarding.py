@@ -16,12 +16,12 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import references, tiles_read, writes
+from sketchc.ir.walk import reads, references, tiles_read, writes
 from sketchc.lowering.plan import is_product
 from sketchc.ops.table import OPS
 
-#: (id of the statement, operand position or tile), the statement being kept alive by the plan.
-_Key = tuple[int, int | str]
+#: (id of the statement, tile), the statement being kept alive by the plan.
+_Key = tuple[int, str]
 
 
 @attrs.define
@@ -32,21 +32,20 @@ class Versions:
     taken: set[str]
     single: frozenset[str]
     _reads: dict[_Key, str] = attrs.field(factory=dict)
-    _writes: dict[tuple[int, str], str] = attrs.field(factory=dict)
+    _writes: dict[_Key, str] = attrs.field(factory=dict)
     _origins: dict[str, str] = attrs.field(factory=dict)
     _forwarded: dict[str, ir.Load] = attrs.field(factory=dict)
     #: where each version is read, and what the index expressions of each statement hold
     _uses: dict[str, set[int]] = attrs.field(factory=lambda: defaultdict(set))
-    _held: dict[int, tuple[str, ...]] = attrs.field(factory=dict)
+    _held: dict[int, set[str]] = attrs.field(factory=dict)
 
     def origin(self, version: str) -> str:
         """The tile a version belongs to."""
         return self._origins.get(version, version)
 
-    def read(self, statement: ir.Statement, operand: int | str) -> str:
-        """The version that an operand reads, by its position (a store's tile is at 0), or that
-        index tiles and predicates read of a tile, by its name."""
-        return self._reads[id(statement), operand]
+    def read(self, statement: ir.Statement, tile: str) -> str:
+        """The version of a tile that a statement reads."""
+        return self._reads[id(statement), tile]
 
     def written(self, statement: ir.Statement, position: int = 0) -> str:
         """The version that a statement makes of its destination at `position`."""
@@ -63,10 +62,6 @@ class Versions:
     def source(self, version: str) -> ir.Load | None:
         """The load that stands for a forwarded version."""
         return self._forwarded.get(version)
-
-    def forwarded(self, load: ir.Load) -> bool:
-        """Whether the tensor is read in the place of the tile that a load fills."""
-        return self.written(load) in self._forwarded
 
     def fresh(self, stem: str) -> str:
         """A name that nothing else has."""
@@ -94,24 +89,21 @@ def find_versions(
     versions = Versions(sketch, set(taken), _single_version_tiles(sketch, body))
     events = list(_events(body, ()))
     current: dict[str, str] = {}
-    bound: dict[str, tuple[str, ...]] = {}
+    bound: dict[str, set[str]] = {}
     for position, event in enumerate(events):
         statement = event.statement
-        for index, tile in _operands(statement):
-            version = versions._reads[id(statement), index] = current.setdefault(tile, tile)
-            versions._uses[version].add(position)
-        held: dict[str, None] = {}
+        for tile in reads(statement):
+            versions._reads[id(statement), tile] = current.setdefault(tile, tile)
+        held: set[str] = set()
         for expression in index_expressions(statement):
-            for tile in tiles_read(expression):
-                version = versions._reads[id(statement), tile] = current.setdefault(tile, tile)
-                held[version] = None
+            held.update(versions.read(statement, tile) for tile in tiles_read(expression))
             for reference in references(expression):  # through bindings as well
-                held.update(dict.fromkeys(bound.get(reference.name, ())))
-        for version in held:
+                held |= bound.get(reference.name, set())
+        for version in held.union(versions.read(statement, tile) for tile in reads(statement)):
             versions._uses[version].add(position)
-        versions._held[id(statement)] = tuple(held)
+        versions._held[id(statement)] = held
         if isinstance(statement, ir.Bind):
-            bound[statement.name] = tuple(held)
+            bound[statement.name] = held
         for written in writes(statement):
             if written in versions.single or written not in current:
                 version = written
@@ -128,14 +120,8 @@ def find_versions(
 def _events(body: tuple[ir.Statement, ...], loops: tuple[ir.For, ...]) -> Iterable[_Event]:
     for statement in body:
         yield _Event(statement, loops)
-        match statement:
-            case ir.For():
-                yield from _events(statement.body, (*loops, statement))
-            case ir.If():
-                yield from _events(statement.body, loops)
-                yield from _events(statement.orelse, loops)
-            case _:
-                pass
+        within = (*loops, statement) if isinstance(statement, ir.For) else loops
+        yield from _events(walk.inside(statement), within)
 
 
 # ---------------------------------------------------------------- what a statement touches
@@ -153,25 +139,6 @@ def index_expressions(statement: ir.Statement) -> tuple[ir.Expr, ...]:
             return (value,)
         case _:
             return ()
-
-
-def _operands(statement: ir.Statement) -> list[tuple[int, str]]:
-    """The tiles that a statement reads as operands, with their positions."""
-    match statement:
-        case ir.Store(tile=tile) | ir.Atomic(tile=tile):
-            return [(0, tile)]
-        case ir.Compute(_, operands):
-            found = [
-                (index, operand.tile)
-                for index, operand in enumerate(operands)
-                if isinstance(operand, ir.TileOperand)
-            ]
-            # What accumulates reads its destinations too.
-            if OPS[statement.operation].accumulates:
-                found += enumerate(statement.destinations, len(operands))
-            return found
-        case _:
-            return []
 
 
 def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> frozenset[str]:
@@ -218,12 +185,8 @@ def _forward(versions: Versions, events: list[_Event]) -> None:
 
 def plain(load: ir.Load) -> bool:
     """Scalars and slices of step 1, every lane read: a rectangle of the tensor."""
-    steps = all(
-        isinstance(s, ir.ScalarSubscript)
-        or (isinstance(s, ir.SliceSubscript) and constant_value(s.step) == 1)
-        for s in load.access.subscripts
-    )
-    return steps and not load.guards and (load.pad is None or load.read == load.domain)
+    whole = load.pad is None or load.read == load.domain
+    return walk.is_plain(load.access) and not load.guards and whole
 
 
 def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event]) -> bool:

@@ -12,7 +12,7 @@ compile-time sizes go on the stack; everything else is carved from the thread's 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import attrs
 
@@ -21,18 +21,18 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, equal, product
 from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read, Reference
+from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference, index_rank
 from sketchc.lowering.loops.nodes import Define, Note, Storage, bound
-from sketchc.lowering.loops.tiles import index_rank
 
 
 @attrs.define(eq=False)
 class Leaf:
-    """One nest inside all of its loops; `path` are those loops, outermost first."""
+    """One nest inside all of its loops; `path` are those loops, `block` the blocks around them,
+    both outermost first."""
 
     nest: Nest
     path: tuple[LoopNode, ...]
-    block: tuple[BlockNode, ...]
+    block: tuple[Block, ...]
 
     @property
     def members(self) -> list[Nest]:
@@ -56,73 +56,56 @@ class LoopNode:
 
 
 @attrs.define(eq=False)
-class FetchNode:
-    """A scalar read from memory, in its place among the nests."""
-
-    fetch: ir.Fetch
-    read: Read
-
-
-@attrs.define(eq=False)
-class SerialNode:
-    """A sequential loop of the sketch."""
-
-    loop: ir.For
-    children: list[Node] = attrs.field(factory=list)
-
-
-@attrs.define(eq=False)
-class ArmNode:
-    """One side of a branch."""
+class Block:
+    """A phase, the body of a sequential loop, or one side of a branch: no nest moves into it or out
+    of it."""
 
     children: list[Node] = attrs.field(factory=list)
 
 
 @attrs.define(eq=False)
-class BranchNode:
-    """A branch of the sketch; its condition is the same for all lanes."""
+class ControlNode:
+    """A sequential loop of the sketch with its body, or a branch, whose condition is the same for
+    all lanes, with its two sides."""
 
-    branch: ir.If
-    body: ArmNode = attrs.field(factory=ArmNode)
-    orelse: ArmNode = attrs.field(factory=ArmNode)
+    statement: ir.For | ir.If
+    blocks: list[Block]
 
 
-#: What holds statements of its own: no nest moves into it or out of it.
-BlockNode: TypeAlias = SerialNode | ArmNode
+Control: TypeAlias = ir.For | ir.If | ir.HostFor | ir.HostIf
+#: A fetch stands in its place among the nests; bound integers are statements already, and notes.
+Node: TypeAlias = Leaf | LoopNode | ControlNode | ir.Fetch | Note | Define
 
-#: Bound integers are statements already; their notes, too.
-Node: TypeAlias = Leaf | LoopNode | SerialNode | BranchNode | FetchNode | Note | Define
+
+def arms(statement: Control) -> list[tuple[Any, ...]]:
+    """The body of a loop, or both sides of a branch."""
+    if isinstance(statement, ir.For | ir.HostFor):
+        return [statement.body]
+    return [statement.body, statement.orelse]
 
 
 def build_tree(
-    body: tuple[ir.Statement, ...], maker: NestMaker, block: tuple[BlockNode, ...] = ()
-) -> list[Node]:
+    body: tuple[ir.Statement, ...], maker: NestMaker, around: tuple[Block, ...] = ()
+) -> Block:
     """The fused loop tree of a phase's body."""
-    nodes: list[Node] = []
+    block = Block()
+    path, nodes = (*around, block), block.children
     run: list[Nest] = []
 
     def close() -> None:
-        nodes.extend(_fuse(run, 0, (), block))
+        nodes.extend(_fuse(run, 0, (), path))
         run.clear()
 
     for statement in body:
         match statement:
-            case ir.For():
+            case ir.For() | ir.If():
                 close()
-                node = SerialNode(statement)
-                node.children = build_tree(statement.body, maker, (*block, node))
-                nodes.append(node)
-            case ir.If():
-                close()
-                branch = BranchNode(statement)
-                for arm in (branch.body, branch.orelse):
-                    inner = statement.body if arm is branch.body else statement.orelse
-                    arm.children = build_tree(inner, maker, (*block, arm))
-                nodes.append(branch)
+                blocks = [build_tree(arm, maker, path) for arm in arms(statement)]
+                nodes.append(ControlNode(statement, blocks))
             case ir.Fetch():
                 # Stores before it are visible to it.
                 close()
-                nodes.append(FetchNode(statement, maker.fetched(statement)))
+                nodes.append(statement)
             case ir.Bind(name, value, text=text):
                 run.extend(maker.nests(statement))
                 nodes.append(Note(text, origins=(statement.span,)))
@@ -132,7 +115,7 @@ def build_tree(
             case _:
                 run.extend(maker.nests(statement))
     close()
-    return nodes
+    return block
 
 
 def leaves(nodes: list[Node]) -> Iterator[Leaf]:
@@ -141,12 +124,12 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
         match node:
             case Leaf():
                 yield node
-            case LoopNode() | SerialNode():
+            case LoopNode():
                 yield from leaves(node.children)
-            case BranchNode():
-                yield from leaves(node.body.children)
-                yield from leaves(node.orelse.children)
-            case FetchNode() | Note() | Define():
+            case ControlNode(blocks=blocks):
+                for block in blocks:
+                    yield from leaves(block.children)
+            case ir.Fetch() | Note() | Define():
                 pass
             case _:
                 assert_never(node)
@@ -156,7 +139,7 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
 
 
 def _fuse(
-    nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[BlockNode, ...]
+    nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[Block, ...]
 ) -> list[Node]:
     """The nests in loops from this level on."""
     nodes: list[Leaf | LoopNode] = []
@@ -237,7 +220,7 @@ def place(
         for target in nest.targets:
             if not target.tensor:
                 uses.setdefault(target.name, []).append(_Use(target, leaf, True))
-        if nest.kind in (Kind.PRODUCT, Kind.LIBRARY_CALL):
+        if nest.kind is Kind.CALL:
             addressed.update(target.name for target in nest.targets)
             addressed.update(r.reference.name for r in nest.reads if not r.reference.tensor)
     homes = {name: _home(name, found, maker, name in addressed) for name, found in uses.items()}

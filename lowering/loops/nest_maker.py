@@ -32,6 +32,7 @@ from sketchc.lowering.loops.nests import (
     Kind,
     Lanes,
     LibraryCall,
+    Loops,
     Nest,
     Product,
     Read,
@@ -39,17 +40,14 @@ from sketchc.lowering.loops.nests import (
     ScalarSource,
     Source,
     Term,
-    axis_bounds,
-)
-from sketchc.lowering.loops.tiles import (
-    Loops,
     Tiles,
     aligned_loops,
+    axis_bounds,
     map_tiles,
     statement_axes,
     tile_reference,
 )
-from sketchc.ops.table import OPS, Category, identity_value
+from sketchc.ops.table import OPS, Category, Result, identity_value
 
 #: The extents of a rectangle of lanes, and which of them are valid.
 Shape = tuple[tuple[ir.Expr, ...], ir.Domain]
@@ -57,7 +55,7 @@ Shape = tuple[tuple[ir.Expr, ...], ir.Domain]
 
 @attrs.frozen
 class Operation:
-    """A statement that has a rule of its own, and what such rules do alike."""
+    """A computation whose nests are made, and what the rules for that do alike."""
 
     maker: NestMaker
     statement: ir.Compute
@@ -75,14 +73,14 @@ class Operation:
         """The type of an operand."""
         operand = self.statement.operands[position]
         if isinstance(operand, ir.TileOperand):
-            return self.maker.dtype(self.maker.versions.read(self.statement, position))
+            return self.maker.dtype(operand.tile)
         return operand.dtype
 
     def shape(self, position: int) -> Shape:
         """The shape of an operand."""
         match self.statement.operands[position]:
-            case ir.TileOperand(domain=domain):
-                extents = self.maker.extents(self.maker.versions.read(self.statement, position))
+            case ir.TileOperand(tile, domain):
+                extents = self.maker.extents(tile)
             case ir.IndexOperand(extents=extents, domain=domain):
                 pass
             case ir.ScalarOperand():
@@ -90,54 +88,83 @@ class Operation:
         return extents, domain or (ir.FULL,) * len(extents)
 
     @property
-    def written(self) -> Shape:
-        """The shape of the first destination."""
-        tile = self.maker.versions.written(self.statement)
-        return self.maker.extents(tile), self.maker.domain_written(self.statement)
+    def domain(self) -> ir.Domain:
+        """The lanes of its destinations that the statement writes."""
+        return self.statement.written if self.statement.masked else self.statement.domain
+
+    @property
+    def target(self) -> Shape:
+        """The shape of the first destination, of which these lanes are written."""
+        extents = self.maker.extents(self.maker.versions.written(self.statement))
+        return extents, self.domain or (ir.FULL,) * len(extents)
+
+    def written(self, each: int = 0) -> tuple[str, Lanes]:
+        """The version that is made of a destination, and the loops over what is written of it."""
+        tile = self.maker.versions.written(self.statement, each)
+        return tile, Lanes.over(self.maker.extents(tile), self.domain)
 
     def source(self, position: int, loops: Loops) -> Source:
         """An operand at the lanes of `loops`."""
-        operand = self.statement.operands[position]
-        return self.maker.source(self.statement, position, operand, loops)
+        match self.statement.operands[position]:
+            case ir.ScalarOperand(value, dtype):
+                return ScalarSource(value, dtype)
+            case ir.TileOperand(tile, domain, layout):
+                own = aligned_loops(laid_out(self.maker.extents(tile), layout, ONE), loops)
+                if layout is not None:  # lane 0 of a new axis is no index of the tile
+                    own = tuple(itertools.compress(own, layout))
+                    domain = tuple(itertools.compress(domain, layout))
+                version = self.maker.versions.read(self.statement, tile)
+                return self.maker.version_read(version, own, domain)
+            case ir.IndexOperand(value, dtype, extents):
+                own = aligned_loops(extents, loops)
+                return self.maker.lane_source(self.statement, value, dtype, own)
+            case operand:
+                assert_never(operand)
 
     def temporary(self, stem: object, shape: Shape, dtype: DType) -> Block:
         """New memory of a shape and type."""
         name = self.maker.temporary(f"{self.statement.operation}_{stem}", shape[0], dtype)
-        return self.maker.block(name, shape[1])
+        lanes = tuple(itertools.starmap(axis_bounds, zip(*shape, strict=True)))
+        return Block(name, dtype, lanes)
 
     def gather(self, position: int, shape: Shape, dtype: DType) -> tuple[Nest, Block]:
         """An operand, broadcast to a shape, moved to a temporary of a type."""
         lanes, block = Lanes.over(*shape), self.temporary(position, shape, dtype)
         return self.maker.move(lanes, block.name, self.source(position, lanes.loops)), block
 
-    def deliver(
-        self, block: Block, each: int = 0, place: Callable[[Loops], Loops] = lambda loops: loops
-    ) -> Nest:
-        """The nest that moves a result to a destination; `place` gives the loops of its axes."""
-        lanes, tile = self.maker.written_lanes(self.statement, each)
-        return self.maker.move(lanes, tile, self.maker.tile_read(block.name, place(lanes.loops)))
+    def deliver(self, block: Block, each: int = 0) -> Nest:
+        """The nest that moves a result to a destination."""
+        tile, lanes = self.written(each)
+        return self.maker.move(lanes, tile, self.maker.tile_read(block.name, lanes.loops))
 
     def call(
         self,
         function: str,
         sources: tuple[Block, ...],
         results: tuple[Block, ...],
-        parameters: tuple[str, ...],
+        *parameters: str,
         consumed: bool = False,
     ) -> Nest:
         """The call; with `consumed` it writes to its sources too."""
-        changed = (*results, *sources) if consumed else results
-        others = tuple(block.reference for block in changed[1:])
+        blocks = (*sources, *results)
+        written = range(0 if consumed else len(sources), len(blocks))
         return Nest(
-            Kind.LIBRARY_CALL,
+            Kind.CALL,
             (),
             results[0].reference,
             results[0].dtype,
             self.statement.operation,
             tuple(Read(b.reference, b.dtype, b.dtype, b.name) for b in sources),
             note=self.statement.text,
-            library_call=LibraryCall(function, (*sources, *results), others, parameters),
+            call=LibraryCall(function, blocks, tuple(written), parameters),
         )
+
+    def accumulator(self, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
+        """The destination, or a temporary where that has another type or keeps lanes."""
+        tile, _ = self.written()
+        if self.maker.dtype(tile) is dtype and not self.statement.masked:
+            return tile
+        return self.maker.temporary(f"{tile}_total", extents, dtype)
 
 
 def _meet(shape: Shape, other: Shape) -> Shape:
@@ -160,7 +187,7 @@ def _scan(made: Operation) -> list[Nest]:
     before, source = made.gather(0, shape, dtype)
     result = made.temporary("result", shape, dtype)
     parameters = (str(made.axis), made.flag("reverse"), made.flag("exclusive"))
-    call = made.call(made.statement.operation, (source,), (result,), parameters)
+    call = made.call(made.statement.operation, (source,), (result,), *parameters)
     return [before, call, made.deliver(result)]
 
 
@@ -169,18 +196,18 @@ def _extremum(made: Operation) -> list[Nest]:
     axis, (extents, domain) = made.axis, made.shape(0)
     before, source = made.gather(0, (extents, domain), made.dtype(0).compute)
     kept = tuple(ONE if a == axis else extent for a, extent in enumerate(extents))
-    lanes = tuple(ir.FULL if a == axis else own for a, own in enumerate(domain))
-    result = made.temporary("result", (kept, lanes), DType.I64)
+    valid = tuple(ir.FULL if a == axis else own for a, own in enumerate(domain))
+    result = made.temporary("result", (kept, valid), DType.I64)
     largest = "true" if made.statement.operation == "argmax" else "false"
-    call = made.call("extremum", (source,), (result,), (str(axis), largest))
-
-    def place(loops: Loops) -> Loops:
-        if len(loops) == len(extents):
-            return tuple(None if a == axis else loop for a, loop in enumerate(loops))
+    call = made.call("extremum", (source,), (result,), str(axis), largest)
+    tile, lanes = made.written()
+    loops = lanes.loops
+    if len(loops) == len(extents):
+        loops = tuple(None if a == axis else loop for a, loop in enumerate(loops))
+    else:
         own = () if len(extents) == 1 else loops  # a vector's extremum goes to a tile of one lane
-        return (*own[:axis], None, *own[axis:])
-
-    return [before, call, made.deliver(result, place=place)]
+        loops = (*own[:axis], None, *own[axis:])
+    return [before, call, made.maker.move(lanes, tile, made.maker.tile_read(result.name, loops))]
 
 
 # ---------------------------------------------------------------- orders
@@ -190,45 +217,57 @@ def _sort(made: Operation) -> list[Nest]:
     """Values with their indices, in temporaries that the function sorts back and forth."""
     shape = _meet(made.shape(0), made.shape(1))
     dtypes = (made.dtype(0).compute, DType.I64)
-    gathered = [made.gather(position, shape, dtype) for position, dtype in enumerate(dtypes)]
+    before, sources = zip(*(made.gather(p, shape, t) for p, t in enumerate(dtypes)), strict=True)
     results = tuple(made.temporary("result", shape, dtype) for dtype in dtypes)
-    sources = tuple(block for _, block in gathered)
     parameters = (str(made.axis), made.flag("descending"))
-    call = made.call("sort", sources, results, parameters, consumed=True)
-    after = [made.deliver(block, each) for each, block in enumerate(results)]
-    return [*(nest for nest, _ in gathered), call, *after]
+    call = made.call("sort", sources, results, *parameters, consumed=True)
+    return [*before, call, *(made.deliver(block, each) for each, block in enumerate(results))]
 
 
 def _topk(made: Operation) -> list[Nest]:
     """The source takes the destination's type before it is compared with what that holds."""
     maker, shape = made.maker, _meet(made.shape(0), made.shape(1))
-    tiles = [maker.versions.written(made.statement, each) for each in (0, 1)]
+    tiles = [made.written(each)[0] for each in (0, 1)]
     stored = maker.dtype(tiles[0])
-    first = [made.gather(0, shape, stored)]
+    gathered, values = made.gather(0, shape, stored)
+    before = [gathered]
     if stored.compute is not stored:
-        lanes, wide = Lanes.over(*shape), made.temporary("values", shape, stored.compute)
-        read = maker.tile_read(first[0][1].name, lanes.loops)
-        first.append((maker.move(lanes, wide.name, read), wide))
-    places = made.gather(1, shape, DType.I64)
-    lanes = Lanes.over(*made.written)
+        lanes = Lanes.over(*shape)
+        narrow = maker.tile_read(values.name, lanes.loops)
+        values = made.temporary("values", shape, stored.compute)
+        before.append(maker.move(lanes, values.name, narrow))
+    gathered, places = made.gather(1, shape, DType.I64)
     dtypes = (stored.compute, DType.I64)
-    results = tuple(made.temporary("result", made.written, dtype) for dtype in dtypes)
-    fill = [
-        maker.move(lanes, block.name, maker.tile_read(tile, lanes.loops))
-        for tile, block in zip(tiles, results, strict=True)
+    results = tuple(made.temporary("result", made.target, dtype) for dtype in dtypes)
+    lanes = Lanes.over(*made.target)
+    before += [
+        gathered,
+        *(
+            maker.move(lanes, block.name, maker.tile_read(tile, lanes.loops))
+            for tile, block in zip(tiles, results, strict=True)
+        ),
     ]
     parameters = (str(made.axis), made.flag("largest"))
-    call = made.call("topk", (first[-1][1], places[1]), results, parameters)
-    after = [made.deliver(block, each) for each, block in enumerate(results)]
-    return [*(nest for nest, _ in first), places[0], *fill, call, *after]
+    call = made.call("topk", (values, places), results, *parameters)
+    return [*before, call, *(made.deliver(block, each) for each, block in enumerate(results))]
 
 
 # ---------------------------------------------------------------- layout
 
 
+def _copy(made: Operation) -> list[Nest]:
+    """Lanes that move as they are, or with the last two axes exchanged."""
+    tile, lanes = made.written()
+    loops = lanes.loops
+    if made.statement.operation == "transpose":
+        loops = (*loops[:-2], loops[-1], loops[-2])
+    source = made.source(0, loops)
+    return made.maker.apart(made.maker.move(lanes, tile, source, made.statement.text))
+
+
 def _permute(made: Operation) -> list[Nest]:
     """A copy whose source runs over the same loops in another order."""
-    lanes, tile = made.maker.written_lanes(made.statement)
+    tile, lanes = made.written()
     axes = statement_axes(made.statement, "axes")
     order = tuple(lanes.loops[axes.index(axis)] for axis in range(len(axes)))
     return [made.maker.move(lanes, tile, made.source(0, order), made.statement.text)]
@@ -236,11 +275,10 @@ def _permute(made: Operation) -> list[Nest]:
 
 def _concat(made: Operation) -> list[Nest]:
     """Two copies, the second of which starts where the left operand ends."""
-    axis, tile = made.axis, made.maker.versions.written(made.statement)
-    _, written = made.written
+    axis, (tile, _), written = made.axis, made.written(), made.domain
     found = []
     offset: ir.Expr = ZERO
-    for position in (0, 1):
+    for position, text in enumerate((made.statement.text, "")):
         extents, domain = made.shape(position)
         own = tuple(
             domain[a] if a == axis or not written else written[a] for a in range(len(extents))
@@ -249,8 +287,7 @@ def _concat(made: Operation) -> list[Nest]:
         terms = tuple(
             Term(loop, offset if a == axis else ZERO) for a, loop in enumerate(lanes.loops)
         )
-        source = made.source(position, lanes.loops)
-        move = made.maker.move(lanes, tile, source, made.statement.text if position == 0 else "")
+        move = made.maker.move(lanes, tile, made.source(position, lanes.loops), text)
         found.append(attrs.evolve(move, target=Reference(tile, terms)))
         offset = extents[axis]
     return found
@@ -260,33 +297,139 @@ def _reshape(made: Operation) -> list[Nest]:
     """Lanes in row-major order from one rectangle to another."""
     dtype = made.dtype(0)
     before, source = made.gather(0, made.shape(0), dtype)
-    result = made.temporary("result", made.written, dtype)
-    return [before, made.call("reshape", (source,), (result,), ()), made.deliver(result)]
+    result = made.temporary("result", made.target, dtype)
+    return [before, made.call("reshape", (source,), (result,)), made.deliver(result)]
 
 
-# ---------------------------------------------------------------- random numbers
+# ---------------------------------------------------------------- elements
 
 
-def _random(made: Operation) -> list[Nest]:
-    """Element-wise in integers: seed and offset go in, a float comes out."""
-    result = DType.F32 if made.statement.operation == "rand" else DType.F64
-    nests = made.maker.elementwise(made.statement)
-    return [attrs.evolve(nest, dtype=DType.I64, result=result) for nest in nests]
+def _elementwise(made: Operation) -> list[Nest]:
+    """The nest of an operation on elements; random numbers are made of integers."""
+    statement, (tile, lanes) = made.statement, made.written()
+    dtype = result = statement.dtype
+    if OPS[statement.operation].category is Category.RANDOM:
+        dtype = DType.I64
+        result = DType.F32 if statement.operation == "rand" else DType.F64
+    elif OPS[statement.operation].result is Result.BOOL:
+        result = DType.BOOL
+    nest = Nest(
+        Kind.ASSIGN,
+        lanes.axes,
+        tile_reference(tile, lanes.loops),
+        made.maker.dtype(tile),
+        statement.operation,
+        tuple(made.source(position, lanes.loops) for position in range(len(statement.operands))),
+        dtype,
+        result,
+        dict(statement.attributes),
+        statement.text,
+    )
+    return made.maker.apart(nest)
 
 
-#: The rule of each such operation.
+# ---------------------------------------------------------------- reductions, matrix products
+
+
+def _reduction(made: Operation) -> list[Nest]:
+    """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
+    maker, statement, (tile, _) = made.maker, made.statement, made.written()
+    axes, row = statement_axes(statement), OPS[statement.operation]
+    extents, domain = made.shape(0)
+    kept = [axis for axis in range(len(extents)) if axis not in axes]
+    written = made.domain
+    if len(written) == len(extents):
+        written = tuple(written[axis] for axis in kept)
+    computed = dict(zip(kept, written, strict=False))
+    domain = tuple(computed.get(axis, own) for axis, own in enumerate(domain))
+    every = Lanes.over(extents, domain)
+    inner = tuple(extents[axis] for axis in kept)
+    outer = Lanes.over(inner, tuple(domain[axis] for axis in kept))
+    dtype = DType.BOOL if row.truth else statement.dtype.compute
+    total = made.accumulator(inner, dtype)
+
+    def placed(name: str, loops: Loops) -> Loops:
+        """For each axis of a destination its loop: with or without kept dimensions."""
+        rank = len(maker.extents(name))
+        if rank != len(extents):
+            return loops if kept else (None,) * rank
+        by_axis = dict(zip(kept, loops, strict=True))
+        return tuple(by_axis.get(axis) for axis in range(rank))
+
+    value = identity_value(row.identity or "zero", dtype)
+    body = Nest(
+        Kind.ACCUMULATE,
+        every.axes,
+        tile_reference(total, placed(total, tuple(every.loops[axis] for axis in kept))),
+        dtype,
+        statement.operation,
+        (made.source(0, every.loops),),
+        note=statement.text,
+    )
+    found = [maker.fill(total, outer, value, loops=placed(total, outer.loops)), body]
+    if total != tile:
+        read = maker.tile_read(total, outer.loops)
+        found.append(maker.move(outer, tile, read, loops=placed(tile, outer.loops)))
+    return found
+
+
+def _product(made: Operation) -> list[Nest]:
+    """Initialise an accumulator, multiply into it, move it to the destination."""
+    maker, statement, (tile, lanes) = made.maker, made.statement, made.written()
+    dtype = statement.dtype.compute
+    if dtype.is_integer and dtype.bytes < DType.I32.bytes:
+        dtype = DType.I32  # wraps to the same, and registers are made for it
+    (rows, columns), (valid_rows, valid_columns) = made.target
+    total = made.accumulator((rows, columns), dtype)
+    found: list[Nest] = []
+    if not OPS[statement.operation].accumulates:
+        found.append(maker.fill(total, lanes, 0))
+    elif total != tile:
+        found.append(maker.move(lanes, total, maker.tile_read(tile, lanes.loops)))
+    trans_a, trans_b = (bool(statement.attributes.get(f"trans_{side}")) for side in "ab")
+    (left, left_domain), (_, right_domain) = made.shape(0), made.shape(1)
+    inner, valid = left[not trans_a], left_domain[not trans_a].meet(right_domain[trans_b])
+    found.append(
+        Nest(
+            Kind.CALL,
+            (),
+            tile_reference(total, (None, None)),
+            dtype,
+            statement.operation,
+            tuple(made.source(side, (None, None)) for side in (0, 1)),
+            note=statement.text,
+            call=Product(
+                axis_bounds(rows, valid_rows),
+                axis_bounds(columns, valid_columns),
+                axis_bounds(inner, valid),
+                (rows, columns, inner),
+                trans_a,
+                trans_b,
+            ),
+        )
+    )
+    if total != tile:
+        found.append(maker.move(lanes, tile, maker.tile_read(total, lanes.loops)))
+    return found
+
+
+#: The rules of categories, and of operations that have their own.
+CATEGORIES: Mapping[Category, Callable[[Operation], list[Nest]]] = {
+    Category.REDUCTION: _reduction,
+    Category.MATRIX: _product,
+    Category.SCAN: _scan,
+    Category.INDEX: _extremum,
+}
 RULES: Mapping[str, Callable[[Operation], list[Nest]]] = {
-    "cumsum": _scan,
-    "cumprod": _scan,
-    "argmax": _extremum,
-    "argmin": _extremum,
     "sort": _sort,
     "topk": _topk,
+    "copy": _copy,
+    "fill": _copy,
+    "broadcast": _copy,
+    "transpose": _copy,
     "permute": _permute,
     "concat": _concat,
     "reshape": _reshape,
-    "rand": _random,
-    "randn": _random,
 }
 
 
@@ -308,8 +451,11 @@ class NestMaker(Tiles):
                 return self._load(statement) if self.versions.effective(statement) else []
             case ir.Store() | ir.Atomic():
                 return self._store(statement)
-            case ir.Compute():
-                return self._compute(statement) if self.versions.effective(statement) else []
+            case ir.Compute(operation):
+                if not self.versions.effective(statement):
+                    return []
+                rule = CATEGORIES.get(OPS[operation].category, _elementwise)
+                return RULES.get(operation, rule)(Operation(self, statement))
             case ir.Bind():
                 return self._bind(statement)
             case ir.For() | ir.If() | ir.Fetch():
@@ -359,12 +505,12 @@ class NestMaker(Tiles):
         return attrs.evolve(self.move(lanes, tile, source, note, loops), early=True)
 
     def _load(self, statement: ir.Load) -> list[Nest]:
-        if self.versions.forwarded(statement):
-            return []
         tile = self.versions.written(statement)
+        if self.versions.source(tile) is not None:
+            return []
         lanes = Lanes.over(self.extents(tile), statement.domain)
         read = self.tensor_read(statement, lanes.loops, tile, "")
-        return self._apart(self.move(lanes, tile, read, statement.text), tile, lanes)
+        return self.apart(self.move(lanes, tile, read, statement.text))
 
     def move(
         self, lanes: Lanes, tile: str, source: Source, note: str = "", loops: Loops | None = None
@@ -375,7 +521,7 @@ class NestMaker(Tiles):
         return Nest(Kind.ASSIGN, lanes.axes, target, self.dtype(tile), "copy", (source,), note=note)
 
     def _store(self, statement: ir.Store | ir.Atomic) -> list[Nest]:
-        tile = self.versions.read(statement, 0)
+        tile = self.versions.read(statement, statement.tile)
         lanes = Lanes.over(self.extents(tile), statement.domain)
         source = self.version_read(tile, lanes.loops, statement.domain)
         target = self.reference(statement, statement.access, lanes.loops)
@@ -393,195 +539,13 @@ class NestMaker(Tiles):
             )
         ]
 
-    # ------------------------------------------------------------ computations
-
-    def _compute(self, statement: ir.Compute) -> list[Nest]:
-        rule = RULES.get(statement.operation)
-        if rule is not None:
-            return rule(Operation(self, statement))
-        row = OPS[statement.operation]
-        match row.category:
-            case Category.REDUCTION:
-                return self._reduction(statement, row.identity or "zero")
-            case Category.MATRIX:
-                return self._product(statement)
-            case _:
-                return self.elementwise(statement)
-
-    def domain_written(self, statement: ir.Compute) -> ir.Domain:
-        """The lanes of its destination that a statement writes."""
-        return statement.written if statement.masked else statement.domain
-
-    def written_lanes(self, statement: ir.Compute, each: int = 0) -> tuple[Lanes, str]:
-        """The loops over what a statement writes of a destination, and its version."""
-        tile = self.versions.written(statement, each)
-        return Lanes.over(self.extents(tile), self.domain_written(statement)), tile
-
-    def elementwise(self, statement: ir.Compute) -> list[Nest]:
-        """The nest of an operation on elements, and a move where it reads what it writes."""
-        lanes, tile = self.written_lanes(statement)
-        swapped = statement.operation == "transpose"
-        sources = tuple(
-            self.source(statement, position, operand, lanes.loops, swapped)
-            for position, operand in enumerate(statement.operands)
-        )
-        row = OPS[statement.operation]
-        stored = self.dtype(tile)
-        moves = statement.operation in ("copy", "fill", "transpose", "broadcast")
-        nest = Nest(
-            Kind.ASSIGN,
-            lanes.axes,
-            tile_reference(tile, lanes.loops),
-            stored,
-            "copy" if moves else statement.operation,
-            sources,
-            statement.dtype,
-            DType.BOOL if row.result.name == "BOOL" else statement.dtype,
-            dict(statement.attributes),
-            statement.text,
-        )
-        return self._apart(nest, tile, lanes)
-
-    def _apart(self, nest: Nest, tile: str, lanes: Lanes) -> list[Nest]:
+    def apart(self, nest: Nest) -> list[Nest]:
         """The nest, through a temporary where it reads other lanes of its own destination."""
+        tile, terms = nest.target.name, nest.target.terms
         read = [read.reference for read in nest.reads if not read.reference.tensor]
-        if all(one.terms == nest.target.terms for one in read if one.name == tile):
+        if all(one.terms == terms for one in read if one.name == tile):
             return [nest]
+        lanes = Lanes(nest.axes, tuple(term.axis for term in terms))
         name = self.temporary(f"{tile}_new", self.extents(tile), nest.stored)
-        reference = tile_reference(name, lanes.loops)
-        first = attrs.evolve(nest, target=reference)
+        first = attrs.evolve(nest, target=tile_reference(name, lanes.loops))
         return [first, self.move(lanes, tile, self.tile_read(name, lanes.loops))]
-
-    def source(
-        self,
-        statement: ir.Statement,
-        position: int,
-        operand: ir.Operand,
-        loops: Loops,
-        swapped: bool = False,
-    ) -> Source:
-        """An operand at the lanes of `loops`; `swapped` exchanges the last two axes of a tile."""
-        match operand:
-            case ir.ScalarOperand(value, dtype):
-                return ScalarSource(value, dtype)
-            case ir.TileOperand(domain=domain, layout=layout):
-                version = self.versions.read(statement, position)
-                extents = laid_out(self.extents(version), layout, ONE)
-                order = (*loops[:-2], loops[-1], loops[-2]) if swapped else loops
-                own = aligned_loops(extents, order)
-                if layout is not None:  # lane 0 of a new axis is no index of the tile
-                    own = tuple(itertools.compress(own, layout))
-                    domain = tuple(itertools.compress(domain, layout))
-                return self.version_read(version, own, domain)
-            case ir.IndexOperand(value, dtype, extents):
-                return self.lane_source(statement, value, dtype, aligned_loops(extents, loops))
-            case _:
-                assert_never(operand)
-
-    def _reduction(self, statement: ir.Compute, identity: str) -> list[Nest]:
-        """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
-        tile = self.versions.written(statement)
-        axes = statement_axes(statement)
-        extents, domain = Operation(self, statement).shape(0)
-        kept = [axis for axis in range(len(extents)) if axis not in axes]
-        written = self.domain_written(statement)
-        if len(written) == len(extents):
-            written = tuple(written[axis] for axis in kept)
-        computed = dict(zip(kept, written, strict=False))
-        domain = tuple(computed.get(axis, own) for axis, own in enumerate(domain))
-        every = Lanes.over(extents, domain)
-        inner = tuple(extents[axis] for axis in kept)
-        outer = Lanes.over(inner, tuple(domain[axis] for axis in kept))
-        dtype = DType.BOOL if OPS[statement.operation].truth else statement.dtype.compute
-        direct = self.dtype(tile) is dtype and not statement.masked
-        total = tile if direct else self.temporary(f"{tile}_total", inner, dtype)
-
-        def placed(name: str, loops: Loops) -> Loops:
-            """For each axis of a destination its loop: with or without kept dimensions."""
-            rank = len(self.extents(name))
-            if rank != len(extents):
-                return loops if kept else (None,) * rank
-            by_axis = dict(zip(kept, loops, strict=True))
-            return tuple(by_axis.get(axis) for axis in range(rank))
-
-        value, start = identity_value(identity, dtype), placed(total, outer.loops)
-        body = Nest(
-            Kind.ACCUMULATE,
-            every.axes,
-            tile_reference(total, placed(total, tuple(every.loops[axis] for axis in kept))),
-            dtype,
-            statement.operation,
-            (self.source(statement, 0, statement.operands[0], every.loops),),
-            note=statement.text,
-        )
-        found = [self.fill(total, outer, value, loops=start), body]
-        if not direct:
-            read = self.tile_read(total, outer.loops)
-            found.append(self.move(outer, tile, read, loops=placed(tile, outer.loops)))
-        return found
-
-    def block(self, version: str, domain: ir.Domain) -> Block:
-        """The valid lanes of a tile in memory, for a function of the library."""
-        extents = self.extents(version)
-        bounds = zip(extents, domain or (ir.FULL,) * len(extents), strict=True)
-        lanes = tuple(axis_bounds(extent, own) for extent, own in bounds)
-        reference = tile_reference(version, (None,) * len(extents))
-        return Block(version, reference, self.dtype(version), lanes)
-
-    # ------------------------------------------------------------ matrix products
-
-    def _product(self, statement: ir.Compute) -> list[Nest]:
-        dtype = statement.dtype.compute
-        if dtype.is_integer and dtype.bytes < DType.I32.bytes:
-            dtype = DType.I32  # wraps to the same, and registers are made for it
-        lanes, tile = self.written_lanes(statement)
-        direct = self.dtype(tile) is dtype and not statement.masked
-        target = tile if direct else self.temporary(f"{tile}_total", self.extents(tile), dtype)
-        found: list[Nest] = []
-        if not OPS[statement.operation].accumulates:
-            found.append(self.fill(target, lanes, 0))
-        elif not direct:
-            found.append(self.move(lanes, target, self.tile_read(tile, lanes.loops)))
-        found.append(self._product_nest(statement, target, dtype))
-        if not direct:
-            found.append(self.move(lanes, tile, self.tile_read(target, lanes.loops)))
-        return found
-
-    def _product_nest(self, statement: ir.Compute, target: str, dtype: DType) -> Nest:
-        trans_a = bool(statement.attributes.get("trans_a", False))
-        trans_b = bool(statement.attributes.get("trans_b", False))
-        domains = [
-            operand.domain if isinstance(operand, ir.TileOperand) and operand.domain else FULL_2
-            for operand in statement.operands
-        ]
-        written = self.domain_written(statement) or FULL_2
-        rows, columns = self.extents(target)
-        inner = self.extents(self.versions.read(statement, 0))[0 if trans_a else 1]
-        left_depth = domains[0][0 if trans_a else 1]
-        right_depth = domains[1][1 if trans_b else 0]
-        shared = left_depth.meet(right_depth)
-        product = Product(
-            axis_bounds(rows, written[0]),
-            axis_bounds(columns, written[1]),
-            axis_bounds(inner, shared),
-            (rows, columns, inner),
-            trans_a,
-            trans_b,
-        )
-        sources = tuple(
-            self.version_read(self.versions.read(statement, position), (None, None), ())
-            for position in (0, 1)
-        )
-        return Nest(
-            Kind.PRODUCT,
-            (),
-            tile_reference(target, (None, None)),
-            dtype,
-            statement.operation,
-            sources,
-            note=statement.text,
-            product=product,
-        )
-
-
-FULL_2: ir.Domain = (ir.FULL, ir.FULL)

@@ -112,13 +112,16 @@ class Define(Traced):
 
 @attrs.frozen
 class Row(Traced):
-    """`name` points to `buffer[base]`, for a loop over lanes."""
+    """`name` points to `buffer[base]`, for a loop over lanes, or, where the lanes of a block are
+    streamed and the buffer is too large for the caches, to the small local buffer `block`, from
+    which they are written past the caches."""
 
     name: str
     buffer: str
     base: ir.Expr
     dtype: DType
     writable: bool = False
+    block: str = ""
 
 
 @attrs.frozen
@@ -169,21 +172,7 @@ class MatrixView:
     origin: ir.Expr
     row: ir.Expr
     column: ir.Expr
-
-
-@attrs.frozen
-class MatrixProduct(Traced):
-    """`destination += left @ right` over valid extents `rows`, `columns`, `depth`; `packs` names
-    the two storages (left, right) that hold packed panels."""
-
-    left: MatrixView
-    right: MatrixView
-    destination: MatrixView
-    rows: ir.Expr
-    columns: ir.Expr
-    depth: ir.Expr
-    dtype: DType
-    packs: tuple[str, str]
+    writable: bool = False
 
 
 @attrs.frozen
@@ -196,17 +185,20 @@ class TileView:
     lower: tuple[ir.Expr, ...]
     upper: tuple[ir.Expr, ...]
     strides: tuple[ir.Expr, ...]
+    writable: bool = False
 
 
 @attrs.frozen
-class TileCall(Traced):
-    """A function of the target's library on whole tiles; `written` are the numbers of the tiles
-    that it writes."""
+class Call(Traced):
+    """A function of the target's library on memory as a whole, with these parameters of its
+    template: the valid extents of its work, where the views do not have them, views, and storages
+    that it packs panels into."""
 
     name: str
-    tiles: tuple[TileView, ...]
-    written: tuple[int, ...]
+    views: tuple[MatrixView | TileView, ...]
     parameters: tuple[str, ...] = ()
+    extents: tuple[ir.Expr, ...] = ()
+    packs: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -245,26 +237,14 @@ class LaneLoop(Traced):
 
 
 @attrs.frozen
-class StreamedRow:
-    """The lanes of a block go to `row`, or, where its buffer is too large for the caches, to the
-    small local buffer `block` and from there past the caches."""
-
-    row: Row
-    block: str
-
-
-@attrs.frozen
 class StreamedLoop(Traced):
-    """`loop` in blocks of `size` lanes. Writes to the `rows` count from the start of the block, of
-    which `variable` is the first lane and `end` (another name) the one after the last; its `others`
-    are rows as of any loop."""
+    """`loop` in blocks of `size` lanes, of which `variable` is the first and `end` (another name)
+    the one after the last. Writes to its streamed rows, those with a `block`, count from there."""
 
     variable: str
     end: str
     size: int
-    rows: tuple[StreamedRow, ...]
     loop: LaneLoop
-    others: tuple[Row, ...] = ()
 
 
 @attrs.frozen
@@ -336,8 +316,7 @@ Statement: TypeAlias = (
     | Write
     | AtomicUpdate
     | Accumulate
-    | MatrixProduct
-    | TileCall
+    | Call
     | Loop
     | LaneLoop
     | StreamedLoop
@@ -393,15 +372,17 @@ def with_bodies(
 
 
 def expanded(
-    body: tuple[Statement, ...], change: Callable[[Statement], Iterable[Statement] | None]
+    body: tuple[Statement, ...],
+    kind: type[_Node],
+    change: Callable[[_Node], Iterable[Statement] | None],
 ) -> tuple[Statement, ...]:
-    """The statements, and those inside them, with each replaced by what `change` gives for it;
-    where that is None, what is inside is looked at."""
+    """The statements, and those inside them, with each of a kind replaced by what `change` gives
+    for it; where that is None, what is inside is looked at."""
     found: list[Statement] = []
     for statement in body:
-        made = change(statement)
+        made = change(statement) if isinstance(statement, kind) else None
         if made is None:
-            made = (with_bodies(statement, lambda inner: expanded(inner, change)),)
+            made = (with_bodies(statement, lambda inner: expanded(inner, kind, change)),)
         found += made
     return tuple(found)
 
@@ -433,11 +414,7 @@ def _fields(node: Any) -> dict[str, Any]:
 
 def walk(body: tuple[Statement, ...]) -> list[Statement]:
     """All statements in pre-order."""
-    found: list[Statement] = []
-    for statement in body:
-        found.append(statement)
-        found.extend(walk(children(statement)))
-    return found
+    return [each for statement in body for each in (statement, *walk(children(statement)))]
 
 
 def scalar_dtype(expression: ir.Expr) -> DType:

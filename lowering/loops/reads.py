@@ -1,7 +1,6 @@
 """Values at the lanes of a loop: what has been read into locals, and what must be read.
 
-A local holds each element that a loop's body reads, once; later readers take the local. Operations
-on memory as a whole (matrix products, functions on tiles) take views of it.
+A local holds each element that a loop's body reads, once; later readers take the local.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from typing import assert_never
 
 import attrs
 
-from sketchc.base.diagnostics import NOWHERE
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import simplify
+from sketchc.ir.symbolic import conjunction
 from sketchc.ir.walk import changed, names, parts, substitute
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.fusion import Home
@@ -23,9 +22,6 @@ from sketchc.lowering.loops.nests import (
     ONE,
     ZERO,
     LaneSource,
-    LibraryCall,
-    Nest,
-    Product,
     Read,
     Reference,
     ScalarSource,
@@ -33,9 +29,9 @@ from sketchc.lowering.loops.nests import (
     Term,
     lane_variable,
     read_variable,
+    row_major,
 )
 from sketchc.lowering.loops.nodes import scalar_dtype
-from sketchc.lowering.loops.tiles import row_major, strides
 
 
 @attrs.frozen
@@ -53,23 +49,33 @@ class Key:
 
 @attrs.define
 class Scope:
-    """What is known at one place: variables of the loops around it, values already read."""
+    """A body that is being written, and what is known there: variables of the loops around it,
+    values already read."""
 
     variables: tuple[ir.Ref, ...] = ()
     values: dict[Key, nodes.Local] = attrs.field(factory=dict)
     names: set[str] = attrs.field(factory=set)
     #: index calculations that have a local of their own
     known: dict[ir.Expr, ir.Ref] = attrs.field(factory=dict)
+    #: where what is written now comes from
+    origins: tuple[Span, ...] = ()
+    body: list[nodes.Statement] = attrs.field(factory=list)
 
-    def inner(self, variable: ir.Ref | None) -> Scope:
+    def inner(self, variable: ir.Ref | None = None) -> Scope:
         """What is known in the body of a loop over `variable`, or of a branch."""
         variables = self.variables if variable is None else (*self.variables, variable)
-        return Scope(variables, dict(self.values), set(self.names), dict(self.known))
+        known = dict(self.values), set(self.names), dict(self.known)
+        return Scope(variables, *known, self.origins)
+
+    def write(self, *statements: nodes.Statement) -> None:
+        """Add statements; those that do not know where they come from have the scope's origins."""
+        self.body += (s if s.origins else attrs.evolve(s, origins=self.origins) for s in statements)
 
 
 @attrs.define
 class Reads:
-    """Reads of one phase; `homes` says where each tile's version lives."""
+    """Reads of one phase; `homes` says where each tile's version lives. A value that needs more
+    reads or index calculations than have been made writes these first."""
 
     maker: NestMaker
     homes: Mapping[str, Home]
@@ -101,61 +107,40 @@ class Reads:
         scope.names.add(candidate)
         return candidate
 
-    def prepared(self, source: Source, scope: Scope) -> list[nodes.Statement]:
-        """Locals for what a source reads from memory."""
-        match source:
-            case Read():
-                return self.read(source, scope)
-            case LaneSource():
-                return self.prepared_lanes(source, scope)
-            case ScalarSource():
-                return []
-            case _:
-                assert_never(source)
-
-    def prepared_lanes(self, lanes: LaneSource, scope: Scope) -> list[nodes.Statement]:
-        """Locals for the elements of tiles that an index tile is made of."""
-        return [s for read in lanes.reads for s in self.read_index(read, scope)]
-
-    def named_indices(self, reference: Reference, scope: Scope) -> list[nodes.Statement]:
-        """Locals for indices that take divisions: guards use them again."""
-        found: list[nodes.Statement] = []
+    def name_indices(self, reference: Reference, scope: Scope) -> None:
+        """Give locals to indices that take divisions: guards use them again."""
         for lanes in reference.lanes:
             if divides(lanes.value):
-                value = self.lane_value(lanes, scope)
-                found += self.named(value, f"{reference.name}_index", scope)
-        return found
+                self.name(self.lane_value(lanes, scope), f"{reference.name}_index", scope)
 
-    def named(self, value: ir.Expr, stem: str, scope: Scope) -> list[nodes.Statement]:
-        """A local for an index calculation, unless it has one."""
-        if value in scope.known:
-            return []
-        shown = self.shown(value, scope)
-        name = self.local_name(stem, scope)
-        scope.known[value] = ir.Ref(name, ir.NameKind.BINDING)
-        return [nodes.Define(name, DType.I64, nodes.Scalar(shown, DType.I64))]
+    def name(self, value: ir.Expr, stem: str, scope: Scope) -> None:
+        """Give a local to an index calculation, unless it has one."""
+        if value not in scope.known:
+            shown = self.shown(value, scope)
+            name = self.local_name(stem, scope)
+            scope.known[value] = ir.Ref(name, ir.NameKind.BINDING)
+            scope.write(nodes.Define(name, DType.I64, nodes.Scalar(shown, DType.I64)))
 
     def shown(self, value: ir.Expr, scope: Scope) -> ir.Expr:
         """The expression with locals for what is calculated already."""
         return replaced(value, scope.known) if scope.known else value
 
-    def read(self, read: Read, scope: Scope) -> list[nodes.Statement]:
-        """Read memory into a local, unless it is one or has been read."""
-        found: list[nodes.Statement] = []
+    def read(self, read: Read, scope: Scope) -> nodes.Local:
+        """The local that holds an element, which is read now unless it has been."""
         for lanes in (*read.reference.lanes, *read.guards):
-            found += self.prepared_lanes(lanes, scope)
-        found += self.named_indices(read.reference, scope)
+            self.lane_value(lanes, scope)
+        self.name_indices(read.reference, scope)
         place = self.place(read.reference, read.stored, scope)
         if isinstance(place, nodes.Local):
-            return found
+            return place
         key = self.read_key(read, scope)
-        if key in scope.values:
-            return found
-        name = self.local_name(read.tile, scope)
-        value = self.element(read, scope)
-        scope.values[key] = nodes.Local(name, read.held)
-        origins = () if read.origin == NOWHERE else (read.origin,)
-        return [*found, nodes.Define(name, read.held, value, origins=origins)]
+        if key not in scope.values:
+            local = nodes.Local(self.local_name(read.tile, scope), read.held)
+            origins = () if read.origin == NOWHERE else (read.origin,)
+            value = self.element(read, scope)
+            scope.write(nodes.Define(local.name, local.dtype, value, origins=origins))
+            scope.values[key] = local
+        return scope.values[key]
 
     def element(self, read: Read, scope: Scope) -> nodes.Value:
         """The element, read only where the guards hold."""
@@ -169,23 +154,17 @@ class Reads:
         pad = scalar_value(value, held)
         return nodes.Select(condition, converted(place, held), pad, held)
 
-    def local(self, read: Read, scope: Scope) -> nodes.Local:
-        """The local that holds what was read."""
-        place = self.place(read.reference, read.stored, scope)
-        if isinstance(place, nodes.Local):
-            return place
-        return scope.values[self.read_key(read, scope)]
-
-    def read_index(self, read: Read, scope: Scope) -> list[nodes.Statement]:
-        """Read memory into a local of the type in which indices are calculated."""
-        found = self.read(read, scope)
-        local = self.local(read, scope)
+    def _index_local(self, read: Read, scope: Scope) -> nodes.Local:
+        """The local that holds an element in the type in which indices are calculated."""
+        local = self.read(read, scope)
+        if local.dtype in (DType.I64, DType.BOOL):
+            return local
         key = attrs.evolve(self.read_key(read, scope), as_index=True)
-        if local.dtype in (DType.I64, DType.BOOL) or key in scope.values:
-            return found
-        index = nodes.Local(self.local_name(f"{read.tile}_index", scope), DType.I64)
-        scope.values[key] = index
-        return [*found, nodes.Define(index.name, DType.I64, nodes.Convert(local, DType.I64))]
+        if key not in scope.values:
+            index = nodes.Local(self.local_name(f"{read.tile}_index", scope), DType.I64)
+            scope.write(nodes.Define(index.name, DType.I64, nodes.Convert(local, DType.I64)))
+            scope.values[key] = index
+        return scope.values[key]
 
     def lane_value(self, source: LaneSource, scope: Scope) -> ir.Expr:
         """An index tile's value, over lane variables and locals."""
@@ -193,8 +172,7 @@ class Reads:
             lane_variable(axis).name: scope.variables[axis] for axis in source.axes
         }
         for number, read in enumerate(source.reads):
-            key = attrs.evolve(self.read_key(read, scope), as_index=True)
-            local = scope.values.get(key) or self.local(read, scope)
+            local = self._index_local(read, scope)
             kind = DType.BOOL if local.dtype is DType.BOOL else DType.I64
             variable = read_variable(number, local.dtype)
             names[variable.name] = ir.Ref(local.name, ir.NameKind.BINDING, kind)
@@ -202,11 +180,7 @@ class Reads:
 
     def conjunction(self, guards: tuple[LaneSource, ...], scope: Scope) -> ir.Expr | None:
         """The conjunction of guards, None for no condition."""
-        found: ir.Expr | None = None
-        for guard in guards:
-            condition = self.lane_value(guard, scope)
-            found = condition if found is None else ir.Binary("and", found, condition)
-        return found
+        return conjunction([self.lane_value(guard, scope) for guard in guards]) if guards else None
 
     def key(self, reference: Reference, scope: Scope) -> Key:
         """What makes reads of an element one."""
@@ -249,10 +223,10 @@ class Reads:
         return nodes.Element(home.name, row_major(kept, extents, None), stored)
 
     def source(self, source: Source, scope: Scope) -> nodes.Value:
-        """The value of a source, which `prepared` has read."""
+        """The value of a source."""
         match source:
             case Read(dtype=dtype):
-                return converted(self.local(source, scope), dtype)
+                return converted(self.read(source, scope), dtype)
             case ScalarSource(value, dtype):
                 return scalar_value(value, dtype)
             case LaneSource(dtype=dtype):
@@ -315,93 +289,3 @@ def host_element(sketch: ir.Sketch, access: ir.Access) -> nodes.Element:
     base = sketch.tensor(access.tensor)
     index = row_major(indices, sketch.extents(access.tensor), base)
     return nodes.Element(base.name, index, base.dtype)
-
-
-#: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).
-PACK_MARGIN = (16, 64)
-PACK_DEPTH = 256
-
-
-@attrs.define
-class Calls(Reads):
-    """Makes the calls of one phase; `packs` are the storages for packed panels."""
-
-    packs: list[nodes.Storage] = attrs.field(factory=list)
-
-    # ------------------------------------------------------------ calls of the library on tiles
-
-    def call(self, nest: Nest, call: LibraryCall, scope: Scope) -> nodes.TileCall:
-        """The call of a library's function on tiles in memory."""
-        views = []
-        for block in call.blocks:
-            home = self.homes[block.name]
-            lower, upper = zip(*((axis.lower, axis.upper) for axis in block.lanes), strict=True)
-            steps = strides(home.extents, None)
-            views.append(nodes.TileView(home.name, home.dtype, lower, upper, steps))
-        targets = {target.name for target in nest.targets}
-        written = [n for n, block in enumerate(call.blocks) if block.name in targets]
-        for target in nest.targets:
-            self.forget(target, scope)
-        return nodes.TileCall(call.name, tuple(views), tuple(written), call.parameters)
-
-    # ------------------------------------------------------------ matrix products
-
-    def product(self, nest: Nest, product: Product) -> nodes.MatrixProduct:
-        """A matrix product on strided views, with storage for its packed panels."""
-        left, right = (source for source in nest.sources if isinstance(source, Read))
-        rows, columns, inner = product.extents
-        left_view = self._view(left, product.trans_a, product.rows.lower, product.depth.lower)
-        right_view = self._view(right, product.trans_b, product.depth.lower, product.columns.lower)
-        target = Read(nest.target, nest.stored, nest.stored, nest.target.name)
-        result = self._view(target, False, product.rows.lower, product.columns.lower)
-        packs = (
-            self._pack(f"{left.tile}_panels", rows, inner, PACK_MARGIN[0], nest.dtype),
-            self._pack(f"{right.tile}_panels", columns, inner, PACK_MARGIN[1], nest.dtype),
-        )
-        return nodes.MatrixProduct(
-            left_view,
-            right_view,
-            result,
-            _span(product.rows.lower, product.rows.upper),
-            _span(product.columns.lower, product.columns.upper),
-            _span(product.depth.lower, product.depth.upper),
-            nest.dtype,
-            packs,
-        )
-
-    def _view(
-        self, read: Read, transposed: bool, first: ir.Expr, second: ir.Expr
-    ) -> nodes.MatrixView:
-        """A rank-2 tile, or the slice of a tensor that stands for it, as a strided matrix whose
-        first valid element is (first, second)."""
-        reference = read.reference
-        if reference.tensor:
-            base = self.maker.sketch.tensor(reference.name)
-            extents = self.maker.sketch.extents(reference.name)
-            origin = row_major(tuple(term.offset for term in reference.terms), extents, base)
-            load = self.maker.versions.source(read.tile)
-            assert load is not None  # a tensor is read only through a forwarded load
-            steps = zip(strides(extents, base), load.access.subscripts, strict=True)
-            row, column = (step for step, at in steps if isinstance(at, ir.SliceSubscript))
-            buffer = base.name
-        else:
-            home = self.homes[reference.name]
-            row, column = strides(home.extents, None)
-            origin, buffer = ir.Literal(0), home.name
-        if transposed:
-            row, column = column, row
-        offset = ir.Binary("+", ir.Binary("*", first, row), ir.Binary("*", second, column))
-        return nodes.MatrixView(
-            buffer, read.stored, simplify(ir.Binary("+", origin, offset)), row, column
-        )
-
-    def _pack(self, stem: str, extent: ir.Expr, depth: ir.Expr, margin: int, dtype: DType) -> str:
-        name = self.maker.versions.fresh(stem)
-        limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
-        extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
-        self.packs.append(nodes.Storage(name, dtype, extents, "arena"))
-        return name
-
-
-def _span(lower: ir.Expr, upper: ir.Expr) -> ir.Expr:
-    return upper if lower == ir.Literal(0) else ir.Binary("-", upper, lower)

@@ -56,22 +56,16 @@ def _reads(statement: nodes.Statement) -> set[str]:
     """The buffers that one statement reads itself."""
     memory = nodes.Element | nodes.MatrixView | nodes.TileView
     found = {part.buffer for part in nodes.parts(statement) if isinstance(part, memory)}
-    match statement:
-        case nodes.MatrixProduct(packs=packs):
-            found.update(packs)
-        case nodes.AtomicUpdate(buffer=buffer):
-            found.add(buffer)
-        case _:
-            pass
+    if isinstance(statement, nodes.Call):
+        found.update(statement.packs)
+    elif isinstance(statement, nodes.AtomicUpdate):
+        found.add(statement.buffer)
     return found
 
 
 def buffers_read(body: tuple[nodes.Statement, ...]) -> set[str]:
     """The buffers that statements read, those inside included."""
-    found: set[str] = set()
-    for statement in nodes.walk(body):
-        found |= _reads(statement)
-    return found
+    return {buffer for statement in nodes.walk(body) for buffer in _reads(statement)}
 
 
 # ---------------------------------------------------------------- dead writes
@@ -93,14 +87,12 @@ def _drop_dead(body: tuple[nodes.Statement, ...], private: set[str]) -> tuple[no
                 kept_until[buffer] = max(kept_until.get(buffer, -1), end)
     counter = iter(range(len(order)))
 
-    def dead(buffer: str, at: int) -> bool:
-        return buffer in private and kept_until.get(buffer, -1) <= at
-
     def visit(statements: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
         found = []
         for statement in statements:
             at = next(counter)
-            if isinstance(statement, nodes.Write) and dead(statement.buffer, at):
+            written = statement.buffer if isinstance(statement, nodes.Write) else ""
+            if written in private and kept_until.get(written, -1) <= at:
                 continue
             found.append(nodes.with_bodies(statement, visit))
         return _without_overwritten(found, private)
@@ -120,7 +112,7 @@ def _without_overwritten(
             if key in overwritten:
                 continue
             overwritten.add(key)
-        read = _reads(statement) | buffers_read(nodes.children(statement))
+        read = buffers_read((statement,))
         overwritten = {key for key in overwritten if key[0] not in read}
         found.append(statement)
     return tuple(reversed(found))
@@ -163,12 +155,10 @@ def _sweep(body: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
 def add_rows(body: tuple[nodes.Statement, ...], fresh: Fresh) -> tuple[nodes.Statement, ...]:
     """The statements with the row pointers of their lane loops; `fresh` makes unused names."""
 
-    def change(statement: nodes.Statement) -> list[nodes.Statement] | None:
-        if not isinstance(statement, nodes.LaneLoop):
-            return None
-        return [_Rows(statement.variable, fresh).added(statement)]
+    def change(loop: nodes.LaneLoop) -> list[nodes.Statement]:
+        return [_Rows(loop.variable, fresh).added(loop)]
 
-    return nodes.expanded(body, change)
+    return nodes.expanded(body, nodes.LaneLoop, change)
 
 
 @attrs.define
@@ -256,18 +246,16 @@ def unroll_and_jam(
     """The statements with eligible loops over rows jammed; `fresh` makes unused names, `constants`
     gives compile-time values by name."""
 
-    def change(statement: nodes.Statement) -> list[nodes.Statement] | None:
-        if not isinstance(statement, nodes.Loop):
-            return None
-        lanes = _sum_of_rows(statement)
+    def change(loop: nodes.Loop) -> list[nodes.Statement] | None:
+        lanes = _sum_of_rows(loop)
         if lanes is None:
             return None
-        most = _at_most(statement.upper, constants)
-        if statement.lower == ir.Literal(0) and most is not None and most < ROWS:
-            return [statement]
-        return _jammed(statement, lanes, fresh)
+        most = _at_most(loop.upper, constants)
+        if loop.lower == ir.Literal(0) and most is not None and most < ROWS:
+            return [loop]
+        return _jammed(loop, lanes, fresh)
 
-    return nodes.expanded(body, change)
+    return nodes.expanded(body, nodes.Loop, change)
 
 
 def _at_most(bound: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
@@ -378,22 +366,21 @@ def add_streams(
     """The statements with streamed lane loops where they fill rows of `outputs`; `fresh` makes
     unused names."""
 
-    def change(statement: nodes.Statement) -> list[nodes.Statement] | None:
-        if not isinstance(statement, nodes.LaneLoop):
-            return None
-        rows = _streamed(statement, outputs)
-        return [_blocked(statement, rows, fresh) if rows else statement]
+    def change(loop: nodes.LaneLoop) -> list[nodes.Statement]:
+        rows = _streamed(loop, outputs)
+        return [_blocked(loop, rows, fresh) if rows else loop]
 
-    return nodes.expanded(body, change)
+    return nodes.expanded(body, nodes.LaneLoop, change)
 
 
 def streamed_tensors(body: tuple[nodes.Statement, ...]) -> list[str]:
     """The tensors that a program streams, in order of appearance."""
     names = [
-        row.row.buffer
+        row.buffer
         for statement in nodes.walk(body)
         if isinstance(statement, nodes.StreamedLoop)
-        for row in statement.rows
+        for row in statement.loop.rows
+        if row.block
     ]
     return list(dict.fromkeys(names))
 
@@ -407,17 +394,12 @@ def _blocked(loop: nodes.LaneLoop, rows: list[nodes.Row], fresh: Fresh) -> nodes
         attrs.evolve(s, index=index) if isinstance(s, nodes.Write) and s.buffer in names else s
         for s in loop.body
     )
-    streamed = tuple(nodes.StreamedRow(row, fresh(f"{row.buffer}_block")) for row in rows)
-    others = tuple(row for row in loop.rows if row not in rows)
-    return nodes.StreamedLoop(
-        block,
-        fresh(f"{block}_end"),
-        BLOCK,
-        streamed,
-        attrs.evolve(loop, body=body, rows=()),
-        others,
-        origins=loop.origins,
+    all_rows = tuple(
+        attrs.evolve(row, block=fresh(f"{row.buffer}_block")) if row in rows else row
+        for row in loop.rows
     )
+    inner = attrs.evolve(loop, body=body, rows=all_rows)
+    return nodes.StreamedLoop(block, fresh(f"{block}_end"), BLOCK, inner, origins=loop.origins)
 
 
 def _streamed(loop: nodes.LaneLoop, outputs: frozenset[str]) -> list[nodes.Row]:

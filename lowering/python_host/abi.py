@@ -5,7 +5,7 @@ from __future__ import annotations
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.abi import out_required, passed, wrapped
-from sketchc.lowering.python_host.names import TORCH, Names, literal
+from sketchc.lowering.python_host.expressions import TORCH, Names, literal
 
 ABSENT = "None"
 

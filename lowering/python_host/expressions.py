@@ -1,7 +1,9 @@
-"""Scalar expressions and conditions of a sketch as Python text for the host."""
+"""What Python host code calls things, and its text of a sketch's scalar expressions."""
 
 from __future__ import annotations
 
+import keyword
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import assert_never
@@ -9,15 +11,73 @@ from typing import assert_never
 import attrs
 
 from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.walk import children
-from sketchc.launch.conditions import Condition, Kind, mentioned, refusal_text
-from sketchc.launch.index_width import power_text
 from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host import wrapping
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
-from sketchc.lowering.python_host.names import Names, literal
+
+#: Names that generated code uses itself, and those that linters object to as ambiguous.
+_USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
+program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
+check_overlap check_elements check_integer check_number check_bool plain allocate row_major rounded
+with_an_element absent object isinstance AttributeError RuntimeError TypeError
+l O I"""
+RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
+
+
+class Names:
+    """Injective map from sketch names to Python identifiers, plus fresh names beside them. No name
+    of the sketch becomes one of `reserved`."""
+
+    def __init__(self, sketch: ir.Sketch, reserved: frozenset[str] = frozenset()) -> None:
+        reserved |= RESERVED
+        self.taken = set(reserved)
+        self.mapping: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # device functions that have another name here
+        # Names that stand as they are go first, so that a renamed one cannot take their place.
+        for name in sorted(walk.declared_names(sketch), key=lambda name: name in reserved):
+            if name not in self.mapping:
+                self.mapping[name] = self.fresh(name)
+
+    def fresh(self, wish: str) -> str:
+        """`wish`, or the first free spelling with underscores appended."""
+        name = wish
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.mapping:
+            self.mapping[name] = self.fresh(name)
+        return self.mapping[name]
+
+    def given(self, tensor: str) -> str:
+        """The name of the truth value that says whether an optional tensor is there."""
+        return self.derived(tensor, "given")
+
+    def derived(self, name: str, suffix: str) -> str:
+        """The one name made of a sketch name and a suffix, `X_given`."""
+        key = f"{name} {suffix}"
+        if key not in self.mapping:
+            self.mapping[key] = self.fresh(f"{self[name]}_{suffix}")
+        return self.mapping[key]
+
+
+#: Element types of the host's tensors.
+TORCH = {dtype: f"torch.{dtype.numpy_name}" for dtype in DType}
+
+
+def literal(value: int | float | bool) -> Code:
+    """A Python literal; infinities and NaN through `float`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return Code(f'float("{value}")')
+    level = PYTHON.unary_levels["-"] if not isinstance(value, bool) and value < 0 else 100
+    return Code(repr(value), level)
+
 
 #: The functions that a wrapper may carry with it, and those that every wrapper has.
 HELPERS = Path(__file__).with_name("helpers.py")
@@ -116,41 +176,6 @@ class Host:
         self.used.add(helper)
         return str(PYTHON.call(helper, *map(str, arguments)))
 
-    def refusal(self, sketch: ir.Sketch, condition: Condition) -> str:
-        """The statement that refuses a launch unless a condition holds."""
-        text = _escaped(refusal_text(condition))
-        shown = ", ".join(f"{n} = {{{self.names[n]}}}" for n in mentioned(sketch, condition))
-        message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
-        if not shown or len(message) > wrapping.WIDTH - 10:
-            message = f'"{text}"'
-        return f"require({self._holds(condition)}, {message})"
-
-    def width(self, sketch: ir.Sketch, condition: Condition) -> list[str]:
-        """The statements that refuse a launch whose integers may leave 64 bits; a long sum is one
-        of its own."""
-        match condition.holds:
-            case ir.Binary("<", total, ir.Literal(int(limit))) if (
-                len(self._holds(condition)) > wrapping.WIDTH - 20
-            ):
-                name = self.names.fresh("largest")
-                text = _escaped(refusal_text(condition))
-                return [
-                    f"{name} = {self.expression(total)}",
-                    f'require({name} < {power_text(limit)}, "{text}")',
-                ]
-            case _:
-                return [self.refusal(sketch, condition)]
-
-    def _holds(self, condition: Condition) -> str:
-        match condition:
-            case Condition(
-                kind=Kind.WIDTH | Kind.FETCHED,
-                holds=ir.Binary(left=total, right=ir.Literal(int(limit))),
-            ):
-                return f"{self.expression(total)} < {power_text(limit)}"
-            case _:
-                return str(self.expression(condition.holds))
-
     def helpers(self) -> LibraryPart:
         """The definitions that the text needs, callees first."""
         return part_of(HELPERS, (*_ALWAYS, *(self.used - {"math"})))
@@ -161,7 +186,3 @@ class Host:
         needed = with_callees(self.used - {"math"}, HELPERS)
         wanted = "math" in self.used or any("math" in known[name].reads for name in needed)
         return ["math"] if wanted else []
-
-
-def _escaped(text: str) -> str:
-    return text.replace(chr(34), chr(39))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
 
 import attrs
@@ -15,6 +15,7 @@ import attrs
 from sketchc.base.types import FORMATS, DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import range_arguments, show
+from sketchc.ir.symbolic import product
 from sketchc.launch.conditions import (
     Condition,
     Kind,
@@ -22,32 +23,32 @@ from sketchc.launch.conditions import (
     fetched_conditions,
     launch_steps,
     may_repeat,
+    mentioned,
+    refusal_text,
     solved_sizes,
 )
+from sketchc.launch.index_width import power_text
 from sketchc.launch.inputs import SymbolSource, sources_of
+from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.abi import out_required, params_to_round
-from sketchc.lowering.plan import Plan
-from sketchc.lowering.precedence import Code
-from sketchc.lowering.python_host import wrapping
+from sketchc.lowering.kernel import Kernel, LibraryPart
+from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.python_host.abi import signature
-from sketchc.lowering.python_host.expressions import Host, is_literal
-from sketchc.lowering.python_host.names import TORCH, Names, literal
+from sketchc.lowering.python_host.expressions import TORCH, Host, Names, is_literal, literal
+from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
 
 _ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
 
 
 @attrs.define
-class Wrapper(ABC):
-    """Writes the wrapper of one sketch; `lines` grows, `indent` is the current one.
+class Wrapper(Host, PythonLines, ABC):
+    """Writes the wrapper of one sketch.
 
     Kernels read the tensors in `read_anyway` at lanes without an element, too.
     """
 
-    plan: Plan
-    host: Host
-    read_anyway: Collection[str] = ()
-    lines: list[str] = attrs.field(factory=list)
-    indent: str = "    "
+    plan: Plan = attrs.field(kw_only=True)
+    read_anyway: Collection[str] = attrs.field(default=(), kw_only=True)
     _inputs: list[ir.Tensor] = attrs.field(init=False)
     _outputs: list[ir.Tensor] = attrs.field(init=False)
     _results: list[ir.Tensor] = attrs.field(init=False)
@@ -58,32 +59,48 @@ class Wrapper(ABC):
 
     # ------------------------------------------------------------ pieces
 
-    @property
-    def names(self) -> Names:
-        """The wrapper's names."""
-        return self.host.names
-
-    def line(self, text: str, deeper: str = "") -> None:
-        """Append a statement."""
-        self.lines += wrapping.statement(text, self.indent + deeper)
-
-    def code(self, expression: ir.Expr) -> Code:
-        """A scalar expression."""
-        return self.host.expression(expression)
-
     def dense(self, name: str) -> str:
         """The name of the row-major memory of a tensor, or of the tensor under a view."""
         return self.names[f"{self.plan.sketch.tensor(name).name}_dense"]
 
     def refuse(self, condition: Condition) -> None:
-        """Refuse the launch unless the condition holds."""
-        self.line(self.host.refusal(self.plan.sketch, condition))
+        """Refuse the launch unless a condition holds."""
+        text = refusal_text(condition).replace('"', "'")
+        names = mentioned(self.plan.sketch, condition)
+        shown = ", ".join(f"{name} = {{{self.names[name]}}}" for name in names)
+        message = f'f"{text.replace("{", "{{").replace("}", "}}")} ({shown})"'
+        if not shown or len(message) > WIDTH - 10:
+            message = f'"{text}"'
+        self.line(f"require({self._holds(condition)}, {message})")
+
+    def _refuse_width(self, condition: Condition) -> None:
+        """Refuse a launch whose integers may leave 64 bits; a long sum gets a line of its own."""
+        match condition.holds:
+            case ir.Binary("<", total, ir.Literal(int(limit))) if (
+                len(self._holds(condition)) > WIDTH - 20
+            ):
+                name = self.names.fresh("largest")
+                text = refusal_text(condition).replace('"', "'")
+                self.line(f"{name} = {self.expression(total)}")
+                self.line(f'require({name} < {power_text(limit)}, "{text}")')
+            case _:
+                self.refuse(condition)
+
+    def _holds(self, condition: Condition) -> str:
+        match condition:
+            case Condition(
+                kind=Kind.WIDTH | Kind.FETCHED,
+                holds=ir.Binary(left=total, right=ir.Literal(int(limit))),
+            ):
+                return f"{self.expression(total)} < {power_text(limit)}"
+            case _:
+                return str(self.expression(condition.holds))
 
     def _shape(self, tensor: ir.Tensor) -> str:
         """The expected shape as a tuple; a broadcast axis may have extent 1."""
         parts = []
         for axis, extent in enumerate(tensor.extents):
-            code = str(self.code(extent))
+            code = str(self.expression(extent))
             if may_repeat(self.plan.sketch, tensor, axis):
                 name = self.names[tensor.name]
                 code = f"1 if {name}.shape[{axis}] == 1 else {code}"
@@ -122,7 +139,7 @@ class Wrapper(ABC):
         parameters, result = signature(sketch, self.names)
         name = self.names[sketch.name]
         one_line = f"def {name}({', '.join(parameters)}) -> {result}:"
-        if len(one_line) <= wrapping.WIDTH:
+        if len(one_line) <= WIDTH:
             self.lines.append(one_line)
         else:
             self.lines.append(f"def {name}(")
@@ -144,13 +161,13 @@ class Wrapper(ABC):
             name, dtype = self.names[param.name], param.dtype
             check = "check_number" if dtype.is_float else "check_integer"
             check = "check_bool" if dtype is DType.BOOL else check
-            checked = self.host.call(check, f'"{param.name}"', name)
+            checked = self.call(check, f'"{param.name}"', name)
             self.line(f"{name} = {checked}")
         for param in params_to_round(self.plan.sketch):
             name = self.names[param.name]
             bits, least, limit = FORMATS[param.dtype]
-            self.lines += wrapping.comment(f"{param.name} is of type {param.dtype.value}.", "    ")
-            nearest = self.host.call("rounded", name, bits, least, f"2.0**{limit}")
+            self.comment(f"{param.name} is of type {param.dtype.value}.")
+            nearest = self.call("rounded", name, bits, least, f"2.0**{limit}")
             self.line(f"{name} = {nearest}")
 
     # ------------------------------------------------------------ sizes
@@ -196,7 +213,7 @@ class Wrapper(ABC):
             name = self.names[source.tensor.name]
             size = f"{name}.shape[{source.axis}]"
             if source.offset != ir.Literal(0):
-                size = f"({size} - ({self.code(source.offset)}))"
+                size = f"({size} - ({self.expression(source.offset)}))"
             size += f" // {source.step}" if source.step > 1 else ""
             value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
         self.line(f"{self.names[symbol]} = {value}")
@@ -219,19 +236,46 @@ class Wrapper(ABC):
         for step in launch_steps(sketch):
             match step:
                 case ir.Let():
-                    self.line(f"{self.names[step.name]} = {self.code(step.value)}")
+                    self.line(f"{self.names[step.name]} = {self.expression(step.value)}")
                 case Condition(kind=Kind.REPEAT | Kind.ELEMENTS):
                     pass  # `check_tensor` looks at shapes
                 case Condition(kind=Kind.WIDTH):
-                    self._check_width(step)
+                    self._refuse_width(step)
                 case Condition():
                     told = solved_sizes(sketch, step) if step.kind is Kind.SIZE else step
                     if told is not None:
                         self.refuse(told)
 
-    def _check_width(self, condition: Condition) -> None:
-        for text in self.host.width(self.plan.sketch, condition):
-            self.line(text)
+    # ------------------------------------------------------------ limits of the target
+    # What a plan adds to the conditions of a launch. They concern one phase and are checked where
+    # it is launched, for they may depend on what the host fetched or counts by then;
+    # `sketchc/launch/conditions.py` has those of the sketch itself.
+
+    def refuse_wide(self, value: ir.Expr) -> None:
+        """Refuse an axis, whose extent is known at launch, that is wider than a tile may be."""
+        limit = self.plan.capabilities.maximum_elements
+        bounds = {symbol.name: symbol.upper_bound for symbol in self.plan.sketch.symbols}
+        bound = bounds.get(value.name) if isinstance(value, ir.Ref) else None
+        if bound is None or bound > limit:
+            holds = ir.Binary("<=", value, ir.Literal(limit))
+            text = f"{show(value)} <= {limit}, the widest tile"
+            self.refuse(Condition(Kind.BUCKET, holds, text))
+
+    def count_programs(self, phase: PhasePlan) -> None:
+        """How many `programs` a launch of the phase has: fewer than the target can count."""
+        known = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
+        counts = [
+            count if never_negative(count, known) else ir.Binary("max", count, ir.Literal(0))
+            for count in (axis.count for axis in phase.grid)
+        ]
+        total = product(counts)
+        self.line(f"programs = {self.expression(total)}")
+        bits = self.plan.capabilities.program_bits
+        if bits is not None:
+            holds = ir.Binary("<", total, ir.Literal(2**bits))
+            limit = Condition(Kind.PROGRAMS, holds, f"fewer than 2**{bits} programs")
+            message = f'f"{refusal_text(limit)}, not {{programs}}"'
+            self.line(f"require(programs < 2**{bits}, {message})")
 
     # ------------------------------------------------------------ tensors
 
@@ -255,7 +299,7 @@ class Wrapper(ABC):
         if len(self._results) and len(self._inputs) + len(self._outputs) > 1:
             outputs = ", ".join(f'"{t.name}": {self.names[t.name]}' for t in self._results)
             others = ", ".join(self._entry(t) for t in self._by_role(ir.Role.IN))
-            call = self.host.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
+            call = self.call("check_overlap", f"{{{outputs}}}", f"{{{others}}}")
             always = out_required(self.plan.sketch) or self._by_role(ir.Role.INOUT)
             self.line(call, "" if always else "    ")
 
@@ -276,18 +320,18 @@ class Wrapper(ABC):
 
     def _allocate(self, tensor: ir.Tensor, deeper: str = "") -> None:
         what = (f'"{tensor.name}"', self._shape(tensor), TORCH[tensor.dtype], "device")
-        self.line(f"{self.names[tensor.name]} = {self.host.call('allocate', *what)}", deeper)
+        self.line(f"{self.names[tensor.name]} = {self.call('allocate', *what)}", deeper)
 
     def _make_dense(self) -> None:
         """Row-major copies where an argument is not; workspace; initial values."""
         for tensor in self._inputs:
             dense = f"{self.names[tensor.name]}.contiguous()"
             if tensor.optional:
-                absent = self.host.call("absent", TORCH[tensor.dtype], "device")
+                absent = self.call("absent", TORCH[tensor.dtype], "device")
                 dense = f"{dense} if {self.names.given(tensor.name)} else {absent}"
             self.line(f"{self.dense(tensor.name)} = {dense}")
         for tensor in self._outputs:
-            dense = self.host.call("row_major", self.names[tensor.name])
+            dense = self.call("row_major", self.names[tensor.name])
             self.line(f"{self.dense(tensor.name)} = {dense}")
         for tensor in self._by_role(ir.Role.WORKSPACE):
             self._allocate(tensor)
@@ -298,7 +342,7 @@ class Wrapper(ABC):
         for tensor in self.plan.sketch.tensors:
             if tensor.name in self.read_anyway:
                 dense = self.dense(tensor.name)
-                self.line(f"{dense} = {self.host.call('with_an_element', dense)}")
+                self.line(f"{dense} = {self.call('with_an_element', dense)}")
 
     # ------------------------------------------------------------ steps
 
@@ -310,8 +354,8 @@ class Wrapper(ABC):
                 case ir.HostFor():
                     self._loop(step)
                 case ir.HostIf(condition, body, orelse, text=text):
-                    self._comment(text)
-                    self.line(f"if {self.code(condition)}:")
+                    self._apart(text)
+                    self.line(f"if {self.expression(condition)}:")
                     self._block(body)
                     if orelse:
                         self.line("else:")
@@ -319,28 +363,22 @@ class Wrapper(ABC):
                 case ir.Fetch():
                     self._fetch(step)
                 case ir.Bind(name, value, text=text):
-                    self._comment(text)
-                    self.line(f"{self.names[name]} = {self.code(value)}")
+                    self._apart(text)
+                    self.line(f"{self.names[name]} = {self.expression(value)}")
                 case _:
                     assert_never(step)
 
-    def _comment(self, text: str) -> None:
+    def _apart(self, text: str) -> None:
+        """A blank line, and a comment below it."""
         self.lines.append("")
-        if text:
-            self.lines += wrapping.comment(text, self.indent)
+        self.comment(text)
 
     def _block(self, body: tuple[ir.HostStep, ...]) -> None:
-        outer, self.indent = self.indent, self.indent + "    "
-        length = len(self.lines)
-        self._steps(body)
-        while length < len(self.lines) and not self.lines[length]:
-            del self.lines[length]  # no blank line right behind the header
-        if len(self.lines) == length:
-            self.line("pass")
-        self.indent = outer
+        with self.block():
+            self._steps(body)
 
     def _loop(self, loop: ir.HostFor) -> None:
-        arguments = range_arguments(loop, self.code)
+        arguments = range_arguments(loop, self.expression)
         name = self.names[loop.variable]
         place = len(self.lines)
         self._block(loop.body)
@@ -348,13 +386,13 @@ class Wrapper(ABC):
         if not any(re.search(rf"\b{name}\b", text.partition("#")[0]) for text in body):
             name = "_"  # it only counts
         header = f"for {name} in range({', '.join(arguments)}):"
-        self._comment("" if loop.text == header else loop.text)
+        self._apart("" if loop.text == header else loop.text)
         self.line(header)
         self.lines += body
 
     def _fetch(self, fetch: ir.Fetch) -> None:
         """A scalar read; what was fetched before may point anywhere (R13)."""
-        self._comment(fetch.text)
+        self._apart(fetch.text)
         for condition in fetch_conditions(self.plan.sketch).get(fetch.name, ()):
             self.refuse(condition)
         offset: ir.Expr = ir.Literal(0)
@@ -365,12 +403,64 @@ class Wrapper(ABC):
             if not is_literal(offset, 0):
                 offset = ir.Binary("*", offset, extent)
             offset = index if is_literal(offset, 0) else ir.Binary("+", offset, index)
-        elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.code(offset)}]"
+        elements = f"{self.dense(fetch.access.tensor)}.view(-1)[{self.expression(offset)}]"
         self.line(f"{self.names[fetch.name]} = {elements}.item()")
         after = fetched_conditions(self.plan.sketch).get(fetch.name)
         if after is not None:
-            self._check_width(after)
+            self._refuse_width(after)
 
 
 def _extents(tensor: ir.Tensor) -> str:
     return f"[{', '.join(show(extent) for extent in tensor.extents)}]"
+
+
+def python_kernel(
+    wrapper: Wrapper,
+    imports: list[str],
+    functions: LibraryPart,
+    kernels: Sequence[tuple[Sequence[str], Mapping[int, tuple[int, ...]]]],
+) -> Kernel:
+    """The file with this wrapper, the kernels that it launches and the device functions that those
+    call; `imports` are the DSL's. Of each kernel, its lines and the lines of the sketch by line of
+    it, 1-based."""
+    plan, names = wrapper.plan, wrapper.names
+    host = "\n".join(wrapper.emit())
+    helpers = wrapper.helpers()
+    text = f"The sketch `{plan.sketch.name}` for {plan.target} on {plan.hardware.name}."
+    head = [f'"""{text} Generated by sketchc."""', "", "from __future__ import annotations", ""]
+    head += [line for name in wrapper.modules() for line in (f"import {name}", "")]
+    sections = ["\n".join([*head, *imports, *_constants(plan, names)])]
+    sections += [functions.text] if functions.text else []
+    found: dict[int, tuple[int, ...]] = {}
+    for lines, origins in kernels:
+        start = sum(section.count("\n") + 3 for section in sections)
+        found |= {start + line: numbers for line, numbers in origins.items()}
+        sections.append("\n".join(lines))
+    return Kernel(
+        target=plan.target,
+        hardware=plan.hardware.name,
+        name=plan.sketch.name,
+        entry=names[plan.sketch.name],
+        language="python",
+        source="\n\n\n".join([*sections, helpers.text, host]) + "\n",
+        sketch=plan.sketch,
+        source_map=tuple(sorted(found.items())),
+        library=tuple(part for part in (functions, helpers) if part.text),
+    )
+
+
+def _constants(plan: Plan, names: Names) -> list[str]:
+    """The compile-time constants, with where each value comes from."""
+    origins = {"user": "set by the user", "plan": f"chosen for {plan.hardware.name}"}
+    lines = []
+    for constant in plan.sketch.constants:
+        text = f"{names[constant.name]} = {literal(constant.value)}"
+        notes = []
+        if constant.chosen_by in origins:
+            notes.append(origins[constant.chosen_by])
+        if constant.choices:
+            notes.append(f"one of {', '.join(str(choice) for choice in constant.choices)}")
+        if notes and len(text) + len(", ".join(notes)) + 4 <= WIDTH:
+            text += f"  # {', '.join(notes)}"
+        lines.append(text)
+    return ["", *lines] if lines else []

@@ -4,8 +4,41 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import attrs
+
+from sketchc.lowering.source_map import TracedLines
 
 WIDTH = 100
+
+
+@attrs.define(slots=False)
+class PythonLines(TracedLines):
+    """Lines of Python that are being written, at an indentation."""
+
+    indent: str = attrs.field(default="    ", kw_only=True)
+
+    def line(self, text: str, deeper: str = "") -> None:
+        """Append a statement."""
+        self.lines += statement(text, self.indent + deeper)
+
+    def comment(self, text: str) -> None:
+        """Append a comment; nothing for an empty one."""
+        self.lines += comment(text, self.indent)
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """What is written inside is the body of what was written last."""
+        outer, first = self.indent, len(self.lines)
+        self.indent += "    "
+        yield
+        while first < len(self.lines) and not self.lines[first]:
+            del self.lines[first]  # no blank line right behind the header
+        if all(line.lstrip().startswith("#") for line in self.lines[first:]):
+            self.line("pass")
+        self.indent = outer
 
 
 def comment(text: str, indent: str) -> list[str]:

@@ -8,6 +8,7 @@ Results of comparisons and tests are `int1`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -17,23 +18,26 @@ from sketchc.interpreter.operations import cast
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.names import literal
-from sketchc.lowering.triton import cross_lane, ordering
+from sketchc.lowering.python_host.expressions import literal
+from sketchc.lowering.triton import cross_lane
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
-from sketchc.lowering.triton.scope import Scope
+from sketchc.lowering.triton.scope import Scope, chosen
 from sketchc.lowering.triton.values import (
     Value,
     as_tensor,
     broadcast_shape,
     carrier,
+    conditions,
+    conjunction,
+    convert,
+    fill_code,
     fit,
     full,
     operand_value,
     own_dtype,
     scalar_value,
 )
-from sketchc.ops.table import OPS, Category, identity_value
+from sketchc.ops.table import OPS, Category, Fact, Result, identity_value
 
 #: Integer types that Triton widens beside others.
 NARROW = frozenset({DType.I8, DType.U8, DType.I16})
@@ -48,7 +52,7 @@ class Request:
     """One element-wise operation to write."""
 
     operands: tuple[Code, ...]
-    attributes: Mapping[str, object]
+    attributes: Mapping[str, Any]
     dtype: DType  # of the operands and of the evaluation
     scope: Scope
     scalar: bool = False  # all operands are scalars
@@ -62,6 +66,10 @@ class Request:
     def bits(self) -> str:
         """How wide the type is."""
         return str(self.dtype.bytes * 8)
+
+    def call(self, function: str, *more: Code | str) -> Code:
+        """A device function of this package on the operands."""
+        return self.scope.call(function, *self.operands, *more)
 
 
 Writer = Callable[[Request], Code]
@@ -80,16 +88,7 @@ def _primitive(function: str) -> Writer:
 
 
 def _device(function: str, *attributes: str) -> Writer:
-    def write(request: Request) -> Code:
-        extra = [literal(_number(request.attributes[name])) for name in attributes]
-        return request.scope.call(function, *request.operands, *extra)
-
-    return write
-
-
-def _number(value: object) -> int | float:
-    assert isinstance(value, (int, float))
-    return value
+    return lambda r: r.call(function, *(literal(r.attributes[name]) for name in attributes))
 
 
 def _rounded(function: Writer) -> Writer:
@@ -112,24 +111,19 @@ def _extremum(function: str, boolean: str) -> Writer:
 _maximum, _minimum = _extremum("tl.maximum", "|"), _extremum("tl.minimum", "&")
 
 
-def _bound(request: Request, name: str) -> Code | None:
-    value = request.attributes.get(name)
-    if value is None:
-        return None
-    number = _number(value)
-    if request.dtype.is_float:
-        return literal(float(number))
-    # A bound that the type cannot hold is no bound.
-    low, high = (int(identity_value(name, request.dtype)) for name in ("lowest", "highest"))
-    return typed(literal(min(max(int(number), low), high)), request.dtype)
-
-
 def _clamp(request: Request) -> Code:
-    result = request.first
+    result, dtype = request.first, request.dtype
     for name, limited in (("low", _maximum), ("high", _minimum)):
-        bound = _bound(request, name)
-        if bound is not None:
-            result = limited(attrs.evolve(request, operands=(result, bound)))
+        bound = request.attributes.get(name)
+        if bound is None:
+            continue
+        if dtype.is_float:
+            number = literal(float(bound))
+        else:
+            # A bound that the type cannot hold is no bound.
+            low, high = (int(identity_value(end, dtype)) for end in ("lowest", "highest"))
+            number = typed(literal(min(max(int(bound), low), high)), dtype)
+        result = limited(attrs.evolve(request, operands=(result, number)))
     return result
 
 
@@ -138,72 +132,42 @@ def _relu(request: Request) -> Code:
     return _maximum(attrs.evolve(request, operands=(request.first, zero)))
 
 
-def _hardswish(request: Request) -> Code:
-    return PYTHON.binary("*", request.first, request.scope.call("hardsigmoid", request.first))
-
-
-def _gelu(request: Request) -> Code:
-    tanh = request.attributes.get("approximate") == "tanh"
-    return request.scope.call("gelu_tanh" if tanh else "gelu", request.first)
-
-
 def _leaky_relu(request: Request) -> Code:
     positive = PYTHON.binary(">", request.first, _ZERO)
-    slope = literal(_number(request.attributes["slope"]))
-    return PYTHON.call(
-        "tl.where", positive, request.first, PYTHON.binary("*", slope, request.first)
-    )
+    scaled = PYTHON.binary("*", literal(request.attributes["slope"]), request.first)
+    return PYTHON.call("tl.where", positive, request.first, scaled)
 
 
 def _round(request: Request) -> Code:
     magic = "4503599627370496.0" if request.dtype is DType.F64 else "8388608.0"
-    return request.scope.call("round_even", request.first, magic)
+    return request.call("round_even", magic)
 
 
 def _power(request: Request) -> Code:
     if not request.dtype.is_float:
-        return request.scope.call("integer_power", *request.operands, request.bits)
+        return request.call("integer_power", request.bits)
     base, exponent = request.operands
     if exponent.text in ("2", "2.0"):
         return PYTHON.binary("*", base, base)
-    return request.scope.call("power", base, exponent, repr(request.dtype is DType.F64))
+    return request.call("power", repr(request.dtype is DType.F64))
 
 
 def _floor_pair(integer: str, floating: str) -> Writer:
     def write(request: Request) -> Code:
         if not request.dtype.is_float:
-            signed = repr(request.dtype.is_signed)
-            return request.scope.call(integer, *request.operands, signed)
+            return request.call(integer, repr(request.dtype.is_signed))
         if floating == "float_mod":
-            return request.scope.call(floating, *request.operands)
+            return request.call(floating)
         # f64 division is correctly rounded as it is.
         exact = request.dtype is DType.F64
         exact = exact or (request.scalar and not request.scope.dialect.scalar_div_rn)
-        return request.scope.call(floating, *request.operands, repr(not exact))
+        return request.call(floating, repr(not exact))
 
     return write
 
 
-def _shift(function: str) -> Writer:
-    return lambda request: request.scope.call(function, *request.operands, request.bits)
-
-
-def _abs(request: Request) -> Code:
-    return request.first if request.dtype is DType.BOOL else PYTHON.call("tl.abs", request.first)
-
-
-def _fma(request: Request) -> Code:
-    a, b, c = request.operands
-    return PYTHON.binary("+", PYTHON.binary("*", a, b), c)
-
-
 def _magnitude_test(symbol: str) -> Writer:
     return lambda r: PYTHON.binary(symbol, PYTHON.call("tl.abs", r.first), _INFINITY)
-
-
-def _tangent(request: Request) -> Code:
-    sine, cosine = PYTHON.call("tl.sin", request.first), PYTHON.call("tl.cos", request.first)
-    return PYTHON.binary("/", sine, cosine)
 
 
 def _invert(request: Request) -> Code:
@@ -229,18 +193,18 @@ WRITERS: dict[str, Writer] = {
     **{name: _device(name) for name in _DEVICE},
     "copy": lambda request: request.first,
     "neg": lambda request: PYTHON.unary("-", request.first),
-    "abs": _abs,
+    "abs": lambda r: r.first if r.dtype is DType.BOOL else PYTHON.call("tl.abs", r.first),
     "relu": _relu,
     "clamp": _clamp,
     "floor": _rounded(_primitive("tl.floor")),
     "ceil": _rounded(_primitive("tl.ceil")),
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
-    "sign": lambda r: r.scope.call("sign" if r.dtype.is_float else "integer_sign", r.first),
-    "tan": _tangent,
+    "sign": lambda r: r.call("sign" if r.dtype.is_float else "integer_sign"),
+    "tan": lambda r: PYTHON.binary("/", *(PYTHON.call(f"tl.{f}", r.first) for f in ("sin", "cos"))),
     "atan": _device("arctangent"),
-    "gelu": _gelu,
-    "hardswish": _hardswish,
+    "gelu": lambda r: r.call("gelu_tanh" if r.attributes.get("approximate") == "tanh" else "gelu"),
+    "hardswish": lambda r: PYTHON.binary("*", r.first, r.call("hardsigmoid")),
     "elu": _device("elu", "alpha"),
     "leaky_relu": _leaky_relu,
     "add": _operator("+", "|"),
@@ -253,7 +217,7 @@ WRITERS: dict[str, Writer] = {
     "atan2": _device("arctangent2"),
     "floordiv": _floor_pair("integer_floordiv", "float_floordiv"),
     "mod": _floor_pair("integer_mod", "float_mod"),
-    "fma": _fma,
+    "fma": lambda r: PYTHON.binary("+", PYTHON.binary("*", *r.operands[:2]), r.operands[2]),
     "isnan": lambda request: PYTHON.binary("!=", request.first, request.first),
     "isinf": _magnitude_test("=="),
     "isfinite": _magnitude_test("<"),
@@ -264,26 +228,13 @@ WRITERS: dict[str, Writer] = {
     "bitwise_or": _operator("|"),
     "bitwise_xor": _operator("^"),
     "bitwise_not": _invert,
-    "shl": _shift("shift_left"),
-    "shr": _shift("shift_right"),
+    "shl": lambda request: request.call("shift_left", request.bits),
+    "shr": lambda request: request.call("shift_right", request.bits),
 }
-
-#: Operations whose result is `int1` whatever the evaluation type.
-TESTS = frozenset(
-    (
-        *_COMPARISONS,
-        *("isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not"),
-    )
-)
-
-#: Operations that look at floats only; integer operands are brought to f32.
-FLOAT_TESTS = frozenset({"isnan", "isinf", "isfinite"})
 
 #: Operations written as device functions of two operands, which must both be tensors.
 TENSOR_OPERANDS = frozenset({"pow", "atan2", "floordiv", "mod", "shl", "shr"})
 
-#: Operations that look at truth values only.
-LOGICAL = frozenset({"logical_and", "logical_or", "logical_not"})
 BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
@@ -308,11 +259,11 @@ def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> lis
         case Category.MATRIX:
             values = [cross_lane.product(statement, neutral, scope)]
         case Category.SCAN:
-            values = [ordering.scan(statement, 0 in neutral, scope)]
+            values = [cross_lane.scan(statement, 0 in neutral, scope)]
         case Category.INDEX:
-            values = [ordering.extremum_index(statement, scope)]
+            values = [cross_lane.extremum_index(statement, scope)]
         case Category.SORTING:
-            before, values = ordering.sorting(statement, scope)
+            before, values = cross_lane.sorting(statement, scope)
         case Category.LAYOUT:
             values = [cross_lane.rearranged(statement, scope)]
         case Category.RANDOM:
@@ -328,12 +279,12 @@ def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> lis
 
 def _written(value: Value, destination: str, statement: ir.Compute, scope: Scope) -> Code:
     """The destination's new version: `value` in its type and shape, on the lanes written."""
-    tile = scope.plan.sketch.tile(destination)
+    tile = scope.tile(destination)
     code = fit(value, tile.dtype, scope.shape(tile.name))
     if not statement.masked:
         return code
     mask = conjunction(conditions(statement.written, tile.name, scope))
-    return code if mask is None else PYTHON.call("tl.where", mask, code, scope.names[tile.name])
+    return chosen(mask, code, scope.names[tile.name])
 
 
 # ---------------------------------------------------------------- element-wise
@@ -341,7 +292,7 @@ def _written(value: Value, destination: str, statement: ir.Compute, scope: Scope
 
 def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     name, dtype = statement.operation, statement.dtype
-    tile = scope.plan.sketch.tile(statement.destination)
+    tile = scope.tile(statement.destination)
     rank = len(scope.shape(tile.name))
     match name:
         case "fill":
@@ -357,12 +308,13 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
             return Value(code, dtype, broadcast_shape([condition, *values]))
         case _:
             pass
-    if name in LOGICAL:
+    row = OPS[name]
+    if Fact.LOGICAL in row.facts:
         values = [_truth(operand, dtype, rank, scope) for operand in statement.operands]
         dtype = DType.BOOL
     else:
-        if name in FLOAT_TESTS and not dtype.is_float:
-            dtype = DType.F32
+        if name in ("isnan", "isinf", "isfinite") and not dtype.is_float:
+            dtype = DType.F32  # they look at floats only
         values = [operand_value(operand, dtype, rank, scope) for operand in statement.operands]
     if dtype in NARROW:
         values = [as_tensor(value, dtype) for value in values]
@@ -377,7 +329,7 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
     shape = broadcast_shape(values)
     operands = tuple(value.code for value in values)
     request = Request(operands, statement.attributes, dtype, scope, scalar=not shape)
-    return Value(WRITERS[name](request), DType.BOOL if name in TESTS else dtype, shape)
+    return Value(WRITERS[name](request), DType.BOOL if row.result is Result.BOOL else dtype, shape)
 
 
 def _truth(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:

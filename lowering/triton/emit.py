@@ -8,17 +8,12 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.launch.conditions import refusal_text
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.launch_limits import bucket_limit, program_limit, programs
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
-from sketchc.lowering.python_host import wrapping
-from sketchc.lowering.python_host.expressions import Host
+from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
-from sketchc.lowering.python_host.names import Names
-from sketchc.lowering.python_host.source import python_kernel
-from sketchc.lowering.python_host.wrapper import Wrapper
+from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.triton import tuning
 from sketchc.lowering.triton.dialect import DIALECTS, Dialect
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
@@ -36,32 +31,26 @@ class TritonWrapper(Wrapper):
         """See `Wrapper`."""
         for kernel in self.kernels:
             if kernel.scope.phase.index == phase:
-                self._launch(kernel)
+                self._launch(kernel, kernel.scope.phase)
 
-    def _launch(self, kernel: KernelText) -> None:
-        phase = kernel.scope.phase
+    def _launch(self, kernel: KernelText, phase: PhasePlan) -> None:
         self.lines.append("")
         for name, value in kernel.scope.buckets.items():
-            power = PYTHON.call("triton.next_power_of_2", self.code(value))
+            power = PYTHON.call("triton.next_power_of_2", self.expression(value))
             least = 1
             if has_product(phase.body):
                 # High enough for the depth of every matrix product.
                 least = max(self.plan.capabilities.matrix_minimum.values(), default=1)
             self.line(f"{self.names[name]} = max({power}, {least})")
-            limit = bucket_limit(self.plan, value)
-            if limit is not None:
-                self.refuse(limit)
+            self.refuse_wide(value)
         for name in kernel.in_memory:
             held = f"torch.tensor([{self.names[name]}], dtype=torch.float64, device=device)"
             self.line(f"{self.names[f'{name}_ptr']} = {held}")
         self._canonical(phase)
         if kernel.index_bound is not None:
-            # Every index of the kernel, lanes that overshoot included, stays below this.
-            self.lines += wrapping.comment(
-                "No index of the kernel exceeds this, overshooting lanes included.", self.indent
-            )
+            self.comment("No index of the kernel exceeds this, overshooting lanes included.")
             self.line(f"index_bound = {kernel.index_bound}")
-        self._programs(phase)
+        self.count_programs(phase)
         self.line("if programs > 0:")
         deeper = "    "
         if self.dialect.device_guard:
@@ -75,15 +64,6 @@ class TritonWrapper(Wrapper):
         if self.dialect.launch_options:
             arguments += tuning.launch_options(self.plan, phase, self.names)
         self.line(f"{kernel.name}[{grid}]({', '.join(arguments)})", deeper)
-
-    def _programs(self, phase: PhasePlan) -> None:
-        """How many programs a launch has, within what the target takes."""
-        self.line(f"programs = {self.code(programs(self.plan, phase))}")
-        limit = program_limit(self.plan, phase)
-        if limit is not None:
-            bits = self.plan.capabilities.program_bits
-            message = f'f"{refusal_text(limit)}, not {{programs}}"'
-            self.line(f"require(programs < 2**{bits}, {message})")
 
     def _canonical(self, phase: PhasePlan) -> None:
         """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
@@ -129,8 +109,9 @@ def emit(plan: Plan) -> Kernel:
     names, kernels = _kernels(plan, dialect, frozenset())
     called = (function for kernel in kernels for function in kernel.scope.functions)
     anyway = {name for kernel in kernels for name in kernel.scope.read_anyway}
-    host = Host(names, cdiv="triton.cdiv")
-    wrapper = TritonWrapper(plan, host, anyway, dialect=dialect, kernels=kernels)
+    wrapper = TritonWrapper(
+        names, "triton.cdiv", plan=plan, read_anyway=anyway, dialect=dialect, kernels=kernels
+    )
     imports = ["import torch", "import triton", "import triton.language as tl"]
     functions = part_of(FUNCTIONS, called, names.functions)
     bodies = [(kernel.lines, kernel.origins) for kernel in kernels]

@@ -19,7 +19,7 @@ from sketchc.ir.symbolic import constant_value, normalize
 from sketchc.ir.walk import names, substitute
 
 Access: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch
-Pending = dict[str, frozenset[bool]]  # base tensor -> kinds of access since a barrier (True: store)
+Pending = frozenset[tuple[str, bool]]  # base tensors accessed since a barrier; True: a store
 
 
 @attrs.define
@@ -34,7 +34,7 @@ class Hazards:
 
     def find(self, body: tuple[ir.Statement, ...]) -> Hazards:
         """Fill in both for the body of one kernel."""
-        self._visit(body, {})
+        self._visit(body, frozenset())
         return self
 
     def _visit(self, body: tuple[ir.Statement, ...], pending: Pending) -> Pending:
@@ -49,7 +49,7 @@ class Hazards:
                 case ir.For():
                     pending = self._loop(statement, pending, here)
                 case ir.If(_, then, orelse):
-                    pending = _either(self._visit(then, pending), self._visit(orelse, pending))
+                    pending = self._visit(then, pending) | self._visit(orelse, pending)
                 case ir.Alloc() | ir.Compute() | ir.Bind():
                     pass
                 case _:
@@ -57,27 +57,27 @@ class Hazards:
         return pending
 
     def _access(self, access: ir.Access, store: bool, pending: Pending, at: int) -> Pending:
-        tensor = self.sketch.tensor(access.tensor).name
-        earlier = pending.get(tensor, frozenset())
-        if (store and earlier) or True in earlier:
+        own = (self.sketch.tensor(access.tensor).name, store)
+        if any(other == own[0] and (store or stored) for other, stored in pending):
             self.before.add(at)
-            return {tensor: frozenset({store})}
-        return {**pending, tensor: earlier | {store}}
+            return frozenset({own})
+        return pending | {own}
 
     def _loop(self, loop: ir.For, pending: Pending, at: int) -> Pending:
-        inside = [s for s in walk.statements(loop.body) if isinstance(s, Access)]
-        bases = {id(s): self.sketch.tensor(s.access.tensor).name for s in inside}
-        loaded = {bases[id(s)] for s in inside if isinstance(s, ir.Load | ir.Fetch)}
-        stored = {bases[id(s)] for s in inside if isinstance(s, ir.Store | ir.Atomic)}
-        if loaded & stored:
+        inside = [
+            (self.sketch.tensor(s.access.tensor).name, s)
+            for s in walk.statements(loop.body)
+            if isinstance(s, Access)
+        ]
+        touched = {(tensor, isinstance(s, ir.Store | ir.Atomic)) for tensor, s in inside}
+        stored = {tensor for tensor, store in touched if store}
+        if any((tensor, False) in touched for tensor in stored):
             self.loops.add(at)
-        around: Pending = dict(pending)
         for tensor in stored:
-            accesses = [s for s in inside if bases[id(s)] == tensor]
-            if not self._moves_on(loop, accesses):
-                kinds = frozenset(isinstance(s, ir.Store | ir.Atomic) for s in accesses)
-                around[tensor] = around.get(tensor, frozenset()) | kinds
-        return _either(pending, self._visit(loop.body, around))
+            if self._moves_on(loop, [s for other, s in inside if other == tensor]):
+                touched -= {(tensor, False), (tensor, True)}
+        around = pending | {(tensor, store) for tensor, store in touched if tensor in stored}
+        return pending | self._visit(loop.body, around)
 
     def _moves_on(self, loop: ir.For, accesses: list[Access]) -> bool:
         """True where every iteration touches elements that no other iteration touches."""
@@ -86,8 +86,7 @@ class Hazards:
             return False
         if any(s.access.tensor != first.access.tensor for s in accesses):
             return False
-        inner = {s.variable for s in walk.statements(loop.body) if isinstance(s, ir.For)}
-        inner |= {s.name for s in walk.statements(loop.body) if isinstance(s, ir.Bind | ir.Fetch)}
+        inner = set(walk.bound_names(walk.statements(loop.body)))
         known = {c.name: normalize(ir.Literal(c.value)) for c in self.sketch.constants}
         tile = () if isinstance(first, ir.Fetch) else self.sketch.tile(first.tile).extents
         extents = iter(tile)
@@ -116,11 +115,3 @@ class Hazards:
             if abs(slope * step) >= size and slope != 0:
                 return True
         return False
-
-
-def _either(one: Pending, other: Pending) -> Pending:
-    """What may be pending after either of two ways."""
-    return {
-        tensor: one.get(tensor, frozenset()) | other.get(tensor, frozenset())
-        for tensor in (*one, *other)
-    }

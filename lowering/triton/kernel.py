@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping
 from fractions import Fraction
+from typing import assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.show import range_arguments, show
 from sketchc.ir.walk import references
 from sketchc.launch.magnitudes import (
     Magnitudes,
@@ -24,8 +26,8 @@ from sketchc.launch.magnitudes import (
     multiply,
     never_negative,
     see_body,
-    show,
 )
+from sketchc.launch.magnitudes import show as show_bound
 from sketchc.lowering.plan import (
     GridAxis,
     PhasePlan,
@@ -35,12 +37,268 @@ from sketchc.lowering.plan import (
     has_product,
 )
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.names import Names
-from sketchc.lowering.python_host.wrapping import WIDTH
+from sketchc.lowering.python_host.expressions import Names, is_literal
+from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
+from sketchc.lowering.triton.compute import compute
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
-from sketchc.lowering.triton.scope import Scope, kernel_expression
-from sketchc.lowering.triton.statements import BodyEmitter, iterate
+from sketchc.lowering.triton.memory import atomic, fetch, load, store
+from sketchc.lowering.triton.scope import Scope, index_shape, kernel_expression
+from sketchc.lowering.triton.tuning import stages_of, unrolled
+from sketchc.lowering.triton.values import fill_code, full
+
+#: Rows of blocks that run together in the grouped order of a matrix product.
+GROUP = 8
+
+
+@attrs.define
+class BodyEmitter(PythonLines):
+    """Writes a phase body."""
+
+    scope: Scope
+    hazards: Hazards
+    _position: int = 0  # of the next statement, in pre-order
+
+    def emit(self, body: tuple[ir.Statement, ...]) -> None:
+        """Append the lines of `body`."""
+        for statement in body:
+            position = self._position
+            self._position += 1
+            with self.tracing(statement.span):
+                self._statement(statement, position)
+
+    def line(self, text: str, deeper: str = "") -> None:
+        """Append a statement, behind the assignments that wait for it."""
+        pending, self.scope.pending = self.scope.pending, []
+        for assignment in pending:
+            super().line(assignment)
+        super().line(text, deeper)
+
+    def _statement(self, statement: ir.Statement, position: int) -> None:
+        scope = self.scope
+        key = (scope.phase.index, position)
+        if position in self.hazards.before:
+            self.comment("Threads wait: what follows touches memory that others have touched.")
+            self.line("tl.debug_barrier()")
+        match statement:
+            case ir.Alloc(tile):
+                self._alloc(scope.tile(tile))
+            case ir.Load(tile=tile, text=text):
+                self.comment(text)
+                fill = scope.plan.fills.get(key)
+                self.line(f"{scope.names[tile]} = {load(statement, fill, scope)}")
+            case ir.Store(text=text):
+                self.comment(text)
+                self.line(str(store(statement, scope)))
+            case ir.Atomic(text=text):
+                self.comment(text)
+                for condition, update in atomic(statement, scope):
+                    if condition is None:
+                        self.line(update)
+                        continue
+                    self.line(f"if {condition}:")
+                    self.line(update, "    ")
+            case ir.Fetch(name, text=text):
+                self.comment(text)
+                self.line(f"{scope.names[name]} = {fetch(statement, scope)}")
+            case ir.Compute(text=text):
+                self.comment(text)
+                neutral = scope.plan.neutral.get(key, frozenset())
+                for name, code in compute(statement, neutral, scope):
+                    self.line(f"{name} = {code}")
+            case ir.Bind(name, value=bound, text=text):
+                self.comment(text)
+                scope.known[name] = scope.non_negative(bound)
+                scope.lanes_of[name] = index_shape(bound, scope)
+                self.line(f"{scope.names[name]} = {kernel_expression(bound, scope)}")
+            case ir.For():
+                self._loop(statement, position)
+            case ir.If():
+                self._branch(statement)
+            case _:
+                assert_never(statement)
+
+    def _alloc(self, tile: ir.Tile) -> None:
+        """Only an initialised tile is code: it must exist before loops update it."""
+        if tile.initial is None:
+            return
+        extents = ", ".join(show(extent) for extent in tile.extents)
+        value = fill_code(tile.initial, tile.dtype)
+        self.comment(f"{tile.source_name} = alloc([{extents}], {tile.dtype.value}, init={value})")
+        initial = full(self.scope.shape(tile.name), value, tile.dtype)
+        self.line(f"{self.scope.names[tile.name]} = {initial}")
+
+    def _branch(self, branch: ir.If) -> None:
+        """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
+        self.comment(branch.text)
+        match branch.condition:
+            case ir.Unary("not", ir.Ref(kind=ir.NameKind.PRESENT) as given):
+                # Settled when the kernel is compiled.
+                asked = PYTHON.unary("not", kernel_expression(given, self.scope))
+            case condition:
+                asked = kernel_expression(condition, self.scope)
+        self.line(f"if {asked}:")
+        self._block(branch.body)
+        if branch.orelse:
+            self.line("else:")
+            self._block(branch.orelse)
+
+    def _block(self, body: tuple[ir.Statement, ...]) -> None:
+        with self.block():
+            self.emit(body)
+
+    def _loop(self, loop: ir.For, position: int) -> None:
+        scope = self.scope
+        downward = loop_step(loop, scope)
+        scope.known[loop.variable] = _never_negative(loop, downward, scope)
+        if downward is None:
+            self._counted(loop)
+            return
+        arguments = range_arguments(loop, lambda each: kernel_expression(each, scope))
+        if scope.wide_literals and scope.constant(loop.stop) is not None:
+            # A loop over constants would count in 32 bits.
+            start = PYTHON.call("tl.cast", kernel_expression(loop.start, scope), "INDEX")
+            arguments = [str(start), *(arguments[1:] or arguments)]
+        stages = stages_of(scope.plan, loop, position in self.hazards.loops)
+        function = "range"
+        options = [] if stages is None else [f"num_stages={stages}"]
+        unroll = unrolled(scope.plan, loop)
+        options += [] if unroll is None else [f"loop_unroll_factor={unroll}"]
+        if options and scope.dialect.launch_options:
+            function = "tl.range"
+            arguments += options
+        iterations = PYTHON.call(function, *arguments)
+        header = f"for {scope.names[loop.variable]} in {iterations}:"
+        if loop.text != header:
+            self.comment(loop.text)
+        self.line(header)
+        self._block(loop.body)
+
+    def _counted(self, loop: ir.For) -> None:
+        """A loop whose step's sign the kernel's compiler does not see: Triton takes a run-time step
+        for positive."""
+        scope = self.scope
+        variable = scope.names[loop.variable]
+        count, turn = scope.names.fresh(f"{variable}_count"), scope.names.fresh(f"{variable}_turn")
+        self.comment(loop.text)
+        trips = ir.Binary("cdiv", ir.Binary("-", loop.stop, loop.start), loop.step)
+        self.line(f"{count} = {kernel_expression(trips, scope)}")
+        self.line(f"for {turn} in range({count}):")
+        value = iterate(loop, Code(turn), scope)
+        self.line(f"{variable} = {value}", "    ")
+        self._block(loop.body)
+
+    # ------------------------------------------------------------ program decode
+
+    def decode(self) -> None:
+        """Grid variables from the one-dimensional program number, outermost slowest."""
+        scope, grid = self.scope, self.scope.phase.grid
+        persistent = scope.plan.capabilities.persistent_grid
+        product = has_product(scope.phase.body)
+        grouped = scope.dialect.grouped_order and len(grid) >= 2 and product
+        # The outermost count is needed for the total and for the groups only.
+        counts = self._counts(grid, persistent or (grouped and len(grid) == 2))
+        if not grid:
+            return
+        if persistent:
+            total = PYTHON.fold("*", counts)
+            first, step = "tl.program_id(0)", "tl.num_programs(0)"
+            self.comment("Each core takes every num_programs-th program.")
+            self.line(f"for program in range({first}, {total}, {step}):")
+            self.indent += "    "
+            if scope.guarded:
+                self.line("index = tl.cast(program, INDEX)")
+        else:
+            number = "tl.program_id(0)"
+            self.line(f"program = {f'tl.cast({number}, INDEX)' if scope.guarded else number}")
+        for axis in grid:
+            with self.tracing(axis.span):
+                self.comment(axis.text)
+        if grouped:
+            self._grouped(grid, counts)
+            return
+        program = Code("index" if persistent and scope.guarded else "program")
+        for position, axis in enumerate(grid):
+            self._bind_axis(axis, _number(program, position, counts))
+
+    def _counts(self, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
+        """The axes' lengths; a computed one gets a name. The first is left out unless
+        `outermost`."""
+        counts = []
+        names = self.scope.names
+        for position, axis in enumerate(grid):
+            if position == 0 and not outermost:
+                counts.append(Code(""))
+                continue
+            code = kernel_expression(axis.count, self.scope)
+            if not isinstance(axis.count, ir.Ref | ir.Literal) and len(grid) > 1:
+                name = names.fresh(f"{names[axis.variable]}_count")
+                self.line(f"{name} = {code}")
+                code = Code(name)
+            counts.append(code)
+        return counts
+
+    def _bind_axis(self, axis: GridAxis, index: Code) -> None:
+        with self.tracing(axis.span):
+            value = iterate(axis, index, self.scope)
+            self.line(f"{self.scope.names[axis.variable]} = {value}")
+
+    def _grouped(self, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
+        """The two innermost axes run in groups of `GROUP` rows, so that the programs at work share
+        rows and columns in the cache."""
+        rows, columns = counts[-2:]
+        *outer, row, column = grid
+        self.comment(f"Groups of {GROUP} rows of blocks: neighbouring programs share operands.")
+        names = self.scope.names
+        plane = "program"
+        if outer:
+            plane = names.fresh("plane")
+            self.line(f"{plane} = program % ({rows} * {columns})")
+        group_start, group_rows = names.fresh("group_start"), names.fresh("group_rows")
+        self.line(f"{group_start} = {plane} // ({GROUP} * {columns}) * {GROUP}")
+        self.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
+        in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
+        for position, axis in enumerate(outer):
+            self._bind_axis(axis, _number(Code("program"), position, counts))
+        within = PYTHON.binary("%", in_group, Code(group_rows))
+        self._bind_axis(row, PYTHON.binary("+", Code(group_start), within))
+        self._bind_axis(column, PYTHON.binary("//", in_group, Code(group_rows)))
+
+
+def _number(program: Code, position: int, counts: list[Code]) -> Code:
+    """Of an axis's iterations, the one that a program is for."""
+    index = program
+    if inner := counts[position + 1 :]:
+        index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
+    return PYTHON.binary("%", index, counts[position]) if position > 0 else index
+
+
+def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
+    """The value of the variable in the iteration of a number."""
+    value = index
+    if not is_literal(loop.step, 1):
+        value = PYTHON.binary("*", value, kernel_expression(loop.step, scope))
+    if not is_literal(loop.start, 0):
+        value = PYTHON.binary("+", kernel_expression(loop.start, scope), value)
+    return value
+
+
+def loop_step(loop: ir.For, scope: Scope) -> bool | None:
+    """True for a loop that goes down, False for one that goes up, None if only a run tells."""
+    value = scope.constant(loop.step)
+    if value is not None:
+        return value < 0
+    return False if scope.non_negative(loop.step) else None
+
+
+def _never_negative(loop: ir.For, downward: bool | None, scope: Scope) -> bool:
+    """Whether the loop's variable is provably >= 0: it stays between start and stop."""
+    if downward is False:
+        return scope.non_negative(loop.start)
+    below = scope.constant(loop.stop)
+    ends = scope.non_negative(loop.stop) or (below is not None and below >= -1)
+    return ends and (downward is True or scope.non_negative(loop.start))
+
 
 #: 32-bit signed integers hold magnitudes below this.
 LIMIT = 2**31
@@ -60,10 +318,6 @@ def phase_magnitudes(plan: Plan, phase: PhasePlan) -> list[Polynomial] | None:
     seen.note(total)
     see_body(sketch, phase.body, seen)
     return None if seen.unbounded else seen.largest
-
-
-#: Rows of blocks that run together in the grouped order of a matrix product.
-GROUP = 8
 
 
 @attrs.frozen
@@ -101,7 +355,7 @@ def emit_phase(plan: Plan, phase: PhasePlan, dialect: Dialect, names: Names) -> 
     )
     _learn(plan, scope)
     emitter = BodyEmitter(scope, Hazards(plan.sketch).find(phase.body))
-    _decode(emitter, phase, dialect)
+    emitter.decode()
     emitter.emit(phase.body)
     return _assemble(scope, emitter, magnitudes)
 
@@ -121,30 +375,18 @@ def _fits(plan: Plan, magnitude: Polynomial) -> bool:
     return total < LIMIT
 
 
-def _index_bound(magnitudes: list[Polynomial] | None, names: Names) -> str:
-    if magnitudes is None:
-        return str(LIMIT)
-    texts = [show(bound, names.__getitem__) for bound in magnitudes]
-    return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
-
-
 def _takes_f64_scalars(phase: PhasePlan) -> bool:
-    """True where an f32 argument would not hold what the kernel computes with."""
-    return any(
-        (isinstance(statement, ir.Compute) and _computes_in_f64(statement))
-        or any(
-            ref.dtype is DType.F64 for part in float_parts(statement) for ref in references(part)
-        )
-        for statement in walk.statements(phase.body)
-    )
-
-
-def _computes_in_f64(statement: ir.Compute) -> bool:
-    """Whether a statement takes an f64 from a tile, or from the host."""
-    tiles = any(isinstance(operand, ir.TileOperand) for operand in statement.operands)
-    return (tiles and statement.dtype is DType.F64) or any(
-        operand.dtype is DType.F64 for operand in carried(statement)
-    )
+    """True where an f32 argument would not hold what the kernel computes with: an f64 that meets a
+    tile, or comes from the host."""
+    for statement in walk.statements(phase.body):
+        found = [ref.dtype for part in float_parts(statement) for ref in references(part)]
+        if isinstance(statement, ir.Compute):
+            tiles = any(isinstance(operand, ir.TileOperand) for operand in statement.operands)
+            found += [operand.dtype for operand in carried(statement)]
+            found += [statement.dtype] if tiles else []
+        if DType.F64 in found:
+            return True
+    return False
 
 
 def _learn(plan: Plan, scope: Scope) -> None:
@@ -164,97 +406,6 @@ def _learn(plan: Plan, scope: Scope) -> None:
         scope.known[axis.variable] = scope.non_negative(axis.start) and scope.non_negative(
             axis.step
         )
-
-
-# ---------------------------------------------------------------- program decode
-
-
-def _decode(emitter: BodyEmitter, phase: PhasePlan, dialect: Dialect) -> None:
-    """Grid variables from the one-dimensional program number, outermost slowest."""
-    scope = emitter.scope
-    grid = phase.grid
-    persistent = scope.plan.capabilities.persistent_grid
-    grouped = dialect.grouped_order and len(grid) >= 2 and has_product(phase.body)
-    # The outermost count is needed for the total and for the groups only.
-    counts = _counts(emitter, grid, persistent or (grouped and len(grid) == 2))
-    if persistent:
-        if not grid:
-            return
-        total = PYTHON.fold("*", counts)
-        first, step = "tl.program_id(0)", "tl.num_programs(0)"
-        emitter.comment("Each core takes every num_programs-th program.")
-        emitter.line(f"for program in range({first}, {total}, {step}):")
-        emitter.indent += "    "
-        if scope.guarded:
-            emitter.line("index = tl.cast(program, INDEX)")
-        program = Code("index" if scope.guarded else "program")
-    elif grid:
-        number = "tl.program_id(0)"
-        emitter.line(f"program = {f'tl.cast({number}, INDEX)' if scope.guarded else number}")
-        program = Code("program")
-    else:
-        return
-    for axis in grid:
-        with emitter.tracing(axis.span):
-            emitter.comment(axis.text)
-    if grouped:
-        _grouped(emitter, grid, counts)
-        return
-    for position, axis in enumerate(grid):
-        _bind_axis(emitter, axis, _number(program, position, counts))
-
-
-def _number(program: Code, position: int, counts: list[Code]) -> Code:
-    """Of an axis's iterations, the one that a program is for."""
-    index = program
-    if inner := counts[position + 1 :]:
-        index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
-    return PYTHON.binary("%", index, counts[position]) if position > 0 else index
-
-
-def _counts(emitter: BodyEmitter, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
-    """The axes' lengths; a computed one gets a name. The first is left out unless `outermost`."""
-    scope = emitter.scope
-    counts = []
-    for position, axis in enumerate(grid):
-        if position == 0 and not outermost:
-            counts.append(Code(""))
-            continue
-        code = kernel_expression(axis.count, scope)
-        if not isinstance(axis.count, ir.Ref | ir.Literal) and len(grid) > 1:
-            name = scope.names.fresh(f"{scope.names[axis.variable]}_count")
-            emitter.line(f"{name} = {code}")
-            code = Code(name)
-        counts.append(code)
-    return counts
-
-
-def _bind_axis(emitter: BodyEmitter, axis: GridAxis, index: Code) -> None:
-    scope = emitter.scope
-    with emitter.tracing(axis.span):
-        emitter.line(f"{scope.names[axis.variable]} = {iterate(axis, index, scope)}")
-
-
-def _grouped(emitter: BodyEmitter, grid: tuple[GridAxis, ...], counts: list[Code]) -> None:
-    """The two innermost axes run in groups of `GROUP` rows, so that the programs at work share
-    rows and columns in the cache."""
-    rows, columns = counts[-2:]
-    *outer, row, column = grid
-    emitter.comment(f"Groups of {GROUP} rows of blocks: neighbouring programs share operands.")
-    names = emitter.scope.names
-    plane = "program"
-    if outer:
-        plane = names.fresh("plane")
-        emitter.line(f"{plane} = program % ({rows} * {columns})")
-    group_start, group_rows = names.fresh("group_start"), names.fresh("group_rows")
-    emitter.line(f"{group_start} = {plane} // ({GROUP} * {columns}) * {GROUP}")
-    emitter.line(f"{group_rows} = tl.minimum({rows} - {group_start}, {GROUP})")
-    in_group = Code(f"{plane} % ({GROUP} * {columns})", PYTHON.binary_levels["%"])
-    for position, axis in enumerate(outer):
-        _bind_axis(emitter, axis, _number(Code("program"), position, counts))
-    within = PYTHON.binary("%", in_group, Code(group_rows))
-    _bind_axis(emitter, row, PYTHON.binary("+", Code(group_start), within))
-    _bind_axis(emitter, column, PYTHON.binary("//", in_group, Code(group_rows)))
 
 
 # ---------------------------------------------------------------- assembly
@@ -343,9 +494,12 @@ def _assemble(
             continue  # asked for, and then written without
         arange = f"tl.arange(0, {extent})"
         lines.append(f"    {lane} = {arange}.to(INDEX)" if guarded else f"    {lane} = {arange}")
-    origins = emitter.marks.lines(len(lines))
+    origins = emitter.carried_out(len(lines))
     lines += emitter.lines
     if not scope.phase.body:
         lines.append("    pass")
-    bound = _index_bound(magnitudes, names) if guarded else None
+    bound = None
+    if guarded:
+        bounds = [show_bound(each, names.__getitem__) for each in magnitudes or ()] or [str(LIMIT)]
+        bound = bounds[0] if len(bounds) == 1 else f"max({', '.join(bounds)})"
     return KernelText(scope, name, tuple(lines), parameters, in_memory, bound, origins)

@@ -14,31 +14,29 @@ in memory before must have that form as well; the wrapper sees to it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value
 from sketchc.ir.walk import is_plain
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal
-from sketchc.lowering.python_host.names import literal
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
     broadcast,
+    broadcast_to,
+    chosen,
     index_shape,
     joined,
     kernel_expression,
     raised,
-    shape_code,
     spread,
-    truth,
 )
+from sketchc.lowering.triton.values import conditions, conjunction, convert, fill_code, scalar_value
 
 
 @attrs.frozen
@@ -90,14 +88,28 @@ def place(access: ir.Access, tile: str | None, scope: Scope) -> Place:
     pointer = Code(scope.names[f"{tensor.name}_ptr"])
     origin, vectors, shape = _split(access, tile, scope)
     extents = scope.plan.sketch.extents(access.tensor)
+    strides: tuple[Code, ...] | None = None
     if any(tensor.broadcast) and access.tensor == tensor.name:
-        strides = [_stride_name(tensor, axis, scope) for axis in range(len(extents))]
-        parts = _strided_origin(origin, strides, scope)
-        parts += [_times(lane, strides[d]) for d, lane in vectors]
-        return Place(tensor.name, pointer, tuple(parts), shape, extents, tuple(strides))
-    parts = _dense_origin(origin, extents, scope)
-    parts += [_times(lane, _dense_stride(extents[d + 1 :], scope)) for d, lane in vectors]
-    return Place(tensor.name, pointer, tuple(parts), shape, extents, None)
+        # An axis of extent 1 that is broadcast has stride 0.
+        names = [scope.names[f"{tensor.name}_stride_{axis}"] for axis in range(len(extents))]
+        scope.strides |= {(tensor.name, axis): name for axis, name in enumerate(names)}
+        strides = tuple(map(Code, names))
+        parts = [
+            PYTHON.binary("*", kernel_expression(index, scope), stride)
+            for index, stride in zip(origin, strides, strict=True)
+            if not is_literal(index, 0)
+        ]
+    else:
+        parts = _dense_origin(origin, extents, scope)
+    for dimension, lane in vectors:
+        if strides is None:
+            stride = _product(extents[dimension + 1 :], scope)
+            if stride is not None and stride.level == PYTHON.binary_levels["*"]:
+                stride = parenthesised(stride)
+        else:
+            stride = strides[dimension]
+        parts.append(lane if stride is None else PYTHON.binary("*", lane, stride))
+    return Place(tensor.name, pointer, tuple(parts), shape, extents, strides)
 
 
 def _split(
@@ -137,20 +149,9 @@ def _split(
     return origin, vectors, reached
 
 
-def _times(lane: Code, stride: Code | None) -> Code:
-    return lane if stride is None else PYTHON.binary("*", lane, stride)
-
-
 def _product(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
     codes = [kernel_expression(e, scope) for e in extents if not is_literal(e, 1)]
     return PYTHON.fold("*", codes) if codes else None
-
-
-def _dense_stride(extents: tuple[ir.Expr, ...], scope: Scope) -> Code | None:
-    product = _product(extents, scope)
-    if product is None or product.level != PYTHON.binary_levels["*"]:
-        return product
-    return parenthesised(product)
 
 
 def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Scope) -> list[Code]:
@@ -168,65 +169,6 @@ def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Sc
     return [parenthesised(total) if total.level == PYTHON.binary_levels["+"] else total]
 
 
-def _stride_name(tensor: ir.Tensor, axis: int, scope: Scope) -> Code:
-    name = scope.names[f"{tensor.name}_stride_{axis}"]
-    return Code(scope.strides.setdefault((tensor.name, axis), name))
-
-
-def _strided_origin(origin: list[ir.Expr], strides: list[Code], scope: Scope) -> list[Code]:
-    """Offsets by run-time strides: an axis of extent 1 that is broadcast has stride 0."""
-    return [
-        PYTHON.binary("*", kernel_expression(index, scope), stride)
-        for index, stride in zip(origin, strides, strict=True)
-        if not is_literal(index, 0)
-    ]
-
-
-def conditions(
-    domain: ir.Domain, tile: str, scope: Scope, axes: tuple[int, ...] | None = None
-) -> list[Code]:
-    """The conditions under which a lane of `tile` lies in `domain`, axis by axis.
-
-    `axes` restricts them; a lane beyond the logical extent (padding) is never inside.
-    """
-    planned = scope.plan.tiles[tile]
-    rank = len(planned.extents)
-    single = not scope.shape(tile)
-    found: list[Code] = []
-    for axis in range(rank) if axes is None else axes:
-        part = domain[axis] if domain else ir.FULL
-        physical, logical = planned.extents[axis], planned.tile.extents[axis]
-        if physical.value == 1:
-            # The one lane is lane 0.
-            for symbol, bounds in ((">", part.upper), ("<=", part.lower)):
-                for bound in bounds:
-                    code = PYTHON.binary(symbol, kernel_expression(bound, scope), Code("0"))
-                    found.append(truth(code, (), scope))
-            continue
-        assert not single
-        lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
-        upper = (*part.upper, logical) if physical.padded else part.upper
-        if _nothing_between(part.lower, upper):
-            # Said in two halves, it crashes compilers that see blocks of memory in masks.
-            found.append(PYTHON.binary("<", lane, Code("0")))
-            continue
-        found += [PYTHON.binary(">=", lane, kernel_expression(b, scope)) for b in part.lower]
-        found += [PYTHON.binary("<", lane, kernel_expression(b, scope)) for b in upper]
-    return found
-
-
-def _nothing_between(lower: Sequence[ir.Expr], upper: Sequence[ir.Expr]) -> bool:
-    """True where the bounds that are numbers leave no lane."""
-    least = [value for bound in lower if (value := constant_value(bound)) is not None]
-    most = [value for bound in upper if (value := constant_value(bound)) is not None]
-    return bool(least and most) and max(least) >= min(most)
-
-
-def conjunction(found: list[Code]) -> Code | None:
-    """All conditions at once; None for none."""
-    return PYTHON.fold("&", found) if found else None
-
-
 def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> list[Code]:
     """The conditions that do not separate by axis, each of the tile's rank or a scalar."""
     found = []
@@ -235,93 +177,6 @@ def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> li
         code = joined(guard, scope)
         found.append(raised(code, len(lanes), rank) if lanes else code)
     return found
-
-
-def is_block(
-    access: ir.Access, tile: str, guards: tuple[ir.Expr, ...], mask: Code | None, scope: Scope
-) -> bool:
-    """True where a masked access is right as it stands. The Ascend front end reads and writes
-    blocks: elsewhere it needs addresses that are inside the tensor on every lane, and not plain."""
-    if not scope.dialect.interval_masks:
-        return True
-    scalar = not scope.shape(tile)
-    return is_plain(access) and not guards and not (scalar and mask is not None)
-
-
-def _whole(address: Code, reached: tuple[Code, ...], tile: str, scope: Scope) -> Code:
-    """An address for every lane, also along axes where all lanes have the same."""
-    shape = scope.shape(tile)
-    if reached == shape:
-        return address
-    if reached:
-        # What lies before the index tiles are slices of one element: they have no lanes.
-        address = raised(address, len(reached), len(shape))
-    return PYTHON.call("tl.broadcast_to", address, shape_code(shape))
-
-
-def load(
-    statement: ir.Load, fill: int | float | bool | None, moving: Code | None, scope: Scope
-) -> Code:
-    """The value of a load, in the tile's type; so is `moving`, a padding known at run time."""
-    tile = scope.plan.sketch.tile(statement.tile)
-    padded = statement.pad is not None
-    found = conditions(statement.read if padded else statement.domain, tile.name, scope)
-    found += guard_conditions(statement.guards, len(scope.shape(tile.name)), scope)
-    old = Code(scope.names[tile.name]) if tile.initial is not None else None
-    if not padded:
-        return _read(statement, conjunction(found), old, fill, scope)
-    pad = statement.pad
-    if isinstance(pad, ir.ScalarOperand):
-        mask = _named(conjunction(found), scope.names[tile.name], scope)
-        value = _read(statement, mask, None, None, scope)
-        if mask is not None and moving is not None:
-            value = PYTHON.call("tl.where", mask, value, moving)
-    else:
-        value = _read(statement, conjunction(found), None, pad, scope)
-    outer = conjunction(conditions(statement.domain, tile.name, scope))
-    if old is None or outer is None:
-        return value
-    return PYTHON.call("tl.where", outer, value, old)
-
-
-def _read(
-    statement: ir.Load,
-    mask: Code | None,
-    old: Code | None,
-    fill: int | float | bool | None,
-    scope: Scope,
-) -> Code:
-    """The elements where `mask` holds; `old` or the fill on other lanes, where one is given."""
-    tensor = scope.plan.sketch.tensor(statement.access.tensor)
-    tile = scope.plan.sketch.tile(statement.tile)
-    where = place(statement.access, tile.name, scope)
-    stem = scope.names[tile.name]
-    block = is_block(statement.access, tile.name, statement.guards, mask, scope)
-    # A plain access with `pad=` may begin before the tensor, where the front end wants no block.
-    block = block and not (scope.dialect.interval_masks and statement.pad is not None)
-    address = where.address if block else where.inside(stem, scope)
-    if not block or statement.guards:
-        mask = _named(mask, stem, scope)
-    arguments: list[Code | str] = [
-        address if is_plain(statement.access) else _whole(address, where.shape, tile.name, scope)
-    ]
-    same = tile.dtype is tensor.dtype
-    late_fill = mask is not None and (
-        not block
-        or (old is not None and (not same or scope.dialect.interval_masks))
-        or (old is None and not same and not _simple(fill))
-    )
-    if mask is not None and block:
-        arguments.append(f"mask={mask}")
-        if old is not None and not late_fill:
-            arguments.append(f"other={old}")
-        elif old is None and fill is not None and not late_fill:
-            arguments.append(f"other={fill_code(fill, tensor.dtype)}")
-    value = convert(loaded(arguments, tensor.dtype, scope), tensor.dtype, tile.dtype)
-    if not late_fill or mask is None or (old is None and fill is None):
-        return value
-    other = old if old is not None else fill_code(fill or 0, tile.dtype)
-    return PYTHON.call("tl.where", mask, value, other)
 
 
 #: A condition longer than this gets a line of its own.
@@ -334,6 +189,87 @@ def _named(mask: Code | None, stem: str, scope: Scope) -> Code | None:
     return scope.bind(f"{stem}_mask", mask)
 
 
+_Transfer: TypeAlias = ir.Load | ir.Store | ir.Atomic
+
+
+def _is_block(statement: _Transfer, mask: Code | None, scope: Scope) -> bool:
+    """True where a masked access is right as it stands. The Ascend front end reads and writes
+    blocks: elsewhere it needs addresses that are inside the tensor on every lane, and not plain."""
+    if not scope.dialect.interval_masks:
+        return True
+    scalar = not scope.shape(statement.tile)
+    masked = scalar and mask is not None
+    return is_plain(statement.access) and not statement.guards and not masked
+
+
+def _addresses(
+    statement: _Transfer, where: Place, block: bool, mask: Code | None, scope: Scope
+) -> tuple[Code, Code | None]:
+    """An address for every lane, inside the tensor unless this is a `block`, and the mask."""
+    stem, shape = scope.names[statement.tile], scope.shape(statement.tile)
+    address = where.address if block else where.inside(stem, scope)
+    if not block or statement.guards:
+        mask = _named(mask, stem, scope)
+    if not is_plain(statement.access) and where.shape != shape:
+        # Also along axes where all lanes have the same. What lies before the index tiles are slices
+        # of one element: they have no lanes.
+        if where.shape:
+            address = raised(address, len(where.shape), len(shape))
+        address = broadcast_to(address, shape)
+    return address, mask
+
+
+def load(statement: ir.Load, fill: int | float | bool | None, scope: Scope) -> Code:
+    """The value of a load, in the tile's type."""
+    tile = scope.tile(statement.tile)
+    lanes = statement.domain if statement.pad is None else statement.read
+    found = conditions(lanes, tile.name, scope)
+    found += guard_conditions(statement.guards, len(scope.shape(tile.name)), scope)
+    mask, pad = conjunction(found), statement.pad
+    old = Code(scope.names[tile.name]) if tile.initial is not None else None
+    if pad is None:
+        return _read(statement, mask, old, fill, scope)
+    if isinstance(pad, ir.ScalarOperand):  # known at run time
+        moving = scalar_value(pad.value, pad.dtype, tile.dtype, scope)
+        mask = _named(mask, scope.names[tile.name], scope)
+        value = _read(statement, mask, None, None, scope)
+        value = chosen(mask, value, convert(moving.code, moving.dtype or tile.dtype, tile.dtype))
+    else:
+        value = _read(statement, mask, None, pad, scope)
+    outer = conjunction(conditions(statement.domain, tile.name, scope))
+    return value if old is None else chosen(outer, value, old)
+
+
+def _read(
+    statement: ir.Load,
+    mask: Code | None,
+    old: Code | None,
+    fill: int | float | bool | None,
+    scope: Scope,
+) -> Code:
+    """The elements where `mask` holds; `old` or the fill on other lanes, where one is given."""
+    tensor = scope.plan.sketch.tensor(statement.access.tensor)
+    tile = scope.tile(statement.tile)
+    where = place(statement.access, tile.name, scope)
+    # A plain access with `pad=` may begin before the tensor, where the front end wants no block.
+    block = _is_block(statement, mask, scope)
+    block = block and not (scope.dialect.interval_masks and statement.pad is not None)
+    address, mask = _addresses(statement, where, block, mask, scope)
+    arguments: list[Code | str] = [address]
+    # A fill that means the same in every type.
+    plain = fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
+    # Whether the access itself fills void lanes.
+    early = block and (tile.dtype is tensor.dtype or (old is None and plain))
+    early = early and not (old is not None and scope.dialect.interval_masks)
+    other = old if old is not None or fill is None else fill_code(fill, tile.dtype)
+    if mask is not None and block:
+        arguments.append(f"mask={mask}")
+        if early and other is not None:
+            arguments.append(f"other={fill_code(fill or 0, tensor.dtype) if old is None else old}")
+    value = convert(loaded(arguments, tensor.dtype, scope), tensor.dtype, tile.dtype)
+    return value if early or other is None else chosen(mask, value, other)
+
+
 def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
     """The call that reads memory of a type."""
     value = PYTHON.call("tl.load", *arguments)
@@ -342,23 +278,11 @@ def loaded(arguments: list[Code | str], dtype: DType, scope: Scope) -> Code:
     return value
 
 
-def _simple(fill: int | float | bool | None) -> bool:
-    """True where a fill means the same in every type."""
-    return fill is None or fill in (0, 1) or (isinstance(fill, float) and math.isinf(fill))
-
-
-def fill_code(value: int | float | bool, dtype: DType) -> Code:
-    """A fill or initial value as a literal of the type's kind."""
-    if dtype.is_float:
-        return literal(float(value))
-    return literal(bool(value) if dtype is DType.BOOL else int(value))
-
-
 def store(statement: ir.Store, scope: Scope) -> Code:
     """The call that writes a tile."""
     address, mask = target_lanes(statement, scope)
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
-    tile = scope.plan.sketch.tile(statement.tile)
+    tile = scope.tile(statement.tile)
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
     arguments: list[Code | str] = [address, value]
     if mask is not None:
@@ -377,27 +301,11 @@ def target_lanes(
     found += guard_conditions(statement.guards, rank, scope)
     mask = conjunction(found)
     where = place(statement.access, tile, scope)
-    stem = scope.names[tile]
     if pointer is not None:
         where = attrs.evolve(where, pointer=pointer)
     # A scalar's mask is honoured when it is written.
-    block = is_block(statement.access, tile, statement.guards, mask, scope) and pointer is None
-    block = block or not rank
-    address = where.address if block else where.inside(stem, scope)
-    if not is_plain(statement.access):
-        address = _whole(address, where.shape, tile, scope)
-    if not block or statement.guards:
-        mask = _named(mask, stem, scope)
-    return address, mask
-
-
-def convert(code: Code, source: DType, target: DType) -> Code:
-    """A tensor value in another type; to bool it tests against zero."""
-    if source is target:
-        return code
-    if target is DType.BOOL:
-        return PYTHON.binary("!=", code, Code("0"))
-    return PYTHON.postfix(code, f".to({TL[target]})")
+    block = not rank or (_is_block(statement, mask, scope) and pointer is None)
+    return _addresses(statement, where, block, mask, scope)
 
 
 #: The integers as wide as a float: signed, unsigned, the bits of NaN in a maximum and a minimum.
@@ -420,7 +328,7 @@ def needs_canonical_nan(statement: ir.Atomic, sketch: ir.Sketch) -> bool:
 def atomic(statement: ir.Atomic, scope: Scope) -> list[tuple[Code | None, str]]:
     """Lines of code, each with the scalar condition that it stands under."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
-    tile = scope.plan.sketch.tile(statement.tile)
+    tile = scope.tile(statement.tile)
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
     function = f"tl.atomic_{statement.operation}"
     if not needs_canonical_nan(statement, scope.plan.sketch):
@@ -475,8 +383,10 @@ def _by_bits(
         (signed, statement.operation, Code(bits), ">="),
         (unsigned, other, unsigned_bits, "<"),
     ):
-        pointer = scope.bit_pointer(tensor.name, kind.removeprefix("tl."))
-        address, mask = target_lanes(statement, scope, pointer)
+        integer = kind.removeprefix("tl.")
+        name = scope.names.derived(tensor.name, f"{integer}_ptr")
+        scope.bit_pointers[tensor.name, integer] = name
+        address, mask = target_lanes(statement, scope, Code(name))
         own = PYTHON.binary(sign, Code(bits), Code("0"))
         mask = own if mask is None else PYTHON.binary("&", mask, own)
         lines.append(_update(f"tl.atomic_{function}", address, operand, mask, statement, scope))

@@ -19,8 +19,7 @@ from sketchc.ir.evaluate import known_value
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.plan import PhasePlan, PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import is_literal, mirrored
-from sketchc.lowering.python_host.names import Names, literal
+from sketchc.lowering.python_host.expressions import Names, is_literal, literal, mirrored
 from sketchc.lowering.triton.dialect import TL, Dialect
 
 #: The extents of a block, () for a scalar.
@@ -58,6 +57,10 @@ class Scope:
     bit_pointers: dict[tuple[str, str], str] = attrs.field(factory=dict)
 
     # ------------------------------------------------------------ extents
+
+    def tile(self, name: str) -> ir.Tile:
+        """A tile of the sketch."""
+        return self.plan.sketch.tile(name)
 
     def physical(self, logical: ir.Expr) -> PhysicalExtent:
         """The physical extent of an index tile's axis: that of a tile axis with the same extent."""
@@ -120,11 +123,6 @@ class Scope:
         self.pending.append(f"{name} = {code}")
         return Code(name)
 
-    def bit_pointer(self, tensor: str, integer: str) -> Code:
-        """The argument that points to a float tensor's bits as integers of a type: "int32"."""
-        name = self.names.derived(tensor, f"{integer}_ptr")
-        return Code(self.bit_pointers.setdefault((tensor, integer), name))
-
     def call(self, function: str, *arguments: Code | str) -> Code:
         """A call of a device function of this package."""
         return PYTHON.call(self.function(function), *arguments)
@@ -139,6 +137,16 @@ def shape_code(shape: Shape) -> str:
     """A shape as a tuple."""
     inner = ", ".join(extent.text for extent in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def broadcast_to(code: Code, shape: Shape) -> Code:
+    """A block repeated to a shape."""
+    return PYTHON.call("tl.broadcast_to", code, shape_code(shape))
+
+
+def chosen(mask: Code | None, code: Code, otherwise: Code | str) -> Code:
+    """`code` where the mask holds, and everywhere without one."""
+    return code if mask is None else PYTHON.call("tl.where", mask, code, otherwise)
 
 
 def spread(code: Code, axis: int, rank: int) -> Code:

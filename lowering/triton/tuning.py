@@ -20,9 +20,10 @@ from sketchc.lowering.plan import (
     TilePlan,
     has_product,
     is_product,
+    source_loops,
     subject,
 )
-from sketchc.lowering.python_host.names import Names
+from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.triton.cross_lane import product_unit
 from sketchc.lowering.triton.dialect import Dialect
 from sketchc.lowering.triton.hazards import Hazards
@@ -120,8 +121,12 @@ def launch_options(plan: Plan, phase: PhasePlan, names: Names) -> list[str]:
     if has_product(phase.body):
         return _product_options(plan, phase)
     fixed, bucketed = 1, ""
-    for tile in _phase_tiles(plan, phase):
-        elements, buckets = size_of(tile)
+    for name in dict.fromkeys(
+        tile
+        for statement in walk.statements(phase.body)
+        for tile in (*walk.writes(statement), *walk.reads(statement))
+    ):
+        elements, buckets = size_of(plan.tiles[name])
         if not buckets:
             fixed = max(fixed, elements)
         elif not bucketed or len(buckets) > bucketed.count("*"):
@@ -168,20 +173,6 @@ def _stages_that_fit(phase: PhasePlan) -> int:
     return fits
 
 
-def _phase_tiles(plan: Plan, phase: PhasePlan) -> list[TilePlan]:
-    """The tiles that the phase reads or writes."""
-    used: dict[str, None] = {}
-    for statement in walk.statements(phase.body):
-        match statement:
-            case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
-                used[tile] = None
-            case ir.Compute():
-                used.update(dict.fromkeys((*statement.destinations, *_operands(statement))))
-            case _:
-                pass
-    return [plan.tiles[name] for name in used]
-
-
 # ---------------------------------------------------------------- what hints became
 
 
@@ -195,9 +186,9 @@ def answers(plan: Plan, dialect: Dialect) -> tuple[HintAnswer, ...]:
                 hazard = position in hazards.loops
                 found += _loop(plan, statement, dialect, hazard=hazard, on_grid=False)
     on_grid = {axis.variable for phase in plan.phases for axis in phase.grid}
-    for statement in walk.in_phases(plan.sketch.phases):
-        if isinstance(statement, ir.For) and statement.variable in on_grid:
-            found += _loop(plan, statement, dialect, hazard=False, on_grid=True)
+    for loop in source_loops(plan):
+        if loop.variable in on_grid:
+            found += _loop(plan, loop, dialect, hazard=False, on_grid=True)
     found += _tiles(plan, dialect)
     return tuple(found)
 

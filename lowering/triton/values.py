@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import attrs
 
@@ -10,18 +11,22 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.symbolic import constant_value
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import on_host
+from sketchc.lowering.python_host.expressions import literal, on_host
 from sketchc.lowering.triton.dialect import TL
-from sketchc.lowering.triton.memory import conditions, conjunction, convert, fill_code
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
     broadcast,
+    broadcast_to,
+    chosen,
     index_shape,
     kernel_expression,
     laid_out,
     shape_code,
+    spread,
+    truth,
 )
 from sketchc.ops.table import identity_value
 
@@ -42,7 +47,68 @@ def fit(value: Value, dtype: DType, shape: Shape) -> Code:
     code = convert(value.code, value.dtype, dtype)
     if value.shape == shape:
         return code
-    return PYTHON.call("tl.broadcast_to", code, shape_code(shape))
+    return broadcast_to(code, shape)
+
+
+def conditions(
+    domain: ir.Domain, tile: str, scope: Scope, axes: tuple[int, ...] | None = None
+) -> list[Code]:
+    """The conditions under which a lane of `tile` lies in `domain`, axis by axis.
+
+    `axes` restricts them; a lane beyond the logical extent (padding) is never inside.
+    """
+    planned = scope.plan.tiles[tile]
+    rank = len(planned.extents)
+    single = not scope.shape(tile)
+    found: list[Code] = []
+    for axis in range(rank) if axes is None else axes:
+        part = domain[axis] if domain else ir.FULL
+        physical, logical = planned.extents[axis], planned.tile.extents[axis]
+        if physical.value == 1:
+            # The one lane is lane 0.
+            for symbol, bounds in ((">", part.upper), ("<=", part.lower)):
+                for bound in bounds:
+                    code = PYTHON.binary(symbol, kernel_expression(bound, scope), Code("0"))
+                    found.append(truth(code, (), scope))
+            continue
+        assert not single
+        lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
+        upper = (*part.upper, logical) if physical.padded else part.upper
+        if _nothing_between(part.lower, upper):
+            # Said in two halves, it crashes compilers that see blocks of memory in masks.
+            found.append(PYTHON.binary("<", lane, Code("0")))
+            continue
+        found += [PYTHON.binary(">=", lane, kernel_expression(b, scope)) for b in part.lower]
+        found += [PYTHON.binary("<", lane, kernel_expression(b, scope)) for b in upper]
+    return found
+
+
+def _nothing_between(lower: Sequence[ir.Expr], upper: Sequence[ir.Expr]) -> bool:
+    """True where the bounds that are numbers leave no lane."""
+    least = [value for bound in lower if (value := constant_value(bound)) is not None]
+    most = [value for bound in upper if (value := constant_value(bound)) is not None]
+    return bool(least and most) and max(least) >= min(most)
+
+
+def conjunction(found: list[Code]) -> Code | None:
+    """All conditions at once; None for none."""
+    return PYTHON.fold("&", found) if found else None
+
+
+def fill_code(value: int | float | bool, dtype: DType) -> Code:
+    """A fill or initial value as a literal of the type's kind."""
+    if dtype.is_float:
+        return literal(float(value))
+    return literal(bool(value) if dtype is DType.BOOL else int(value))
+
+
+def convert(code: Code, source: DType, target: DType) -> Code:
+    """A tensor value in another type; to bool it tests against zero."""
+    if source is target:
+        return code
+    if target is DType.BOOL:
+        return PYTHON.binary("!=", code, Code("0"))
+    return PYTHON.postfix(code, f".to({TL[target]})")
 
 
 # ---------------------------------------------------------------- operands
@@ -52,7 +118,7 @@ def operand_value(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) ->
     """An operand in the evaluation type, with axes in front up to `rank`."""
     match operand:
         case ir.TileOperand(name, layout=layout):
-            tile = scope.plan.sketch.tile(name)
+            tile = scope.tile(name)
             shape = scope.shape(name)
             code = Code(scope.names[name])
             if shape:
@@ -152,7 +218,7 @@ def own_dtype(operand: ir.Operand, scope: Scope) -> DType:
     """The type that an operand has by itself."""
     match operand:
         case ir.TileOperand(name):
-            return scope.plan.sketch.tile(name).dtype
+            return scope.tile(name).dtype
         case ir.ScalarOperand(_, dtype) | ir.IndexOperand(_, dtype):
             return dtype
 
@@ -162,36 +228,33 @@ def selected(
 ) -> Code:
     """A tile with the identity at the void lanes of `axes`."""
     assert isinstance(operand, ir.TileOperand)
-    tile = scope.plan.sketch.tile(operand.tile)
-    code = Code(scope.names[operand.tile])
+    code, own = Code(scope.names[operand.tile]), scope.tile(operand.tile).dtype
     if identity in ("true", "false"):
-        code = convert(convert(code, tile.dtype, DType.BOOL), DType.BOOL, dtype)
-    else:
-        code = convert(code, tile.dtype, dtype)
+        code, own = convert(code, own, DType.BOOL), DType.BOOL
+    code = convert(code, own, dtype)
     mask = conjunction(conditions(operand.domain, operand.tile, scope, axes))
-    if mask is None:
-        return code
-    return PYTHON.call("tl.where", mask, code, fill_code(identity_value(identity, dtype), dtype))
-
-
-def carried(code: Code, dtype: DType) -> tuple[Code, DType]:
-    """A tile in the type in which its lanes are ordered and moved: f32, f64, i32 or i64 hold every
-    value of the narrower types, and all targets move them."""
-    wide = carrier(dtype)
-    return convert(code, dtype, wide), wide
+    return chosen(mask, code, fill_code(identity_value(identity, dtype), dtype))
 
 
 def carrier(dtype: DType) -> DType:
-    """The type in which lanes of `dtype` are ordered and moved."""
+    """The type in which lanes of `dtype` are ordered and moved: f32, f64, i32 or i64 hold every
+    value of the narrower types, and all targets move them."""
     if dtype.is_float:
         return dtype.compute
     return DType.I64 if dtype in (DType.I64, DType.U32) else DType.I32
 
 
-def lane_numbers(extent: Code, scope: Scope) -> Code:
-    """The vector `0 .. extent-1` in i32."""
-    code = Code(scope.lane(extent))
-    return PYTHON.postfix(code, f".to({TL[DType.I32]})") if scope.guarded else code
+def lanes_along(axis: int, shape: Shape, scope: Scope) -> Code:
+    """The lane numbers of an axis of a shape in i32, laid out along it."""
+    code = Code(scope.lane(shape[axis]))
+    if scope.guarded:
+        code = PYTHON.postfix(code, f".to({TL[DType.I32]})")
+    return spread(code, axis, len(shape))
+
+
+def taken(code: Code, places: Code, axis: int, scope: Scope) -> Code:
+    """A block in its carrier type at the lanes `places` of an axis."""
+    return scope.call("take", code, places, str(axis), repr(scope.dialect.gathers_words))
 
 
 def lifted(value: Value, rank: int) -> Value:

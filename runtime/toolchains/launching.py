@@ -15,7 +15,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.python_host.names import Names
+from sketchc.lowering.python_host.expressions import Names
 from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
 
 Reply = tuple[Mapping[str, Any], Arrays]

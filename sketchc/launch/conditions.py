@@ -8,7 +8,7 @@ known, so that no `let` divides by what a later condition would have refused.
 
 What belongs to a step of the host's schedule (the index of a `fetch`) is found by
 `fetch_conditions`, and what a plan adds (tiles that are too wide, launches that are too large) by
-`lowering/launch_limits.py`.
+`lowering/python_host/wrapper.py`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import attrs
@@ -17,7 +17,6 @@ import attrs
 #: The headers, in the order in which generated files carry their pieces.
 FILES = (
     "memory.hpp",
-    "division.hpp",
     "numbers.hpp",
     "functions.hpp",
     "matrix.hpp",
@@ -48,7 +47,7 @@ class Piece:
     partners: frozenset[str]
     inside: bool
 
-    @property
+    @cached_property
     def words(self) -> set[str]:
         """The names in the text, but for the piece's own."""
         return set(re.findall(r"[A-Za-z_]\w*", self.text)) - {self.name}
@@ -83,12 +82,6 @@ def pieces() -> dict[str, Piece]:
     return {piece.name: piece for file in FILES for piece in split(read(file))}
 
 
-@cache
-def _needs(name: str) -> frozenset[str]:
-    """The pieces that a piece names."""
-    return frozenset(pieces()[name].words & pieces().keys())
-
-
 def used_pieces(names: Collection[str]) -> list[str]:
     """These pieces and all that they need, in the order of definition.
 
@@ -98,7 +91,7 @@ def used_pieces(names: Collection[str]) -> list[str]:
     pending = set(names)
     while pending:
         needed |= pending
-        pending = {need for name in pending for need in _needs(name)}
+        pending = {need for name in pending for need in pieces()[name].words & pieces().keys()}
         pending |= {p.name for p in pieces().values() if p.partners and p.partners <= needed}
         pending -= needed
     return [name for name in pieces() if name in needed]
