@@ -34,8 +34,10 @@ from sketchc.base.diagnostics import (
     Severity,
     Source,
     UsageError,
+    error,
     has_errors,
     once,
+    warning,
 )
 from sketchc.checker.claims.proofs import with_symbols
 from sketchc.checker.elaboration.elaborate import tuning_points
@@ -479,21 +481,19 @@ def _dependence(variant: Variant, notes: tuple[str, ...]) -> Diagnostic:
     names = ", ".join(variant.names)
     span = next(c.span for c in variant.sketch.constants if c.name in variant.names)
     if variant.strict:
-        return Diagnostic(
-            "SK0809",
-            Severity.ERROR,
-            f"the results of {variant.sketch.name} depend on its tile sizes ({names})",
+        return error(
             span,
+            "SK0809",
+            f"the results of {variant.sketch.name} depend on its tile sizes ({names})",
             label="tuning may change it, so results must not depend on it",
             notes=notes,
             help="carry what spans tiles (a maximum, a sum) from one tile to the next, or give "
             "the tile the whole axis",
         )
-    return Diagnostic(
-        "SK0809",
-        Severity.WARNING,
-        f"the results of {variant.sketch.name} depend on the value of {names}",
+    return warning(
         span,
+        "SK0809",
+        f"the results of {variant.sketch.name} depend on the value of {names}",
         label="shapes tiles and results",
         notes=notes,
         help="right if its value is part of the meaning, as the size of a group is; a tile size "
@@ -680,11 +680,10 @@ def _unproved(
 
 
 def _not_executed(base: ir.Sketch) -> Diagnostic:
-    return Diagnostic(
-        "SK0810",
-        Severity.WARNING,
-        f"{base.name} was not executed: no small sizes satisfy its conditions",
+    return warning(
         base.requires[0].span if base.requires else base.span,
+        "SK0810",
+        f"{base.name} was not executed: no small sizes satisfy its conditions",
         label="not executed",
         help="relax the requires, or run it with `sketchc run` at sizes that satisfy them",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Severity, Span, error
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
 from sketchc.checker.facts.answers import Finding, contested, counter_example, in_iteration, proved
@@ -133,7 +133,7 @@ def _refuted(prover: Prover, gap: _Gap) -> Finding:
     told = f"`{name}` is assigned only inside a loop that ended before this read"
     label = told if example is None else example.text
     message = f"`{name}` is read before it is assigned"
-    diagnostic = Diagnostic(code, Severity.ERROR, message, gap.span, label)
+    diagnostic = error(gap.span, code, message, label)
     return contested("initialised", name, diagnostic, example)
 
 

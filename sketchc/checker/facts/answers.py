@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span, error
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
 
@@ -87,22 +87,20 @@ def unproved(
     claim: str,
     subject: str,
     span: Span,
-    allow_unproved: bool,
     advice: str,
     message: str = "",
     label: str = OPEN,
     labels: tuple[Label, ...] = (),
     notes: tuple[str, ...] | None = None,
 ) -> Finding:
-    """A claim that is neither proved nor refuted: an error unless the user allowed it."""
+    """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it."""
     code, usual = _UNPROVED[claim]
-    diagnostic = Diagnostic(
-        code,
-        severity(allow_unproved),
-        message or usual.format(subject),
+    diagnostic = error(
         span,
+        code,
+        message or usual.format(subject),
         label,
-        labels,
+        labels=labels,
         notes=undecided() if notes is None else notes,
         help=advice,
     )

@@ -16,7 +16,7 @@ from itertools import combinations, islice, product
 from typing import TYPE_CHECKING
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
+from sketchc.base.diagnostics import DiagnosticError, UsageError, error
 from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.answers import Finding, assignments, element_text, for_sizes
 from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
@@ -441,11 +441,10 @@ class _Runs:
             broken.symbols, violation.iterations, element, text, broken.params
         )
         code = _CODES.get(proof.claim, "SK0521" if " reads " in violation.text else "SK0520")
-        diagnostic = Diagnostic(
-            code,
-            Severity.ERROR,
-            _WORDS[proof.claim].format(proof.subject),
+        diagnostic = error(
             proof.span,
+            code,
+            _WORDS[proof.claim].format(proof.subject),
             text,
             notes=("found by interpreting the sketch at small sizes with shadow memory",),
         )
