@@ -225,16 +225,20 @@ def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
         yield statement.pad.value
 
 
+def operand_tiles(operand: ir.Operand) -> tuple[str, ...]:
+    """The tiles that an operand reads: the one that it is, or those whose lanes it takes."""
+    if isinstance(operand, ir.TileOperand):
+        return (operand.tile,)
+    return tiles_read(operand.value)
+
+
 def reads(statement: ir.Statement) -> tuple[str, ...]:
     """The tiles whose values a statement reads itself, not what stands inside it; in order."""
     own: tuple[str, ...] = ()
     match statement:
         case ir.Compute():
             for operand in statement.operands:
-                if isinstance(operand, ir.TileOperand):
-                    own += (operand.tile,)
-                else:
-                    own += tiles_read(operand.value)
+                own += operand_tiles(operand)
             if OPS[statement.operation].accumulates:
                 own += statement.destinations
             return own

@@ -29,7 +29,7 @@ from sketchc.checker.context.shapes import broadcast, fits, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import tiles_read
+from sketchc.ir.walk import operand_tiles
 from sketchc.ops.table import COMPARISONS, OPS, Category, Layout, Op, Shape, writes_implicitly
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import statement_text
@@ -361,8 +361,7 @@ def _check_in_place(
         return
     written = {tile.name: tile for tile in destinations}
     for operand in operands:
-        read = (operand.tile,) if isinstance(operand, ir.TileOperand) else tiles_read(operand.value)
-        for name in read:
+        for name in operand_tiles(operand):
             if name in written:
                 raise context.error(
                     operand.span,
