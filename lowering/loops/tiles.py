@@ -17,7 +17,7 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import changed, children, in_phases, names, steps
+from sketchc.ir.walk import changed, children, in_phases, names, statements
 from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.loops.forwarding import Versions
 from sketchc.lowering.loops.nests import (
@@ -311,7 +311,7 @@ class Tiles:
 def fetched_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars that were fetched, or made of fetched ones."""
     found: set[str] = set()
-    for statement in (*steps(sketch.steps), *in_phases(sketch.phases)):
+    for statement in (*statements(sketch.steps), *in_phases(sketch.phases)):
         match statement:
             case ir.Fetch(name):
                 found.add(name)

@@ -426,7 +426,7 @@ class Accesses(State):
     def _load(self, statement: ir.Load) -> Action:
         site = self._site(statement)
         padded = statement.pad is not None
-        plain = _plain(statement.access) and not padded and statement.where is None
+        plain = walk.is_plain(statement.access) and not padded and statement.where is None
         if plain:
             addressing = self._sliced(statement.access, site)
         else:
@@ -488,7 +488,7 @@ class Accesses(State):
         self, statement: ir.Store | ir.Atomic, site: Site, what: str
     ) -> Callable[[], tuple[Addresses, Array, DType] | None]:
         """The way out of a tile: where its lanes go, and what they hold; None for nowhere."""
-        plain = _plain(statement.access) and statement.where is None
+        plain = walk.is_plain(statement.access) and statement.where is None
         if plain and isinstance(statement, ir.Store):
             addressing = self._sliced(statement.access, site)
         else:
@@ -616,15 +616,6 @@ class Accesses(State):
             self.values[statement.name] = number.item()
 
         return fetch
-
-
-def _plain(access: ir.Access) -> bool:
-    """Scalars and slices with step 1."""
-    return all(
-        isinstance(part, ir.ScalarSubscript)
-        or (isinstance(part, ir.SliceSubscript) and part.step == ir.Literal(1))
-        for part in access.subscripts
-    )
 
 
 def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:

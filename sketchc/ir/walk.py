@@ -7,7 +7,7 @@ itself only where each node means something else to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar, assert_never
+from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
@@ -16,6 +16,8 @@ from sketchc.ops.table import OPS
 
 #: A step of the host that holds for the launches inside or after it.
 Enclosing: TypeAlias = ir.HostFor | ir.HostIf | ir.Fetch | ir.Bind
+
+_Node = TypeVar("_Node", ir.Statement, ir.HostStep)
 
 # ---------------------------------------------------------------- expressions
 
@@ -141,20 +143,21 @@ def access_names(access: ir.Access) -> set[str]:
 # ---------------------------------------------------------------- statements
 
 
-def inside(statement: ir.Statement) -> tuple[ir.Statement, ...]:
-    """The statements directly inside one."""
+def inside(statement: ir.Statement | ir.HostStep) -> tuple[Any, ...]:
+    """The statements, or steps of the host, directly inside one."""
     match statement:
-        case ir.For(body=body):
+        case ir.For(body=body) | ir.HostFor(body=body):
             return body
-        case ir.If(body=body, orelse=orelse):
+        case ir.If(body=body, orelse=orelse) | ir.HostIf(body=body, orelse=orelse):
             return (*body, *orelse)
         case _:
             return ()
 
 
-def statements(body: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """All statements in program order, a loop or branch before what is inside it."""
-    pending = [*body][::-1]
+def statements(body: Iterable[_Node]) -> Iterator[_Node]:
+    """All statements, or steps of the host, in order: a loop or branch before what is inside it."""
+    pending = list(body)
+    pending.reverse()
     while pending:
         statement = pending.pop()
         yield statement
@@ -190,9 +193,9 @@ def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]
                 pass
 
 
-def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
-    """The scalar and index-tile expressions of one statement as written, not those of its blocks:
-    neither domains nor guards, which inference makes."""
+def expressions(statement: ir.Statement | ir.HostStep) -> Iterator[ir.Expr]:
+    """The scalar and index-tile expressions of one statement as written, or of a step of the host,
+    not those of its blocks: neither domains nor guards, which inference makes."""
     match statement:
         case ir.Load(access=access, where=where) | ir.Store(access=access, where=where):
             pass
@@ -208,13 +211,13 @@ def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
         case ir.Bind(value=value):
             yield value
             return
-        case ir.For(start=start, stop=stop, step=step):
-            yield from (start, stop, step)
+        case ir.For() | ir.HostFor():
+            yield from (statement.start, statement.stop, statement.step)
             return
-        case ir.If(condition=condition):
+        case ir.If(condition=condition) | ir.HostIf(condition=condition):
             yield condition
             return
-        case ir.Alloc():
+        case ir.Alloc() | ir.Launch():
             return
         case _:
             assert_never(statement)
@@ -263,19 +266,6 @@ def writes(statement: ir.Statement) -> tuple[str, ...]:
 # ---------------------------------------------------------------- steps of the host
 
 
-def steps(body: Iterable[ir.HostStep]) -> Iterator[ir.HostStep]:
-    """All steps of the host in order, a loop or branch before what is inside it."""
-    for step in body:
-        yield step
-        match step:
-            case ir.HostFor(body=inner):
-                yield from steps(inner)
-            case ir.HostIf(body=inner, orelse=other):
-                yield from steps((*inner, *other))
-            case _:
-                pass
-
-
 def around(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...]:
     """The host steps in force where a phase is launched, outermost first: the loops and branches
     around it, and the names bound or fetched before it at each level."""
@@ -301,21 +291,6 @@ def _path(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...
             case _:
                 assert_never(step)
     return None
-
-
-def step_expressions(step: ir.HostStep) -> Iterator[ir.Expr]:
-    """The expressions of one step of the host, not those of the steps inside it."""
-    match step:
-        case ir.HostFor(start=start, stop=stop, step=stride):
-            yield from (start, stop, stride)
-        case ir.HostIf(condition=condition):
-            yield condition
-        case ir.Fetch() | ir.Bind():
-            yield from expressions(step)
-        case ir.Launch():
-            pass
-        case _:
-            assert_never(step)
 
 
 def bound_names(body: Iterable[ir.Statement | ir.HostStep]) -> Iterator[str]:
@@ -344,7 +319,7 @@ def declared_names(sketch: ir.Sketch) -> Iterator[str]:
     for group in declared:
         yield from (each.name for each in group)
     yield from bound_names(in_phases(sketch.phases))
-    yield from bound_names(steps(sketch.schedule))
+    yield from bound_names(statements(sketch.schedule))
 
 
 _T = TypeVar("_T")

@@ -150,7 +150,7 @@ def index_width(sketch: ir.Sketch) -> IndexWidth:
 def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
     """By the name of a scalar that the host fetches: what must hold of it, and of what was fetched
     before, for the integers that it takes part in to fit 64 bits."""
-    fetched = [step.name for step in walk.steps(sketch.steps) if isinstance(step, ir.Fetch)]
+    fetched = [step.name for step in walk.statements(sketch.steps) if isinstance(step, ir.Fetch)]
     if not fetched:
         return {}
     known = frozenset(fetched)

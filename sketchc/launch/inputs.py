@@ -94,7 +94,7 @@ class _Reader:
 
     def read(self) -> None:
         """Note the uses and promises of the whole sketch."""
-        for step in walk.steps(self.sketch.steps):
+        for step in walk.statements(self.sketch.steps):
             if isinstance(step, ir.Launch):
                 for statement in walk.statements(self.sketch.phases[step.phase].body):
                     self._note(statement)

@@ -49,9 +49,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, has_errors
@@ -141,63 +141,58 @@ class _Accesses:
     read_in: frozenset[str] = frozenset()
     stored_in: set[str] = records.field(factory=set)
 
+    def note(self, access: _Access, phase: int, around: frozenset[str]) -> None:
+        """An access in a phase, or of the host before it, with the loops of the host around."""
+        place = (phase, access.access.span)
+        match access:
+            case ir.Load() | ir.Fetch():
+                if self.load is None:
+                    self.load, self.read_in = place, around
+            case ir.Atomic():
+                self.atomic = self.atomic or place
+            case ir.Store():
+                self.store = self.store or place
+                self.stored_in |= around
+            case _:
+                assert_never(access)
+
+
+_Access: TypeAlias = ir.Load | ir.Fetch | ir.Atomic | ir.Store
+
 
 def settle_roles(
-    context: Context, phases: tuple[ir.Phase, ...], schedule: tuple[ir.HostStep, ...]
+    context: Context, phases: tuple[ir.Phase, ...], steps: tuple[ir.HostStep, ...]
 ) -> tuple[ir.Tensor, ...]:
     """Give every tensor its role, and report accesses that contradict it."""
     bases = {view.name: view.base for view in context.views}
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
+    launched = 0
 
-    def of(access: ir.Access) -> _Accesses:
-        return accesses[bases.get(access.tensor, access.tensor)]
-
-    for index, phase in enumerate(phases):
-        steps = walk.around(schedule, index)
-        around = frozenset(step.variable for step in steps if isinstance(step, ir.HostFor))
-        for statement in walk.statements(phase.body):
-            match statement:
-                case ir.Load(access=access) | ir.Fetch(access=access):
-                    seen = of(access)
-                    if seen.load is None:
-                        seen.load, seen.read_in = (index, access.span), around
-                case ir.Atomic(access=access):
-                    seen = of(access)
-                    seen.atomic = seen.atomic or (index, access.span)
-                case ir.Store(access=access):
-                    seen = of(access)
-                    seen.store = seen.store or (index, access.span)
-                    seen.stored_in |= around
-                case _:
+    def note(steps: tuple[ir.HostStep, ...], around: frozenset[str]) -> None:
+        nonlocal launched
+        for step in steps:
+            found: Iterable[ir.Statement] = ()
+            match step:
+                case ir.Launch(phase):
+                    found = walk.statements(phases[phase].body)
+                case ir.Fetch():
+                    found = (step,)
+                case ir.HostFor(variable, body=inner):
+                    note(inner, around | {variable})
+                case ir.HostIf(body=inner, orelse=orelse):
+                    note((*inner, *orelse), around)
+                case ir.Bind():
                     pass
-    _note_fetches(schedule, 0, of)
+                case _:
+                    assert_never(step)
+            for statement in found:
+                if isinstance(statement, _Access):
+                    name = statement.access.tensor
+                    accesses[bases.get(name, name)].note(statement, launched, around)
+            launched += isinstance(step, ir.Launch)
+
+    note(steps, frozenset())
     return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
-
-
-def _note_fetches(
-    steps: tuple[ir.HostStep, ...],
-    launched: int,
-    of: Callable[[ir.Access], _Accesses],
-    around: frozenset[str] = frozenset(),
-) -> int:
-    """Note what the host reads; returns the number of phases up to the end of these steps."""
-    for step in steps:
-        match step:
-            case ir.Launch(phase):
-                launched = phase + 1
-            case ir.Fetch(access=access):
-                seen = of(access)
-                if seen.load is None or seen.load[0] >= launched:
-                    seen.load, seen.read_in = (launched, access.span), around
-            case ir.HostFor(variable, body=inner):
-                launched = _note_fetches(inner, launched, of, around | {variable})
-            case ir.HostIf(body=inner, orelse=orelse):
-                launched = _note_fetches((*inner, *orelse), launched, of, around)
-            case ir.Bind():
-                pass
-            case _:
-                assert_never(step)
-    return launched
 
 
 def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
@@ -382,10 +377,10 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
         context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
     _check_tilings(context)
-    phases, schedule = phases_of(context)
+    phases, steps = phases_of(context)
     if has_errors(context.diagnostics):
         return Elaboration(None, tuple(context.diagnostics), context)
-    tensors = settle_roles(context, phases, schedule)
+    tensors = settle_roles(context, phases, steps)
     check_symbols(context, tensors)
     unassigned = check_assignment(phases, context.tiles, context.allocs)
     if has_errors(context.diagnostics):
@@ -405,7 +400,7 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
             records.evolve(phase, body=_carry(phase.body, frozenset(), context.tiles)[0])
             for phase in phases
         ),
-        schedule,
+        () if all(isinstance(step, ir.Launch) for step in steps) else steps,
         span=tree.span,
     )
     return Elaboration(_verified(sketch), tuple(context.diagnostics), context)

@@ -457,11 +457,10 @@ def note_loop(
 
 
 def phases_of(context: Context) -> tuple[tuple[ir.Phase, ...], tuple[ir.HostStep, ...]]:
-    """The phases of a sketch and the host's schedule, () where it launches each once, in order."""
+    """The phases of a sketch, and what the host does in order."""
     host = _Host(context)
     steps = host.block(context.tree.body)
-    plain = steps == tuple(ir.Launch(index) for index in range(len(host.phases)))
-    return tuple(host.phases), () if plain else steps
+    return tuple(host.phases), steps
 
 
 @records.define(eq=False)

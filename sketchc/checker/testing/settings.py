@@ -279,7 +279,7 @@ def _numbers(sketch: ir.Sketch) -> set[int]:
     parts = _declared(sketch)
     parts += [require.condition for require in sketch.requires]
     parts += [extent for view in sketch.views for extent in view.extents]
-    parts += [part for step in walk.steps(sketch.steps) for part in walk.step_expressions(step)]
+    parts += [part for step in walk.statements(sketch.steps) for part in walk.expressions(step)]
     parts += [part for each in walk.in_phases(sketch.phases) for part in expressions(each)]
     return {number for number in _integers(parts, constants) if number > 1}
 
