@@ -107,14 +107,14 @@ class Display:
 _MAKERS = ("designer", "autosketch", "coder")
 
 
+@attrs.define(eq=False)
 class RunRecorder:
     """Records one run, in `folder` and with options that are on disk."""
 
-    def __init__(self, recorder: Recorder, folder: RunFolder, options: RunOptions) -> None:
-        self.recorder = recorder
-        self.folder = folder
-        self.options = options
-        self.session: RunContext | None = None
+    recorder: Recorder
+    folder: RunFolder
+    options: RunOptions
+    session: RunContext | None = None
 
     def step(self, state: RunState, session: RunContext) -> None:
         """Keep the run as it is after a step; of the Verifier's, the verdict and the times."""

@@ -110,25 +110,18 @@ class Crossings:
                 self.needed[outcome] = text
 
 
+@records.define(eq=False)
 class Draw:
     """One iteration and lane on the way to a site: the first, the last or any of each."""
 
-    def __init__(
-        self,
-        crossings: Crossings,
-        values: dict[str, Value],
-        generator: random.Random,
-        draw: int,
-        found: set[Outcome],
-    ) -> None:
-        self.crossings = crossings
-        self.values = values
-        self.random = generator
-        self.draw = draw
-        self.found = found
-        self.lanes: dict[str, ir.Expr] = {}  # names of index tiles
-        self.last = True  # in the last iteration of all loops so far
-        self.work = 0
+    crossings: Crossings
+    values: dict[str, Value]
+    random: random.Random
+    draw: int
+    found: set[Outcome]
+    lanes: dict[str, ir.Expr] = records.field(factory=dict)  # names of index tiles
+    last: bool = True  # in the last iteration of all loops so far
+    work: int = 0
 
     def site(self, site: Site, used: Collection[str]) -> None:
         """Draw what leads to a site, then what it accesses; of names those that it uses."""
