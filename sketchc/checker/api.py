@@ -17,10 +17,10 @@ from sketchc.base.diagnostics import (
     once,
 )
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import assignments
 from sketchc.checker.facts.answers import severity as unproved_severity
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
+from sketchc.ir.show import assignments
 from sketchc.parsing import syntax
 
 #: Claims by name and subject.

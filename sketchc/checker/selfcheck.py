@@ -55,9 +55,10 @@ from sketchc.interpreter.inputs import (
 )
 from sketchc.interpreter.launch import bind_values, tensor_shapes
 from sketchc.interpreter.tiles import Array
-from sketchc.interpreter.violations import Violation, show_element, show_values
+from sketchc.interpreter.violations import Violation
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import names
 from sketchc.parsing import syntax
 
@@ -101,7 +102,7 @@ class Variant:
     @property
     def title(self) -> str:
         """`TM = 3, TN = 5`."""
-        return show_values(self._chosen()) or "the sketch as it stands"
+        return assignments(self._chosen()) or "the sketch as it stands"
 
     def _chosen(self) -> dict[str, Scalar]:
         return {c.name: c.value for c in self.sketch.constants if c.name in self.names}
@@ -467,11 +468,11 @@ def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
             element = first_difference(expected.outputs[name], array)
             if element is None:
                 continue
-            place = show_element(name, element)
+            place = element_text(name, element)
             notes = (
                 f"{place} is {_show(expected.outputs[name][element])} with {reference.title}",
                 f"{place} is {_show(array[element])} with {variant.title}",
-                f"executed with {show_values(result.symbols)}",
+                f"executed with {assignments(result.symbols)}",
             )
             yield _dependence(variant, notes)
             return

@@ -45,9 +45,10 @@ from sketchc.interpreter.tiles import (
     to_tensor,
     with_part,
 )
-from sketchc.interpreter.violations import launch_error, show_element, show_values
+from sketchc.interpreter.violations import launch_error
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.symbolic import conjuncts
 
 
@@ -375,7 +376,7 @@ class Accesses(State):
         self, window: Window, site: Site, element: tuple[int, ...], axis: int, promised: bool
     ) -> None:
         text = (
-            f"{show_element(window.name, element)} is out of range: axis {axis} has "
+            f"{element_text(window.name, element)} is out of range: axis {axis} has "
             f"{window.shape[axis]} elements"
         )
         self.shadow.told("in-bounds", window.name, element, text, site, promised=promised)
@@ -415,7 +416,7 @@ class Accesses(State):
                 msg = (
                     f"{what} at line {site.span.line}: lane {lane} of {extents} is wrong: the "
                     f"inferred condition {verb}, "
-                    f"iteration {show_values(site.iteration(self.values))}"
+                    f"iteration {assignments(site.iteration(self.values))}"
                 )
                 raise InternalError(msg)
 

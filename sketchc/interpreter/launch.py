@@ -14,10 +14,10 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
 from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile
-from sketchc.interpreter.violations import Options, launch_error, show_values
+from sketchc.interpreter.violations import Options, launch_error
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values, param_value
-from sketchc.ir.show import show
+from sketchc.ir.show import assignments, show
 from sketchc.ir.walk import references
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat
 from sketchc.launch.inputs import absent_symbols, solve_symbols
@@ -214,7 +214,7 @@ def _let(let: ir.Let, values: Mapping[str, Scalar]) -> Scalar:
     except (ArithmeticError, ValueError) as error:
         known = {r.name: values[r.name] for r in references(let.value)}
         msg = f"`{let.name}` has no value: {error}"
-        raise launch_error(msg, let.span, f"with {show_values(known)}") from error
+        raise launch_error(msg, let.span, f"with {assignments(known)}") from error
 
 
 def check_condition(condition: Condition, values: Mapping[str, Scalar]) -> None:
@@ -226,7 +226,7 @@ def check_condition(condition: Condition, values: Mapping[str, Scalar]) -> None:
     if not holds:
         told = (r.name for r in references(condition.holds) if r.kind is not ir.NameKind.PRESENT)
         used = {name: values[name] for name in told}
-        note = (f"with {show_values(used)}",) if used else ()
+        note = (f"with {assignments(used)}",) if used else ()
         advice = "choose sizes or constants for which it does"
         msg = f"the condition {condition.text} does not hold"
         raise launch_error(msg, condition.span, *note, advice=advice)

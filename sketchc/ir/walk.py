@@ -6,11 +6,10 @@ itself only where each node means something else to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ops.table import OPS
 
@@ -143,15 +142,20 @@ def access_names(access: ir.Access) -> set[str]:
 # ---------------------------------------------------------------- statements
 
 
-def inside(statement: ir.Statement | ir.HostStep) -> tuple[Any, ...]:
-    """The statements, or steps of the host, directly inside one."""
+def blocks(statement: ir.Statement | ir.HostStep) -> tuple[tuple[Any, ...], ...]:
+    """The blocks of statements, or of steps of the host, that stand in one."""
     match statement:
         case ir.For(body=body) | ir.HostFor(body=body):
-            return body
+            return (body,)
         case ir.If(body=body, orelse=orelse) | ir.HostIf(body=body, orelse=orelse):
-            return (*body, *orelse)
+            return (body, orelse)
         case _:
             return ()
+
+
+def inside(statement: ir.Statement | ir.HostStep) -> tuple[Any, ...]:
+    """The statements, or steps of the host, directly inside one."""
+    return tuple(each for block in blocks(statement) for each in block)
 
 
 def statements(body: Iterable[_Node]) -> Iterator[_Node]:
@@ -179,18 +183,13 @@ def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:
         yield from statements(phase.body)
 
 
-def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]:
-    """Every straight list of statements: the body itself, and those of loops and branches."""
+def bodies(body: tuple[_Node, ...]) -> Iterator[tuple[_Node, ...]]:
+    """Every straight list of statements, or of steps of the host: the body itself, and those of
+    loops and branches."""
     yield body
     for statement in body:
-        match statement:
-            case ir.For(body=inner):
-                yield from bodies(inner)
-            case ir.If(body=inner, orelse=other):
-                yield from bodies(inner)
-                yield from bodies(other)
-            case _:
-                pass
+        for inner in blocks(statement):
+            yield from bodies(inner)
 
 
 def expressions(statement: ir.Statement | ir.HostStep) -> Iterator[ir.Expr]:
@@ -362,26 +361,6 @@ def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tup
         return tuple(own)
     axes = iter(own)
     return tuple(next(axes) if kept else new for kept in layout)
-
-
-def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) -> ir.Expr:
-    """An index tile of rank 1 (or a scalar, left alone) laid out along one axis: `e[:, None]`.
-
-    `indexed` holds the names of the bindings that have lanes. Raises `InternalError` for parts of
-    a higher rank.
-    """
-    match value:
-        case ir.Ref(name=name) if name not in indexed:
-            return value
-        case ir.Ref(layout=own) | ir.Iota(layout=own) | ir.TileLanes(layout=own):
-            if own not in (None, (True,)):
-                msg = "an index tile of rank 1 is expected"
-                raise InternalError(msg)
-            return records.evolve(value, layout=layout)
-        case ir.Function():
-            return value
-        case _:
-            return changed(value, lambda part: relayout(part, layout, indexed))
 
 
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:

@@ -111,8 +111,7 @@ def access(context: Context, node: syntax.Subscript, tile: ir.Tile) -> tuple[ir.
 def tensor(context: Context, node: syntax.Subscript) -> TensorName:
     """The tensor that an access names, with as many axes as there are subscripts; raises
     `InvalidError` after reporting otherwise."""
-    if not isinstance(node.base, syntax.Name):
-        raise context.error(node.base.span, "SK0206", "a tensor is expected here", "not a name")
+    assert isinstance(node.base, syntax.Name)  # the parser has seen to it
     entry = context.lookup(node.base.id, node.base.span)
     if not isinstance(entry, TensorName):
         raise context.error(
@@ -269,7 +268,7 @@ def _mixed(
     after = max(rank - axis - 1, 0)
     value = typed.value
     if after:
-        value = shaped(value, (True, *(False,) * after), 1, node.span, context)
+        value = shaped(context, value, (True, *(False,) * after), 1)
     extents = (*typed.extents, *(ir.Literal(1),) * after)
     return ir.IndexSubscript(value, extents, is_loaded(context, typed.value), axis)
 

@@ -50,9 +50,7 @@ def is_loaded(context: Context, value: ir.Expr) -> bool:
     return any(reference.name in context.loaded for reference in walk.references(value))
 
 
-def shaped(
-    value: ir.Expr, layout: tuple[bool, ...], rank: int, span: Span, context: Context
-) -> ir.Expr:
+def shaped(context: Context, value: ir.Expr, layout: tuple[bool, ...], rank: int) -> ir.Expr:
     """Push new axes down to the index tiles of an expression of `rank` axes."""
     match value:
         case ir.Iota(layout=own) | ir.TileLanes(layout=own):
@@ -63,7 +61,7 @@ def shaped(
         case ir.Function():
             return value
         case _:
-            return walk.changed(value, lambda part: shaped(part, layout, rank, span, context))
+            return walk.changed(value, lambda part: shaped(context, part, layout, rank))
 
 
 def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tuple[bool, ...]:
@@ -88,10 +86,6 @@ def expression(context: Context, node: syntax.Expression, *, host: bool = False)
         case syntax.Name(id=name):
             return _name(context, name, node.span)
         case syntax.Number(value=value):
-            if isinstance(value, int) and value > _LARGEST:
-                raise context.error(
-                    node.span, "SK0302", "the number does not fit in 64 bits", "too large"
-                )
             dtype = DType.F64 if isinstance(value, float) else DType.I64
             return Typed(ir.Literal(value, span=node.span), dtype)
         case syntax.Boolean(value=flag):
@@ -502,7 +496,7 @@ def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
     rank = len(base.extents)
     layout = new_axes(context, node, rank)
     extents = laid_out(base.extents, layout, ir.Literal(1))
-    value = shaped(base.value, layout, rank, node.span, context)
+    value = shaped(context, base.value, layout, rank)
     return Typed(value, base.dtype, extents)
 
 

@@ -31,7 +31,7 @@ from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site, Touch, touched
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
-from sketchc.ir.show import show
+from sketchc.ir.show import element_text, show
 
 
 @records.frozen
@@ -205,7 +205,7 @@ def _missing(
     """An element that no iteration writes at these numbers."""
     params = concrete.named_params(prover.sketch, stores, params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
-    told = f"no iteration writes {answers.element_text(name, element)}"
+    told = f"no iteration writes {element_text(name, element)}"
     place = concrete.base_element(prover.sketch, name, element, host)
     example = answers.counter_example(symbols, params, (), place, told)
     promise = next((store for store in stores if _covers(store)), None)
@@ -390,7 +390,7 @@ def _too_early(
 ) -> Finding:
     """A load that finds nothing written at these numbers."""
     name, tensor = load.access.tensor, load.tensor
-    what = f"{answers.element_text(name, element)}, which no earlier phase has written"
+    what = f"{element_text(name, element)}, which no earlier phase has written"
     told = f"{answers.in_iteration(where, 'reads')} {what}"
     params = concrete.named_params(prover.sketch, (load, *stores), params)
     place = concrete.base_element(prover.sketch, name, element, host)

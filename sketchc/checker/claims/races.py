@@ -20,6 +20,7 @@ from sketchc.checker.facts.answers import Finding, contested, proved, unproved
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration, worst
 from sketchc.checker.facts.sites import Site, Touch, resolve, touched
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments, element_text
 
 _IN_ANY_ORDER = "parallel iterations may run in any order, or at once (R7)"
 _PROMISE = "`unique=True` promises that no two lanes or iterations write one element (R7)"
@@ -35,8 +36,8 @@ def _refuted_pair(
 ) -> Finding:
     """Two parallel iterations that meet; `example` lacks its text."""
     tensor = first.tensor.name
-    one, two = map(answers.assignments, example.iterations)
-    touch = answers.element_text(name, element)
+    one, two = map(assignments, example.iterations)
+    touch = element_text(name, element)
     sizes = answers.for_sizes({**example.symbols, **example.params})
     atomic = isinstance(first.statement, ir.Atomic) or isinstance(second.statement, ir.Atomic)
     notes: tuple[str, ...] = (_IN_ANY_ORDER,)
@@ -81,11 +82,11 @@ def _repeated(
         if lanes[0] != lane:
             break
     where = concrete.iteration_of(site, values)
-    at = f"in iteration {answers.assignments(where)} " if where else ""
+    at = f"in iteration {assignments(where)} " if where else ""
     both = " and ".join(str(lane[0] if len(lane) == 1 else lane) for lane in lanes)
     name = site.access.tensor
     params = concrete.named_params(sketch, (site,), {})
-    told = f"{at}lanes {both} both write {answers.element_text(name, element)}"
+    told = f"{at}lanes {both} both write {element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
     example = answers.counter_example(symbols, params, (where, where), place, told)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique

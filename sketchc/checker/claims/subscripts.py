@@ -27,7 +27,7 @@ from sketchc.checker.facts.sites import Site, placed
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
-from sketchc.ir.show import show
+from sketchc.ir.show import element_text, show
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import element_indices, expressions, names, references, substitute
 
@@ -280,7 +280,7 @@ def _failure(
     element: tuple[int, ...] = ()
     if goal.claim == "in-bounds":
         element = _element(site, values)
-        touched = answers.element_text(name, element)
+        touched = element_text(name, element)
         told = f"{at} {touched}, but axis {goal.axis} of `{name}` has extent {extent}"
         code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
         notes: tuple[str, ...] = ("scalar subscripts are never clamped or wrapped (R13)",)

@@ -23,7 +23,7 @@ from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, InternalError, Span, has_errors
 from sketchc.checker.domains import bounds, versions
 from sketchc.checker.domains import messages as reports
-from sketchc.checker.domains.bounds import Reach, reach
+from sketchc.checker.domains.bounds import Reach, Reached
 from sketchc.checker.domains.versions import (
     Axes,
     Padding,
@@ -301,7 +301,7 @@ class _Walk:
         """What an access reaches, worked out once for all rounds in which nothing changed."""
         key = (id(scope), statement, source)
         if key not in self.reached:
-            self.reached[key] = reach(scope, self.sketch, statement, tile, source)
+            self.reached[key] = Reached(scope, self.sketch, statement, tile, source).reach()
         return self.reached[key]
 
     def _access(self, access: ir.Access, statement: ir.Load | ir.Store | ir.Atomic) -> ir.Access:

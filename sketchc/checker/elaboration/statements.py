@@ -34,7 +34,6 @@ from sketchc.checker.context.context import (
     IndexName,
     Interval,
     InvalidError,
-    PoisonedName,
     ScalarName,
     Typed,
     in_phase,
@@ -148,8 +147,7 @@ def _poison(context: Context, node: syntax.Statement) -> None:
         case _:
             pass
     for name in made:
-        if context.scopes.find(name) is None:
-            context.scopes.add(name, PoisonedName(node.span))
+        context.poison(name, node.span)
 
 
 def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, ...]:
@@ -189,21 +187,13 @@ def _alloc(context: Context, node: syntax.Alloc) -> tuple[ir.Statement, ...]:
 
 
 def _binding(context: Context, node: syntax.Binding) -> tuple[ir.Statement, ...]:
-    if len(node.names) != len(node.values):
-        raise context.error(
-            node.span,
-            "SK0211",
-            f"{len(node.names)} names and {len(node.values)} values",
-            "each name needs one value",
-        )
     result: list[ir.Statement] = []
     constants = 0
     for name, value in zip(node.names, node.values, strict=True):
         try:
             made, is_constant = _bind(context, name, value, node)
         except InvalidError:
-            if context.scopes.find(name.id) is None:
-                context.scopes.add(name.id, PoisonedName(name.span))
+            context.poison(name.id, name.span)
             continue
         result.extend(made)
         constants += is_constant
@@ -409,10 +399,6 @@ def _warn_tile_index(context: Context, loop: ir.For) -> None:
 
 def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
     """(start, stop, step) of a loop; raises `InvalidError` after reporting what is wrong."""
-    if not 1 <= len(node.arguments) <= 3:
-        raise context.error(
-            node.range_span, "SK0315", "`range` takes one to three integers", "as in Python"
-        )
     parts = [integer(context, argument) for argument in node.arguments]
     start: ir.Expr = ir.Literal(0)
     step: ir.Expr = ir.Literal(1)

@@ -8,6 +8,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span, error
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments
 
 #: What the checker can decide, for those it could not.
 UNDECIDED = (
@@ -124,19 +125,9 @@ def in_iteration(where: Mapping[str, object], verb: str) -> str:
     return f"iteration {assignments(where)} {verb}" if where else f"the sketch {verb}"
 
 
-def assignments(values: Mapping[str, object]) -> str:
-    """`M = 300, N = 520`."""
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
-
-
 def for_sizes(symbols: Mapping[str, object]) -> str:
     """`for M = 300, ` or nothing where a sketch has no symbols."""
     return f"for {assignments(symbols)}, " if symbols else ""
-
-
-def element_text(name: str, element: tuple[int, ...]) -> str:
-    """`C[5, 0]`."""
-    return f"{name}[{', '.join(str(index) for index in element)}]"
 
 
 def undecided() -> tuple[str, ...]:

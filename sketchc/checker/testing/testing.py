@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from sketchc.base import records
 from sketchc.base.diagnostics import DiagnosticError, UsageError, error
 from sketchc.checker.facts import budget, concrete
-from sketchc.checker.facts.answers import Finding, assignments, element_text, for_sizes
+from sketchc.checker.facts.answers import Finding, for_sizes
 from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
 from sketchc.checker.facts.lane_forms import loaded_names
 from sketchc.checker.facts.scope import Branch, Step, root_scope
@@ -43,6 +43,7 @@ from sketchc.checker.testing.settings import (
     volume,
 )
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import element_indices, references
 
 if TYPE_CHECKING:

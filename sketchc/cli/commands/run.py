@@ -14,6 +14,7 @@ import numpy as np
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import Scalar
 from sketchc.cli import options
+from sketchc.ir.show import assignments
 
 if TYPE_CHECKING:
     from sketchc.interpreter.tiles import Array
@@ -140,7 +141,7 @@ def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:
     """`M = 300, N = 520, TILE = 64`."""
     values: dict[str, object] = {**symbols}
     values.update({constant.name: constant.value for constant in sketch.constants})
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
+    return assignments(values)
 
 
 def summarise(name: str, array: Array, dtype: str) -> str:
