@@ -29,7 +29,7 @@ from sketchc.checker.context.context import (
     describe,
 )
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.shapes import broadcast, same, shown, signs
+from sketchc.checker.context.shapes import SHAPE_INDICES, joined, same, shown, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
@@ -221,21 +221,12 @@ def _check_lane_form(
 ) -> None:
     """Index tiles without slices broadcast pointwise, to the tile's shape."""
     shapes = [typed.extents for typed in indices if typed.extents is not None]
-    joined = broadcast(context, shapes)
-    listed = " and ".join(map(shown, shapes))
-    if joined is None:
-        raise context.error(
-            node.span,
-            "SK0305",
-            f"index tiles of shapes {listed} do not broadcast",
-            "extents differ",
-            help="shape index tiles with `[:, None]` and `[None, :]`",
-        )
-    if not same(context, joined, tile.extents):
+    common = joined(context, node.span, shapes, SHAPE_INDICES, "index tiles of shapes")
+    if not same(context, common, tile.extents):
         raise context.error(
             node.span,
             "SK0321",
-            f"the subscripts have the shape {shown(joined)}, and the tile {shown(tile.extents)}",
+            f"the subscripts have the shape {shown(common)}, and the tile {shown(tile.extents)}",
             "one index for each lane of the tile",
             labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
             help="subscripts without slices broadcast as in NumPy: `X[m[:, None], n[None, :]]`",

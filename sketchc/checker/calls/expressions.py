@@ -28,7 +28,7 @@ from sketchc.checker.context.context import (
     is_host,
 )
 from sketchc.checker.context.lets import check_not_tunable, hoist, without_functions
-from sketchc.checker.context.shapes import broadcast, interval, shown, signs
+from sketchc.checker.context.shapes import SHAPE_INDICES, interval, joined, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
@@ -322,16 +322,7 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
         )
     if left.extents is None or right.extents is None:
         return right.extents if left.extents is None else left.extents
-    joined = broadcast(context, (left.extents, right.extents))
-    if joined is None:
-        raise context.error(
-            span,
-            "SK0305",
-            f"shapes {shown(left.extents)} and {shown(right.extents)} do not broadcast",
-            "extents differ",
-            help="shape index tiles with `[:, None]` and `[None, :]`",
-        )
-    return joined
+    return joined(context, span, (left.extents, right.extents), SHAPE_INDICES)
 
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:

@@ -25,7 +25,7 @@ from sketchc.checker.calls.composites import copied, expand, primitive
 from sketchc.checker.calls.expressions import expression, scalar_operand
 from sketchc.checker.context.context import Context, TileName, Typed
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.shapes import broadcast, fits, same, shown
+from sketchc.checker.context.shapes import fits, joined, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
@@ -378,15 +378,7 @@ def compare(context: Context, node: syntax.Binary) -> Typed:
     operation = COMPARISONS[node.operator]
     sides = (operand(context, node.left), operand(context, node.right))
     shapes = [operand_extents(context, side) for side in sides]
-    extents = broadcast(context, shapes)
-    if extents is None:
-        raise context.error(
-            node.span,
-            "SK0305",
-            f"shapes {' and '.join(shown(shape) for shape in shapes)} do not broadcast",
-            "extents differ",
-            help="`t[:, None]` adds an axis of extent 1",
-        )
+    extents = joined(context, node.span, shapes, "`t[:, None]` adds an axis of extent 1")
     tile = computed(context, node, operation, sides, extents, DType.BOOL)
     layout = (True,) * len(extents)
     lanes = ir.TileLanes(tile.name, DType.BOOL, extents, layout, span=node.span)
