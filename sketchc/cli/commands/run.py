@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.ir.show import assignments
@@ -53,8 +53,7 @@ def run(
     sizes = options.parse_sizes(symbols)
     constants = options.parse_assignments(settings, "--set")
     if seed < 0:
-        msg = f"--seed takes 0 or more, not {seed}"
-        raise UsageError(msg)
+        refuse(f"--seed takes 0 or more, not {seed}")
     from sketchc.checker.api import check_sketch
     from sketchc.checker.context.context import identifier
     from sketchc.interpreter.api import Options, interpret
@@ -111,11 +110,9 @@ def read_arrays(path: str) -> dict[str, Array]:
         with open(path, "rb") as file:
             head = file.read(6)
         if head == b"\x93NUMPY":
-            msg = f"{path} holds one array; --inputs takes an .npz file with one array per tensor"
-            raise UsageError(msg)
+            refuse(f"{path} holds one array; --inputs takes an .npz file with one array per tensor")
         if not zipfile.is_zipfile(path):
-            msg = f"{path} is not an .npz file; write one with numpy.savez({path!r}, NAME=array)"
-            raise UsageError(msg)
+            refuse(f"{path} is not an .npz file; write one with numpy.savez({path!r}, NAME=array)")
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
