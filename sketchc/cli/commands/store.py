@@ -65,7 +65,6 @@ def list_(
     Example:
       sketchc store list measurements --task softmax --target cpp
     """
-
     options.known_target(target)
     with read_store(store) as connection:
         if kind is None:
@@ -96,7 +95,6 @@ def show(id: str, store: Path, as_json: bool) -> int:
     Example:
       sketchc store show 3f2a --json
     """
-
     with read_store(store) as connection:
         data = reading.show(connection, id)
     if as_json:
@@ -124,7 +122,6 @@ def best(task: str | None, target: str | None, store: Path, as_json: bool) -> in
     Example:
       sketchc store best --task rms --target cpp
     """
-
     options.known_target(target)
     with read_store(store) as connection:
         rows = reading.best_rows(connection, task, target)
@@ -157,7 +154,6 @@ def export(form: str, output: str | None, store: Path) -> int:
     Example:
       sketchc store export --format jsonl -o store.jsonl
     """
-
     with read_store(store) as connection:
         match form:
             case "json":
@@ -180,7 +176,6 @@ def import_(file: str, store: Path) -> int:
     Example:
       sketchc store import from-the-gpu-machine.jsonl
     """
-
     try:
         text = Path(file).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -225,7 +220,6 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     Example:
       sketchc store gc --older-than 90 --dry-run
     """
-
     if not store.exists():
         refuse(f"there is no store at {store}")
     with open_store(store) as connection:
