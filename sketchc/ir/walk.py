@@ -338,7 +338,8 @@ def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir
             case ir.ScalarSubscript(index):
                 result.append(index)
             case ir.SliceSubscript(lower, _, _, step):
-                lanes = ir.Iota(extents[axis], ir.Literal(0), None, _on(axis, rank))
+                layout = tuple(other == axis for other in range(axis, rank))  # varies along `axis`
+                lanes = ir.Iota(extents[axis], ir.Literal(0), None, layout)
                 scaled = lanes if step == ir.Literal(1) else ir.Binary("*", lanes, step)
                 result.append(scaled if lower == ir.Literal(0) else ir.Binary("+", lower, scaled))
                 axis += 1
@@ -348,11 +349,6 @@ def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir
             case _:
                 assert_never(subscript)
     return tuple(result)
-
-
-def _on(axis: int, rank: int) -> tuple[bool, ...]:
-    """The layout of a vector that varies along `axis` of a tile of this rank."""
-    return tuple(other == axis for other in range(axis, rank))
 
 
 def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tuple[_T, ...]:

@@ -7,7 +7,6 @@ the host computes is hoisted into a `let` where a call takes it as a scalar.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import assert_never
 
 from sketchc.base import records
@@ -541,7 +540,7 @@ def constant(
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
     """Evaluate over the constants; raises `InvalidError` where the arithmetic fails."""
     try:
-        result = context.ask(partial(_evaluated, value))
+        result = context.ask(lambda known: evaluate(value, known.values))
     except (ZeroDivisionError, OverflowError, ValueError, TypeError) as problem:
         raise context.error(
             span, "SK0214", f"the value cannot be computed: {problem}", "fails"
@@ -551,10 +550,6 @@ def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | flo
     ):
         raise context.error(span, "SK0302", "the value does not fit in 64 bits", "too large")
     return result
-
-
-def _evaluated(value: ir.Expr, context: Context) -> int | float | bool:
-    return evaluate(value, context.values)
 
 
 def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:

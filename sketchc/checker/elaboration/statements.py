@@ -102,14 +102,10 @@ def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ex
                     return side if settles else other
             return ir.Binary(operator, left, right, span=value.span)
         case _:
-            names = walk.names(value)
-            if has_lanes(value) or _asks(value) or not names <= context.values.keys():
+            asks = any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
+            if has_lanes(value) or asks or not walk.names(value) <= context.values.keys():
                 return value
             return ir.Literal(bool(evaluate_constant(context, value, node.span)), span=value.span)
-
-
-def _asks(value: ir.Expr) -> bool:
-    return any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
 
 
 def look_over(context: Context, body: tuple[syntax.Statement, ...]) -> None:
