@@ -44,7 +44,7 @@ from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.facts.answers import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
-from sketchc.checker.testing.settings import Setting, Settings, sample_params, workload
+from sketchc.checker.testing.settings import Setting, Settings, rehearse, sample_params
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import (
     DRAWINGS,
@@ -274,7 +274,7 @@ class Execution:
 
     def _short(self, sketch: ir.Sketch, setting: Setting) -> bool:
         values = self.settings.host_values(sketch, setting)
-        return values is None or workload(sketch, values, self.effort.run_limit) is not None
+        return values is None or rehearse(sketch, values, self.effort.run_limit) is not None
 
     # ------------------------------------------------------------ execution
 

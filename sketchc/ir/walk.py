@@ -196,35 +196,28 @@ def expressions(statement: ir.Statement | ir.HostStep) -> Iterator[ir.Expr]:
     """The scalar and index-tile expressions of one statement as written, or of a step of the host,
     not those of its blocks: neither domains nor guards, which inference makes."""
     match statement:
-        case ir.Load(access=access, where=where) | ir.Store(access=access, where=where):
-            pass
-        case ir.Atomic(access=access, where=where):
-            pass
+        case ir.Load() | ir.Store() | ir.Atomic():
+            yield from indices(statement.access)
+            if statement.where is not None:
+                yield statement.where
+            if isinstance(statement, ir.Load) and isinstance(statement.pad, ir.ScalarOperand):
+                yield statement.pad.value
         case ir.Fetch(access=access):
-            where = None
+            yield from indices(access)
         case ir.Compute(operands=operands):
             for operand in operands:
                 if not isinstance(operand, ir.TileOperand):
                     yield operand.value
-            return
         case ir.Bind(value=value):
             yield value
-            return
         case ir.For() | ir.HostFor():
             yield from (statement.start, statement.stop, statement.step)
-            return
         case ir.If(condition=condition) | ir.HostIf(condition=condition):
             yield condition
-            return
         case ir.Alloc() | ir.Launch():
-            return
+            pass
         case _:
             assert_never(statement)
-    yield from indices(access)
-    if where is not None:
-        yield where
-    if isinstance(statement, ir.Load) and isinstance(statement.pad, ir.ScalarOperand):
-        yield statement.pad.value
 
 
 def operand_tiles(operand: ir.Operand) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import normalize, rebuild
 from sketchc.ir.walk import bodies, references, subscript_parts, substitute, writes
-from sketchc.lints.uses import exposed, stored
+from sketchc.lints.uses import exposed, stored, updates
 from sketchc.parsing import syntax
 
 #: One subscript: its parts in normal form.
@@ -127,12 +127,7 @@ def _maxima(loop: ir.For) -> set[str]:
     return {
         statement.destination
         for statement in walk.statements(loop.body)
-        if isinstance(statement, ir.Compute)
-        and statement.operation == "max"
-        and any(
-            isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
-            for operand in statement.operands
-        )
+        if isinstance(statement, ir.Compute) and statement.operation == "max" and updates(statement)
     }
 
 

@@ -173,8 +173,6 @@ def _pieces(source: Source, span: Span) -> list[tuple[int, int, int]]:
     if span.end_column > 1:
         indent = len(last) - len(last.lstrip())
         pieces.append((span.end_line, min(indent, span.end_column - 1), span.end_column - 1))
-    else:
-        pieces = [(span.line, *pieces[0][1:])]
     return pieces
 
 
