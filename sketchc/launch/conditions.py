@@ -455,6 +455,7 @@ def _fetches(
     steps: tuple[ir.HostStep, ...], loaded: set[str]
 ) -> Iterator[tuple[ir.Fetch, frozenset[str]]]:
     """The host's fetches, each with the names that hold what came from memory by then."""
+
     for step in walk.statements(steps):
         if isinstance(step, ir.Fetch):
             yield step, frozenset(loaded)

@@ -35,6 +35,7 @@ def demo(examples: str) -> int:
     Example:
       sketchc demo
     """
+
     sketch, task = Path(examples, "rms.sketch"), Path(examples, "tasks", "rms.py")
     for needed in (sketch, task):
         if not needed.is_file():
@@ -125,6 +126,7 @@ def _verify(candidate: Candidate, task: Path) -> Verdict:
 
 def _cpp(console: Console, sketch: str, task: Path) -> bool:
     """Verify and time the C++ kernel beside PyTorch eager. True if it failed."""
+
     from sketchc.runtime.bench import text as bench_report
     from sketchc.runtime.bench.bench import bench
     from sketchc.runtime.bench.machine import this_machine

@@ -45,6 +45,7 @@ def list_documents() -> int:
     Example:
       sketchc docspec list
     """
+
     for target in (one.name for one in all_targets() if one.documents):
         folder = folder_of(target)
         spec, findings = inspect(folder) if folder.is_dir() else (None, ())
@@ -93,6 +94,7 @@ def show(
       sketchc docspec show cpp --for examples/softmax.sketch --budget 8000
       sketchc docspec show cpp --for examples/softmax.sketch --topic numerical
     """
+
     if sketch is None and (topics or name or budget is not None):
         refuse("--budget, --topic and --sketch go with --for FILE")
     spec = load(target)
@@ -122,6 +124,7 @@ def check(target: str, run: bool, seed: int | None) -> int:
       sketchc docspec check ./my_target
       sketchc docspec check cpp --run
     """
+
     spec, findings = inspect(folder_of(target))
     for finding in findings:
         click.echo(f"{target.rstrip('/')}/{finding}")
@@ -201,6 +204,7 @@ def _sizes(spec: DocSpec) -> str:
 def _run_examples(spec: DocSpec, seed: int | None) -> int:
     """Build and run every example; returns the exit status. Raises `UsageError` where the target
     cannot run."""
+
     from sketchc.runtime.verify.text import summary
 
     failed = 0

@@ -70,6 +70,7 @@ def check(target: str | None, as_json: bool, **said: str | None) -> int:
       sketchc llm check
       sketchc llm check --llm openai --base-url http://localhost:8000/v1 --model NAME
     """
+
     configuration = options.configuration_of(**said)
     own = TargetSettings()
     if target is not None:
@@ -101,6 +102,7 @@ def settings_rows(
 ) -> list[tuple[str, str, str]]:
     """(dotted key, value, where it came from) of every setting that a run would use; of the key,
     only whether it is set."""
+
     settings = configuration.llm.for_target(own)
     origins = configuration.origins
     provider = ":".join(filter(None, (settings.provider, settings.location)))
@@ -131,6 +133,7 @@ def _model_rows(
     configuration: Configuration, target: str | None, own: TargetSettings, settings: LlmSettings
 ) -> list[tuple[str, str, str | None]]:
     """One row per level: the model with its limits and prices."""
+
     rows: list[tuple[str, str, str | None]] = []
     for level in LEVELS:
         model = settings.models.get(level)
@@ -178,6 +181,7 @@ def _about_key(settings: LlmSettings) -> str:
 
 def _about(provider: Provider) -> str:
     """Why nothing is asked, in one line; "" for a provider that is asked."""
+
     match provider:
         case ReplayProvider(header=header):
             return (
@@ -200,6 +204,7 @@ def _ask_all(provider: Provider, settings: LlmSettings) -> list[dict[str, Any]]:
 
 def _ask(provider: Provider, model: str, levels: list[str]) -> dict[str, Any]:
     """What came of one question, as JSON-able data. One try: a check shows what happens."""
+
     request = Request("check", levels[0], (Message("user", QUESTION),), ANSWER_TOKENS)
     pieces: list[int] = []
     result: dict[str, Any] = {"levels": levels, "model": model, "error": "", "message": ""}
@@ -260,6 +265,7 @@ def ledger(file: str, number: int | None, as_json: bool) -> int:
       sketchc llm ledger examples/ledgers/softmax.jsonl
       sketchc llm ledger out --call 3
     """
+
     path = Path(file)
     if path.is_dir():
         from sketchc.agents.run.run import RunFolder

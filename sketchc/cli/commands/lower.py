@@ -143,6 +143,7 @@ def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str 
 def write_map(kernel: Kernel, text: str, file: str, output: str | None) -> None:
     """Write the map from the code (in `output`) to the sketch's `text`. Raises `UsageError` when
     the file refuses."""
+
     from sketchc.lowering.source_map import source_map_json
 
     found = source_map_json(kernel, text, Path(output).name if output else "")
@@ -158,6 +159,7 @@ def write_module(
 
     Raises `UsageError` when the folder refuses.
     """
+
     from sketchc.runtime.toolchains.base import ToolchainError, toolchain
 
     kernel = made or load_target(planned.plan.target).emit(planned.plan)
@@ -178,6 +180,7 @@ def write_module(
 def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
     """The text that `--emit` asks for, and the kernel whose code it is. Raises `DiagnosticError`
     for what the target refuses."""
+
     match emit:
         case "ir":
             return print_sketch(planned.plan.sketch), None
@@ -190,6 +193,7 @@ def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
 
 def show_tree(node: Any, depth: int = 0) -> str:
     """A syntax tree as indented text: one node per line, spans left out."""
+
     pad = "  " * depth
     if not attrs.has(type(node)):
         return f"{pad}{node!r}"

@@ -104,6 +104,7 @@ def _random(
 
 def read_arrays(path: str) -> dict[str, Array]:
     """The arrays of an .npz file by name. Raises `UsageError` for a file that is not one."""
+
     damaged = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error)
     try:
         with open(path, "rb") as file:
@@ -125,6 +126,7 @@ def read_arrays(path: str) -> dict[str, Array]:
 
 def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file to exactly `path`. Raises `UsageError` when the file refuses."""
+
     try:
         with open(path, "wb") as file:
             np.savez(file, **dict(arrays))  # type: ignore[arg-type]
@@ -141,6 +143,7 @@ def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:
 
 def summarise(name: str, array: Array, dtype: str) -> str:
     """One line on an output: shape, type, minimum, maximum, mean and the first values."""
+
     head = f"{name}[{', '.join(map(str, array.shape))}] {dtype}"
     if array.size == 0:
         return f"{head}: empty"

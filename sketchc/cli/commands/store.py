@@ -65,6 +65,7 @@ def list_(
     Example:
       sketchc store list measurements --task softmax --target cpp
     """
+
     options.known_target(target)
     with read_store(store) as connection:
         if kind is None:
@@ -95,6 +96,7 @@ def show(id: str, store: Path, as_json: bool) -> int:
     Example:
       sketchc store show 3f2a --json
     """
+
     with read_store(store) as connection:
         data = reading.show(connection, id)
     if as_json:
@@ -122,6 +124,7 @@ def best(task: str | None, target: str | None, store: Path, as_json: bool) -> in
     Example:
       sketchc store best --task rms --target cpp
     """
+
     options.known_target(target)
     with read_store(store) as connection:
         rows = reading.best_rows(connection, task, target)
@@ -154,6 +157,7 @@ def export(form: str, output: str | None, store: Path) -> int:
     Example:
       sketchc store export --format jsonl -o store.jsonl
     """
+
     with read_store(store) as connection:
         match form:
             case "json":
@@ -176,6 +180,7 @@ def import_(file: str, store: Path) -> int:
     Example:
       sketchc store import from-the-gpu-machine.jsonl
     """
+
     try:
         text = Path(file).read_text("utf-8")
     except UnicodeDecodeError as error:
@@ -220,6 +225,7 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     Example:
       sketchc store gc --older-than 90 --dry-run
     """
+
     if not store.exists():
         refuse(f"there is no store at {store}")
     with open_store(store) as connection:

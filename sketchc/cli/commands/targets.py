@@ -30,6 +30,7 @@ def targets(as_json: bool) -> int:
       sketchc targets
       sketchc targets --json
     """
+
     found = [describe(name) for name in TARGETS]
     if as_json:
         click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
@@ -53,6 +54,7 @@ def sandbox() -> dict[str, str]:
 
 def describe(name: str) -> dict[str, Any]:
     """The facts of one target as JSON-able data. Never raises for what is not installed."""
+
     target = load_target(name)
     capabilities = target.capabilities
     status = toolchain_status(name)
@@ -75,6 +77,7 @@ def describe(name: str) -> dict[str, Any]:
 
 def toolchain_status(name: str) -> base.ToolchainStatus:
     """The status of a target's toolchain, also where its own imports are not installed."""
+
     try:
         return base.toolchain(name).status()
     except ImportError as error:
@@ -90,6 +93,7 @@ def toolchain_status(name: str) -> base.ToolchainStatus:
 
 def hardware_for(default: str) -> list[dict[str, str]]:
     """The chips that a target can be planned for: those of its default chip's family."""
+
     return [
         {"name": chip.name, "description": str(chip.facts["description"])}
         for chip in chips_like(default)
@@ -122,6 +126,7 @@ def _show(console: Console, target: dict[str, Any]) -> None:
 def load_toolchain(name: str) -> base.Toolchain:
     """The toolchain of a target. Raises `UsageError` for an unknown name, or one whose own
     imports are not installed."""
+
     if name not in TARGETS:
         refuse(f"unknown toolchain {name!r}; known: {', '.join(TARGETS)}")
     try:
@@ -150,6 +155,7 @@ def list_toolchains() -> int:
     Example:
       sketchc toolchain list
     """
+
     for name in TARGETS:
         status = toolchain_status(name)
         versions = ", ".join(f"{key} {value}" for key, value in status.versions.items())
