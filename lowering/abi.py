@@ -77,8 +77,8 @@ def _read(sketch: ir.Sketch) -> Iterator[ir.Expr]:
     """Every expression but params by themselves as operands."""
     yield from (let.value for let in sketch.lets)
     yield from (require.condition for require in sketch.requires)
-    for step in walk.steps(sketch.schedule):
-        yield from walk.step_expressions(step)
+    for step in walk.statements(sketch.schedule):
+        yield from walk.expressions(step)
     for statement in walk.in_phases(sketch.phases):
         for value in expressions(statement):
             if not (isinstance(statement, ir.Compute) and isinstance(value, ir.Ref)):

@@ -17,7 +17,7 @@ import numpy as np
 from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
 from sketchc.checker.api import CheckedSketch, judge_sketch
 from sketchc.checker.selfcheck import tile_size_verdict
-from sketchc.checker.testing.settings import workload
+from sketchc.checker.testing.settings import rehearse
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import indices_exist, random_inputs
 from sketchc.interpreter.launch import bind_values, tensor_shapes
@@ -150,7 +150,7 @@ def admitted(sketch: ir.Sketch, symbols: Mapping[str, int], params: Numbers) -> 
         shapes = tensor_shapes(sketch, values, MEMORY)
     except (DiagnosticError, UsageError):
         return False
-    short = workload(sketch, values, WORK) is not None
+    short = rehearse(sketch, values, WORK) is not None
     return short and indices_exist(sketch, shapes, params)
 
 

@@ -21,7 +21,7 @@ from sketchc.base.diagnostics import NOWHERE, InternalError, Span
 from sketchc.base.types import DType, holds
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import changed, children, in_phases, names, references, steps
+from sketchc.ir.walk import changed, children, in_phases, names, references, statements
 from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.loops.forwarding import Versions
 
@@ -490,7 +490,7 @@ class Tiles:
         """The scalars that were fetched, or made of fetched ones: nothing is known about their
         range."""
         found: set[str] = set()
-        for statement in (*steps(self.sketch.steps), *in_phases(self.sketch.phases)):
+        for statement in (*statements(self.sketch.steps), *in_phases(self.sketch.phases)):
             match statement:
                 case ir.Fetch(name):
                     found.add(name)

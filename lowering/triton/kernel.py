@@ -468,7 +468,7 @@ def _assemble(
         *(d.name for d in sketch.symbols),
         *(d.name for d in sketch.lets),
         *(d.name for d in sketch.params),
-        *walk.bound_names(walk.steps(sketch.schedule)),
+        *walk.bound_names(walk.statements(sketch.schedule)),
     ]
     scalars = [name for name in order if name in scope.scalars]
     floats = [name for name in scalars if scope.dtypes[name].is_float]

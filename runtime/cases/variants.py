@@ -195,7 +195,7 @@ def _varying(sketch: ir.Sketch) -> set[str]:
 
 def _everything(sketch: ir.Sketch) -> Iterator[ir.HostStep | ir.Statement]:
     """All that the host does, then all statements, in the order of the text."""
-    yield from walk.steps(sketch.steps)
+    yield from walk.statements(sketch.steps)
     yield from walk.in_phases(sketch.phases)
 
 

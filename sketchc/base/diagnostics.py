@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from enum import Enum
-from typing import TypedDict, Unpack
+from typing import NoReturn, TypedDict, Unpack
 
 from sketchc.base import records
 
@@ -194,6 +194,11 @@ class InternalError(Exception):
 
 class UsageError(Exception):
     """A misuse of the command line or the API (exit status 2): says what to do instead."""
+
+
+def refuse(text: str) -> NoReturn:
+    """Raises `UsageError` with this text."""
+    raise UsageError(text)
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -27,9 +27,9 @@ else:
     class Field:
         """One field; the names of the properties are those of `attrs.Attribute`."""
 
-        __slots__ = ("alias", "default", "eq", "factory", "init", "kw_only", "name", "repr")
-
-        def __init__(self, default, factory, eq, repr, kw_only, init) -> None:
+        def __init__(
+            self, *, default=_MISSING, factory=None, eq=True, repr=True, kw_only=False, init=True
+        ) -> None:
             self.name = self.alias = ""
             self.default = default
             self.factory = factory
@@ -38,11 +38,8 @@ else:
             self.kw_only = kw_only
             self.init = init
 
-    def field(
-        *, default=_MISSING, factory=None, eq=True, repr=True, kw_only=False, init=True
-    ) -> Field:
-        """A field with options, as `attrs.field`."""
-        return Field(default, factory, eq, repr, kw_only, init)
+    #: A field with options, as `attrs.field`.
+    field = Field
 
     def frozen(cls):
         """Make an immutable record class of the annotations of `cls`, in place."""

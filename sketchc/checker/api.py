@@ -12,14 +12,15 @@ from sketchc.base.diagnostics import (
     Label,
     Severity,
     Source,
+    error,
     has_errors,
     once,
 )
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import assignments
 from sketchc.checker.facts.answers import severity as unproved_severity
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
+from sketchc.ir.show import assignments
 from sketchc.parsing import syntax
 
 #: Claims by name and subject.
@@ -133,11 +134,10 @@ def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
     if place is None:
         return ()
     return (
-        Diagnostic(
-            "SK0328",
-            Severity.ERROR,
-            "this leaves 64 bits at every launch",
+        error(
             place,
+            "SK0328",
+            "this leaves 64 bits at every launch",
             "too large",
             notes=(
                 "integers have 64 bits, and a launch at which an index, a bound or a part of one "
@@ -229,13 +229,12 @@ def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:
     for sketch in tree.sketches:
         known = first.setdefault(sketch.name, sketch)
         if known is not sketch:
-            yield Diagnostic(
-                "SK0202",
-                Severity.ERROR,
-                f"`{sketch.name}` is already defined",
+            yield error(
                 sketch.name_span,
+                "SK0202",
+                f"`{sketch.name}` is already defined",
                 "second definition",
-                (Label(known.name_span, "sketch of that name"),),
+                labels=(Label(known.name_span, "sketch of that name"),),
                 notes=("a sketch is found by its name, which no other in the file may have",),
                 help="give one of them another name",
             )

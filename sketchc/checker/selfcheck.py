@@ -34,15 +34,17 @@ from sketchc.base.diagnostics import (
     Severity,
     Source,
     UsageError,
+    error,
     has_errors,
     once,
+    warning,
 )
 from sketchc.checker.claims.proofs import with_symbols
 from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.facts.answers import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
-from sketchc.checker.testing.settings import Setting, Settings, sample_params, workload
+from sketchc.checker.testing.settings import Setting, Settings, rehearse, sample_params
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import (
     DRAWINGS,
@@ -53,9 +55,10 @@ from sketchc.interpreter.inputs import (
 )
 from sketchc.interpreter.launch import bind_values, tensor_shapes
 from sketchc.interpreter.tiles import Array
-from sketchc.interpreter.violations import Violation, show_element, show_values
+from sketchc.interpreter.violations import Violation
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import names
 from sketchc.parsing import syntax
 
@@ -99,7 +102,7 @@ class Variant:
     @property
     def title(self) -> str:
         """`TM = 3, TN = 5`."""
-        return show_values(self._chosen()) or "the sketch as it stands"
+        return assignments(self._chosen()) or "the sketch as it stands"
 
     def _chosen(self) -> dict[str, Scalar]:
         return {c.name: c.value for c in self.sketch.constants if c.name in self.names}
@@ -271,7 +274,7 @@ class Execution:
 
     def _short(self, sketch: ir.Sketch, setting: Setting) -> bool:
         values = self.settings.host_values(sketch, setting)
-        return values is None or workload(sketch, values, self.effort.run_limit) is not None
+        return values is None or rehearse(sketch, values, self.effort.run_limit) is not None
 
     # ------------------------------------------------------------ execution
 
@@ -465,11 +468,11 @@ def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
             element = first_difference(expected.outputs[name], array)
             if element is None:
                 continue
-            place = show_element(name, element)
+            place = element_text(name, element)
             notes = (
                 f"{place} is {_show(expected.outputs[name][element])} with {reference.title}",
                 f"{place} is {_show(array[element])} with {variant.title}",
-                f"executed with {show_values(result.symbols)}",
+                f"executed with {assignments(result.symbols)}",
             )
             yield _dependence(variant, notes)
             return
@@ -479,21 +482,19 @@ def _dependence(variant: Variant, notes: tuple[str, ...]) -> Diagnostic:
     names = ", ".join(variant.names)
     span = next(c.span for c in variant.sketch.constants if c.name in variant.names)
     if variant.strict:
-        return Diagnostic(
-            "SK0809",
-            Severity.ERROR,
-            f"the results of {variant.sketch.name} depend on its tile sizes ({names})",
+        return error(
             span,
+            "SK0809",
+            f"the results of {variant.sketch.name} depend on its tile sizes ({names})",
             label="tuning may change it, so results must not depend on it",
             notes=notes,
             help="carry what spans tiles (a maximum, a sum) from one tile to the next, or give "
             "the tile the whole axis",
         )
-    return Diagnostic(
-        "SK0809",
-        Severity.WARNING,
-        f"the results of {variant.sketch.name} depend on the value of {names}",
+    return warning(
         span,
+        "SK0809",
+        f"the results of {variant.sketch.name} depend on the value of {names}",
         label="shapes tiles and results",
         notes=notes,
         help="right if its value is part of the meaning, as the size of a group is; a tile size "
@@ -684,11 +685,10 @@ def _unproved(
 
 
 def _not_executed(base: ir.Sketch) -> Diagnostic:
-    return Diagnostic(
-        "SK0810",
-        Severity.WARNING,
-        f"{base.name} was not executed: no small sizes satisfy its conditions",
+    return warning(
         base.requires[0].span if base.requires else base.span,
+        "SK0810",
+        f"{base.name} was not executed: no small sizes satisfy its conditions",
         label="not executed",
         help="relax the requires, or run it with `sketchc run` at sizes that satisfy them",
     )

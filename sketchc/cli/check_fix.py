@@ -55,7 +55,8 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
     answered: list[Diagnostic] = []
     report = check_text(source, request)
     for _ in range(_ROUNDS):
-        offered = [found for found in report.diagnostics if _wanted(found, unsafe)]
+        mendable = (found for found in report.diagnostics if len(found.fixes) == 1)
+        offered = [found for found in mendable if unsafe or found.fixes[0].safe]
         kept = _parsing(text, diagnostics.compatible(found.fixes[0] for found in offered))
         changed = _applied(text, kept)
         if changed == text:
@@ -74,11 +75,6 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
 def _codes(found: Iterable[Diagnostic]) -> set[str]:
     """The codes of the errors among these."""
     return {each.code for each in found if each.severity is Severity.ERROR}
-
-
-def _wanted(found: Diagnostic, unsafe: bool) -> bool:
-    """Whether a finding has one fix, and it may be carried out."""
-    return len(found.fixes) == 1 and (unsafe or found.fixes[0].safe)
 
 
 def _applied(text: str, kept: Iterable[Fix]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 
 def coloured(stream: TextIO) -> bool:
@@ -40,3 +41,17 @@ def make_console(
     return Console(
         stderr=stderr, quiet=quiet, highlight=highlight, width=width, color_system=system
     )
+
+
+def make_progress() -> Progress:
+    """Bars on standard error, with a `note` behind each, that go in the end."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    return Progress(*columns, console=make_console(stderr=True), transient=True)

@@ -35,7 +35,7 @@ from sketchc.agents.run.run import (
 )
 from sketchc.agents.run.summary import counted, ending
 from sketchc.agents.workflows import load_workflow
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.json_form import to_plain
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import recorder
@@ -107,14 +107,14 @@ class Display:
 _MAKERS = ("designer", "autosketch", "coder")
 
 
+@attrs.define(eq=False)
 class RunRecorder:
     """Records one run, in `folder` and with options that are on disk."""
 
-    def __init__(self, recorder: Recorder, folder: RunFolder, options: RunOptions) -> None:
-        self.recorder = recorder
-        self.folder = folder
-        self.options = options
-        self.session: RunContext | None = None
+    recorder: Recorder
+    folder: RunFolder
+    options: RunOptions
+    session: RunContext | None = None
 
     def step(self, state: RunState, session: RunContext) -> None:
         """Keep the run as it is after a step; of the Verifier's, the verdict and the times."""
@@ -296,8 +296,7 @@ def _fits_recording(wanted: RunOptions, recorded: Header) -> None:
     for name in _RECORDED:
         old, new = getattr(recorded, name), getattr(wanted, name)
         if old != new:
-            msg = f"the recording is of {name} {old!r}, and {new!r} is asked for"
-            raise UsageError(msg)
+            refuse(f"the recording is of {name} {old!r}, and {new!r} is asked for")
 
 
 def _client(
@@ -346,6 +345,5 @@ def _default_folder(wanted: RunOptions, configuration: Configuration, resume: bo
     while RunFolder(parent / f"{stem}-{number}").exists():
         number += 1
     if resume and number == 1:
-        msg = f"there is no run of {stem} in {parent}; say which with -o DIR"
-        raise UsageError(msg)
+        refuse(f"there is no run of {stem} in {parent}; say which with -o DIR")
     return parent / f"{stem}-{number - 1 if resume else number}"

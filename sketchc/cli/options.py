@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Source, UsageError, has_errors
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    DiagnosticError,
+    Source,
+    UsageError,
+    has_errors,
+    refuse,
+)
 from sketchc.base.types import Scalar
 
 if TYPE_CHECKING:
@@ -90,8 +97,7 @@ def parse_assignments(pairs: Iterable[str], option: str) -> dict[str, Scalar]:
         for pair in item.split(","):
             name, equals, text = pair.partition("=")
             if not equals or not name.strip():
-                msg = f"{option} takes NAME=VALUE, not {pair!r}"
-                raise UsageError(msg)
+                refuse(f"{option} takes NAME=VALUE, not {pair!r}")
             values[name.strip()] = _scalar(text.strip(), option)
     return values
 
@@ -101,11 +107,9 @@ def parse_sizes(pairs: Iterable[str]) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for name, value in parse_assignments(pairs, "--symbols").items():
         if isinstance(value, bool) or not isinstance(value, int):
-            msg = f"--symbols: the size {name} must be a whole number, not {value}"
-            raise UsageError(msg)
+            refuse(f"--symbols: the size {name} must be a whole number, not {value}")
         if abs(value) > LARGEST_SIZE:
-            msg = f"--symbols: the size {name} does not fit 64 bits"
-            raise UsageError(msg)
+            refuse(f"--symbols: the size {name} does not fit 64 bits")
         sizes[name] = value
     return sizes
 
@@ -304,25 +308,20 @@ def resolve_target(
     from sketchc.lowering.registry import TARGETS, all_targets, load_target
 
     if target and dsl and target != dsl:
-        msg = f"--target {target} and --dsl {dsl} disagree"
-        raise UsageError(msg)
+        refuse(f"--target {target} and --dsl {dsl} disagree")
     if hardware and arch and hardware != arch:
-        msg = f"--hardware {hardware} and --arch {arch} disagree"
-        raise UsageError(msg)
+        refuse(f"--hardware {hardware} and --arch {arch} disagree")
     chosen = target or dsl
     if backend is not None:
         served = [one.name for one in all_targets() if one.backend == backend]
         if not served:
             known = sorted({one.backend for one in all_targets()})
-            msg = f"unknown backend {backend!r}; known: {', '.join(known)}"
-            raise UsageError(msg)
+            refuse(f"unknown backend {backend!r}; known: {', '.join(known)}")
         chosen = chosen or served[0]
         if chosen not in served:
-            msg = f"target {chosen} does not run on backend {backend}"
-            raise UsageError(msg)
+            refuse(f"target {chosen} does not run on backend {backend}")
     if chosen is None:
-        msg = f"say --target T, one of: {', '.join(TARGETS)}"
-        raise UsageError(msg)
+        refuse(f"say --target T, one of: {', '.join(TARGETS)}")
     return load_target(chosen).name, hardware or arch
 
 
@@ -382,8 +381,7 @@ def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
     for name in constants:
         if name not in known:
             names = ", ".join(sorted(known)) or "none"
-            msg = f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}"
-            raise UsageError(msg)
+            refuse(f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}")
 
 
 def difference(source: Source, text: str, changed: str) -> str:

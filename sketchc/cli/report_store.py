@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse
 from sketchc.cli import options
 from sketchc.lowering.registry import TARGETS, load_language, load_target
 from sketchc.runtime.report.content import Page, Trace
@@ -116,8 +116,7 @@ def _lowered(
         if tree is None or has_errors(found):
             raise DiagnosticError(found)
         if len(tree.sketches) != 1:
-            msg = f"{source.name} holds {len(tree.sketches)} sketches; a page shows one"
-            raise UsageError(msg)
+            refuse(f"{source.name} holds {len(tree.sketches)} sketches; a page shows one")
         chosen, chip = options.resolve_target(target, hardware or None)
         planned = options.plan_sketch(source, tree.sketches[0], chosen, chip, constants)
         return load_target(chosen).emit(planned.plan)

@@ -56,10 +56,6 @@ def _speedup(row: Row) -> str:
     return "" if row["speedup"] is None else f"{row['speedup']:.2f}x"
 
 
-def _outcome(row: Row) -> str:
-    return escape(row["outcome"] or "not ended")
-
-
 #: Kind -> (heading, cell) of its list.
 _COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
     "tasks": (
@@ -117,7 +113,7 @@ _COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("task", _plain("task")),
         ("target", _plain("target")),
         ("workflow", _plain("workflow")),
-        ("outcome", _outcome),
+        ("outcome", lambda row: escape(row["outcome"] or "not ended")),
         ("attempts", _plain("attempts")),
         ("calls", _plain("calls")),
         ("tokens", _plain("tokens")),

@@ -21,6 +21,7 @@ from sketchc.agents.suites.run import (
 from sketchc.agents.suites.samples import Sample
 from sketchc.agents.suites.sources import Suite
 from sketchc.agents.workflows import load_workflow
+from sketchc.cli.consoles import make_progress
 from sketchc.cli.suite_gen import PERFORM
 from sketchc.cli.verify_files import require_running
 from sketchc.runtime.toolchains.base import toolchain
@@ -63,9 +64,10 @@ def _write_page(folder: Path) -> None:
 
 
 class _Watch:
-    """Counts what began and ended, and shows nothing."""
+    """Counts what began and ended; says a line for each sample that ends, unless it is `quiet`."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, quiet: bool = False) -> None:
+        self.quiet = quiet
         self.total, self.done, self.passed = total, 0, 0
         #: Samples that run, with what shows them.
         self.running: dict[tuple[str, int], Any] = {}
@@ -86,21 +88,11 @@ class _Watch:
 
     def shown(self, text: str) -> Any:
         """Show that a sample runs; returns what shows it."""
-
-    def told(self, sample: Sample, row: Any) -> None:
-        """Show that a sample has ended; `row` is what showed it, None where it never began."""
-
-
-class _Lines(_Watch):
-    """A line for each sample that ends."""
-
-    def shown(self, text: str) -> Any:
-        """Nothing yet."""
         return text
 
     def told(self, sample: Sample, row: Any) -> None:
-        """How it ended, and how many have."""
-        if row is not None:
+        """Show how a sample has ended; `row` is what showed it, None where it never began."""
+        if row is not None and not self.quiet:
             count = f"{self.done} of {self.total}, {self.passed} passed"
             click.echo(f"{row}: {sample.outcome} in {sample.seconds:.0f} s ({count})", err=True)
 
@@ -128,18 +120,7 @@ class _Bar(_Watch):
 def _progress(total: int, *, quiet: bool) -> Iterator[_Watch]:
     """Bars on a terminal, lines elsewhere."""
     if quiet or not sys.stderr.isatty():
-        yield _Watch(total) if quiet else _Lines(total)
+        yield _Watch(total, quiet)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from sketchc.cli.consoles import make_console
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
+    with make_progress() as progress:
         yield _Bar(progress, total)

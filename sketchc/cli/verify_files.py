@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.runtime.verify.seed import fresh_seed
@@ -209,8 +209,7 @@ def require_running(toolchain: Toolchain, said: str = "{} cannot run on this mac
     if not status.can_run:
         lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
         advice = status.advice or "see `sketchc targets`"
-        msg = f"{said.format(toolchain.target)}{lacks}; {advice}"
-        raise UsageError(msg)
+        refuse(f"{said.format(toolchain.target)}{lacks}; {advice}")
 
 
 # ---------------------------------------------------------------- candidates
@@ -228,8 +227,7 @@ def lower(request: VerifyRequest) -> Candidate:
     for value, option in ((request.entry, "--entry"), (request.signature, "--signature")):
         if value is not None:
             endings = ", ".join(kernel_endings())
-            msg = f"{option} goes with a kernel ({endings}), and {request.file} is a sketch"
-            raise UsageError(msg)
+            refuse(f"{option} goes with a kernel ({endings}), and {request.file} is a sketch")
     constants = dict(request.constants)
     return prepare(request.file, request.sketch, request.target, request.hardware, constants)
 
@@ -283,20 +281,20 @@ def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
     if not written.hosted and language != written:
         runs = f"{language.title} with {record.dsl}" if language.hosted else language.title
         others = " or ".join(other.name for other in targets_in(written.name))
-        msg = f"{request.file} is {written.title}, and {target} runs {runs}; say --target {others}"
-        raise UsageError(msg)
+        refuse(
+            f"{request.file} is {written.title}, and {target} runs {runs}; say --target {others}"
+        )
     if written.hosted and not language.hosted and not garbled:
         if not is_wrapper(source):
             return _module(request, task, target, chip)  # which is then found not to be one
         found = targets_in(written.name)
         dsl = found[0].dsl
         wanted = " or ".join(other.name for other in found if other.dsl == dsl)
-        msg = (
+        refuse(
             f"{request.file} is {written.title} without a class ModelNew, and {target} takes "
             f"{language.title} ({', '.join(language.suffixes)}); a {dsl} kernel wants "
             f"--target {wanted}"
         )
-        raise UsageError(msg)
     plan, called = signature_plan(request, task)
     name, chip = plan.sketch.name, chip or plan.hardware.name
     entry = entry_of(source, language.name, name, request.file, request.entry)
@@ -315,8 +313,7 @@ def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | N
     from sketchc.runtime.verify.verify import Candidate
 
     if request.entry not in (None, MODULE_CLASS) and is_module_file(Path(request.file)):
-        msg = f"{request.file} has a class {MODULE_CLASS}: --entry is for functions"
-        raise UsageError(msg)
+        refuse(f"{request.file} has a class {MODULE_CLASS}: --entry is for functions")
     plan, called = signature_plan(request, task)
     source, chip = Path(request.file).read_text("utf-8"), chip or plan.hardware.name
     named = (target, chip, plan.sketch.name, MODULE_CLASS, "python")
@@ -334,8 +331,7 @@ def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Sour
     target, chip = options.resolve_target(request.target, request.hardware)
     if request.signature is None:
         if request.sketch is not None:
-            msg = "--sketch picks a sketch of a file; with a kernel, say --signature FILE, too"
-            raise UsageError(msg)
+            refuse("--sketch picks a sketch of a file; with a kernel, say --signature FILE, too")
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
     source, tree = options.load_sketch(request.signature, request.sketch)

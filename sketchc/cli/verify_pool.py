@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.cli.consoles import make_progress
 from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
 if TYPE_CHECKING:
@@ -150,16 +151,5 @@ def _progress(names: list[str]) -> Iterator[_Bars | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from sketchc.cli.consoles import make_console
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
+    with make_progress() as progress:
         yield _Bars(progress, names)

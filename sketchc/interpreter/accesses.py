@@ -45,9 +45,10 @@ from sketchc.interpreter.tiles import (
     to_tensor,
     with_part,
 )
-from sketchc.interpreter.violations import launch_error, show_element, show_values
+from sketchc.interpreter.violations import launch_error
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.symbolic import conjuncts
 
 
@@ -375,7 +376,7 @@ class Accesses(State):
         self, window: Window, site: Site, element: tuple[int, ...], axis: int, promised: bool
     ) -> None:
         text = (
-            f"{show_element(window.name, element)} is out of range: axis {axis} has "
+            f"{element_text(window.name, element)} is out of range: axis {axis} has "
             f"{window.shape[axis]} elements"
         )
         self.shadow.told("in-bounds", window.name, element, text, site, promised=promised)
@@ -415,7 +416,7 @@ class Accesses(State):
                 msg = (
                     f"{what} at line {site.span.line}: lane {lane} of {extents} is wrong: the "
                     f"inferred condition {verb}, "
-                    f"iteration {show_values(site.iteration(self.values))}"
+                    f"iteration {assignments(site.iteration(self.values))}"
                 )
                 raise InternalError(msg)
 
@@ -426,7 +427,7 @@ class Accesses(State):
     def _load(self, statement: ir.Load) -> Action:
         site = self._site(statement)
         padded = statement.pad is not None
-        plain = _plain(statement.access) and not padded and statement.where is None
+        plain = walk.is_plain(statement.access) and not padded and statement.where is None
         if plain:
             addressing = self._sliced(statement.access, site)
         else:
@@ -488,7 +489,7 @@ class Accesses(State):
         self, statement: ir.Store | ir.Atomic, site: Site, what: str
     ) -> Callable[[], tuple[Addresses, Array, DType] | None]:
         """The way out of a tile: where its lanes go, and what they hold; None for nowhere."""
-        plain = _plain(statement.access) and statement.where is None
+        plain = walk.is_plain(statement.access) and statement.where is None
         if plain and isinstance(statement, ir.Store):
             addressing = self._sliced(statement.access, site)
         else:
@@ -616,15 +617,6 @@ class Accesses(State):
             self.values[statement.name] = number.item()
 
         return fetch
-
-
-def _plain(access: ir.Access) -> bool:
-    """Scalars and slices with step 1."""
-    return all(
-        isinstance(part, ir.ScalarSubscript)
-        or (isinstance(part, ir.SliceSubscript) and part.step == ir.Literal(1))
-        for part in access.subscripts
-    )
 
 
 def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:

@@ -17,9 +17,10 @@ from sketchc.interpreter.launch import Launch, prepare
 from sketchc.interpreter.machine import Machine
 from sketchc.interpreter.memory import Places
 from sketchc.interpreter.tiles import Array
-from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations, show_element
+from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.ir.show import element_text
 
 __all__ = ["Options", "Result", "Violation", "interpret"]
 
@@ -90,7 +91,7 @@ def _check_coverage(launch: Launch, promised: set[str], violations: Violations) 
         if memory.written is not None and not memory.written.all():
             element = tuple(int(index) for index in np.argwhere(~memory.written)[0])
             promise = ", against the promise covers=True" if name in promised else ""
-            text = f"{show_element(name, element)} is never written{promise}"
+            text = f"{element_text(name, element)} is never written{promise}"
             span = memory.tensor.span
             broken = Violation("covered", name, element, (), text, span, name in promised)
             violations.add(broken)

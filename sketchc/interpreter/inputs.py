@@ -460,18 +460,16 @@ class _Search:
         return np.where(draw.random(shape) < 0.1, -drawn, drawn).astype(np.int64)
 
 
+@records.define(eq=False)
 class _Matching:
     """Values for elements such that no two of them lead to one place. `known` says where the values
     of each element lead (None: out of the tensor); it may grow between calls."""
 
-    def __init__(
-        self, known: list[dict[Values, Places | None]], generator: np.random.Generator
-    ) -> None:
-        self.known = known
-        self.generator = generator
-        self.taken: Places = frozenset()  # places that no element decides
-        self.values: dict[int, Values] = {}
-        self.owner: dict[int, int] = {}
+    known: list[dict[Values, Places | None]]
+    generator: np.random.Generator
+    taken: Places = frozenset()  # places that no element decides
+    values: dict[int, Values] = records.field(factory=dict)
+    owner: dict[int, int] = records.field(factory=dict)
 
     def forget(self) -> None:
         """Begin anew: what was known is wrong or out of date."""

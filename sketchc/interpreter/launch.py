@@ -10,14 +10,14 @@ from math import prod
 import numpy as np
 
 from sketchc.base import records
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
 from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile
-from sketchc.interpreter.violations import Options, launch_error, show_values
+from sketchc.interpreter.violations import Options, launch_error
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values, param_value
-from sketchc.ir.show import show
+from sketchc.ir.show import assignments, show
 from sketchc.ir.walk import references
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat
 from sketchc.launch.inputs import absent_symbols, solve_symbols
@@ -77,12 +77,10 @@ def _inputs(sketch: ir.Sketch, tensors: Mapping[str, Array]) -> dict[str, Array]
     for name in tensors:
         if name not in wanted:
             known = ", ".join(wanted) or "none"
-            msg = f"{name} is not an input of {sketch.name}; its inputs are: {known}"
-            raise UsageError(msg)
+            refuse(f"{name} is not an input of {sketch.name}; its inputs are: {known}")
     missing = [n for n, tensor in wanted.items() if n not in tensors and not tensor.optional]
     if missing:
-        msg = f"no array was given for the input{'s' * (len(missing) > 1)} {', '.join(missing)}"
-        raise UsageError(msg)
+        refuse(f"no array was given for the input{'s' * (len(missing) > 1)} {', '.join(missing)}")
     return {
         name: checked_array(tensor, tensors[name])
         for name, tensor in wanted.items()
@@ -98,19 +96,17 @@ def checked_array(tensor: ir.Tensor, value: Array) -> Array:
         array = array.view(expected)  # how NumPy files hold bfloat16
     if array.ndim != len(tensor.extents):
         axes = "1 axis" if array.ndim == 1 else f"{array.ndim} axes"
-        msg = (
+        refuse(
             f"{tensor.name} has {axes}, the sketch declares {len(tensor.extents)}: "
             f"{show_declaration(tensor)}"
         )
-        raise UsageError(msg)
     if array.dtype != expected:
         convertible = array.dtype.kind in "fiub" or array.dtype == numpy_dtype(DType.BF16)
         advice = f"; convert it first: array.astype({expected.name!r})" if convertible else ""
-        msg = (
+        refuse(
             f"{tensor.name} is {array.dtype}, the sketch declares {tensor.dtype.value} "
             f"({expected.name}){advice}"
         )
-        raise UsageError(msg)
     return array
 
 
@@ -131,11 +127,9 @@ def bind_symbols(
     known = [symbol.name for symbol in sketch.symbols]
     for name, value in given.items():
         if name not in known:
-            msg = f"{name} is not a symbol of {sketch.name}; its symbols are: {_listed(known)}"
-            raise UsageError(msg)
+            refuse(f"{name} is not a symbol of {sketch.name}; its symbols are: {_listed(known)}")
         if value < 0:
-            msg = f"the symbol {name} = {value} is negative; sizes are 0 or more"
-            raise UsageError(msg)
+            refuse(f"the symbol {name} = {value} is negative; sizes are 0 or more")
     bound = dict(given)
     source = dict.fromkeys(given, "the sizes given")
     later: list[tuple[str, int]] = []
@@ -149,11 +143,10 @@ def bind_symbols(
             if free:
                 later.append((extent.name, size))
             elif bound.setdefault(extent.name, size) != size:
-                msg = (
+                refuse(
                     f"{extent.name} is {bound[extent.name]} by {source[extent.name]} "
                     f"but {size} by {tensor.name}{list(shapes[tensor.name])}"
                 )
-                raise UsageError(msg)
             source.setdefault(extent.name, f"{tensor.name}{list(shapes[tensor.name])}")
     bound = solve_symbols(sketch, shapes, bound)
     for name, size in sorted(later, key=lambda pair: pair[1] == 1):
@@ -161,8 +154,7 @@ def bind_symbols(
     missing = [symbol.name for symbol in sketch.symbols if symbol.name not in bound]
     if missing:
         example = ",".join(f"{name}=64" for name in missing)
-        msg = f"no size for {', '.join(missing)}; give --symbols {example}"
-        raise UsageError(msg)
+        refuse(f"no size for {', '.join(missing)}; give --symbols {example}")
     return {symbol.name: int(bound[symbol.name]) for symbol in sketch.symbols}
 
 
@@ -181,8 +173,7 @@ def bind_values(
     declared = {param.name: param for param in sketch.params}
     for name in params:
         if name not in declared:
-            msg = f"{name} is not a parameter of {sketch.name}; it has: {_listed(declared)}"
-            raise UsageError(msg)
+            refuse(f"{name} is not a parameter of {sketch.name}; it has: {_listed(declared)}")
     rounded = {
         name: _param(declared[name], value)
         for name, value in {
@@ -214,7 +205,7 @@ def _let(let: ir.Let, values: Mapping[str, Scalar]) -> Scalar:
     except (ArithmeticError, ValueError) as error:
         known = {r.name: values[r.name] for r in references(let.value)}
         msg = f"`{let.name}` has no value: {error}"
-        raise launch_error(msg, let.span, f"with {show_values(known)}") from error
+        raise launch_error(msg, let.span, f"with {assignments(known)}") from error
 
 
 def check_condition(condition: Condition, values: Mapping[str, Scalar]) -> None:
@@ -226,7 +217,7 @@ def check_condition(condition: Condition, values: Mapping[str, Scalar]) -> None:
     if not holds:
         told = (r.name for r in references(condition.holds) if r.kind is not ir.NameKind.PRESENT)
         used = {name: values[name] for name in told}
-        note = (f"with {show_values(used)}",) if used else ()
+        note = (f"with {assignments(used)}",) if used else ()
         advice = "choose sizes or constants for which it does"
         msg = f"the condition {condition.text} does not hold"
         raise launch_error(msg, condition.span, *note, advice=advice)
@@ -239,11 +230,9 @@ def _param(param: ir.Param, value: Scalar) -> Scalar:
     if param.dtype is DType.BOOL:
         return bool(value)
     if not isinstance(value, int) and not value.is_integer():
-        msg = f"{param.name} is {param.dtype.value}; {value} is not an integer"
-        raise UsageError(msg)
+        refuse(f"{param.name} is {param.dtype.value}; {value} is not an integer")
     if not -(2**63) <= value < 2**63:
-        msg = f"{param.name} = {int(value)} does not fit 64 bits"
-        raise UsageError(msg)
+        refuse(f"{param.name} = {int(value)} does not fit 64 bits")
     return int(value)
 
 
@@ -261,8 +250,7 @@ def _sizes(tensor: ir.Tensor, values: Mapping[str, Scalar]) -> tuple[int, ...]:
 def _refuse_shape(name: str, shape: tuple[int, ...]) -> None:
     """Raises `UsageError` for a shape that no array can have, even one without elements."""
     if not fits_an_array(shape, WIDEST_ELEMENT):
-        msg = f"{name}{list(shape)} is beyond what the interpreter can hold; choose smaller sizes"
-        raise UsageError(msg)
+        refuse(f"{name}{list(shape)} is beyond what the interpreter can hold; choose smaller sizes")
 
 
 def tensor_shapes(
@@ -279,11 +267,10 @@ def tensor_shapes(
         shadow = 0 if tensor.role is ir.Role.IN else 9
         total += prod(shapes[tensor.name]) * (tensor.dtype.bytes + shadow)
     if total > limit:
-        msg = (
+        refuse(
             f"the tensors of {sketch.name} would take {total / 2**30:.1f} GiB in the interpreter, "
             f"more than its limit of {limit / 2**30:.1f} GiB; choose smaller sizes"
         )
-        raise UsageError(msg)
     return shapes
 
 
@@ -301,8 +288,7 @@ def _memory(
             for axis, (actual, wanted) in enumerate(zip(given.shape, shape, strict=True))
         )
         if not fits:
-            msg = f"{tensor.name} has shape {list(given.shape)}, the sketch expects {list(shape)}"
-            raise UsageError(msg)
+            refuse(f"{tensor.name} has shape {list(given.shape)}, the sketch expects {list(shape)}")
         kind = tile_dtype(tensor.dtype) if wide else numpy_dtype(tensor.dtype)
         if tensor.role is ir.Role.IN:
             data = np.ascontiguousarray(given.astype(kind, copy=False)).reshape(given.shape)

@@ -33,15 +33,9 @@ from sketchc.interpreter.tiles import (
     tile_dtype,
     to_tile,
 )
-from sketchc.interpreter.violations import (
-    Options,
-    RunCoverage,
-    Violation,
-    Violations,
-    show_element,
-    show_values,
-)
+from sketchc.interpreter.violations import Options, RunCoverage, Violation, Violations
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import references
 from sketchc.launch.index_width import loaded_scalars
 
@@ -241,7 +235,7 @@ class Shadow:
         position = int(found[np.argmax(counts > 1)])
         element = window.element(position)
         promise = ", against the promise unique=True" if unique else ""
-        text = f"two lanes of one store write {show_element(window.name, element)}{promise}"
+        text = f"two lanes of one store write {element_text(window.name, element)}{promise}"
         here = site.iteration(self.values)
         self.told(
             "independent",
@@ -260,7 +254,7 @@ class Shadow:
         part = window.part(written, index)
         if not part.all():
             element = first_element(~part, index, window)
-            text = f"{show_element(window.name, element)} is read before anything wrote it"
+            text = f"{element_text(window.name, element)} is read before anything wrote it"
             self.told("initialised", window.name, element, text, site)
 
     def _note(self, window: Window, shadow: Array, index: Index) -> None:
@@ -301,8 +295,8 @@ class Shadow:
         mine = self.paths[self.current]
         left, right = parallel_values(other), parallel_values(mine)
         there, here = verbs
-        what = show_element(window.name, element)
-        first, second = show_values(left), show_values(right)
+        what = element_text(window.name, element)
+        first, second = assignments(left), assignments(right)
         text = f"parallel iteration ({first}) {there} {what}, which iteration ({second}) {here}"
         if there == here:
             text = f"parallel iterations ({first}) and ({second}) both write {what}{promise}"
@@ -451,7 +445,7 @@ class State:
             left, right = parallel_values(there), parallel_values(here)
             tile = self.declared[name].source_name
             text = (
-                f"parallel iterations ({show_values(left)}) and ({show_values(right)}) both "
+                f"parallel iterations ({assignments(left)}) and ({assignments(right)}) both "
                 f"write the tile {tile}, which is allocated outside their loop"
             )
             element = (0,) * len(self.tiles[name].extents)
@@ -474,7 +468,7 @@ class State:
             if not same_lanes(static, box):
                 msg = (
                     f"{what} at line {site.span.line}: the static domain {static} is not the "
-                    f"valid region {box}, iteration {show_values(site.iteration(self.values))}"
+                    f"valid region {box}, iteration {assignments(site.iteration(self.values))}"
                 )
                 raise InternalError(msg)
 

@@ -32,6 +32,7 @@ from sketchc.interpreter.tiles import (
     intersect,
     is_empty,
     lanes,
+    meeting,
     operand_box,
     relative,
     select,
@@ -401,15 +402,7 @@ def _only(array: Array, axis: int, part: tuple[int, int]) -> Array:
 
 def _cut(values: Array, extents: Extents, box: Box) -> Array:
     """The box of an array that spans all (physical) lanes or has extent 1 where it repeats."""
-    missing = len(extents) - values.ndim
-    return values[
-        tuple(
-            slice(0, 1) if size == 1 and extent != 1 else part
-            for size, extent, part in zip(
-                values.shape, extents[missing:], lanes(box)[missing:], strict=True
-            )
-        )
-    ]
+    return values[meeting(values.shape, extents, box)]
 
 
 def convert(array: Array, source: DType, target: DType) -> Array:

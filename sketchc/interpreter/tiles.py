@@ -208,11 +208,13 @@ def operand_box(operand: TileValue, extents: Extents) -> Box:
 
 def select(operand: TileValue, extents: Extents, box: Box) -> Array:
     """The part of `operand` that meets `box` of `extents`; broadcasts against its shape."""
-    missing = len(extents) - len(operand.extents)
-    index = tuple(
+    return operand.array[meeting(operand.extents, extents, box)]
+
+
+def meeting(sizes: Extents, extents: Extents, box: Box) -> tuple[slice, ...]:
+    """The index of what meets `box` of `extents` in an array of these sizes, which broadcasts."""
+    missing = len(extents) - len(sizes)
+    return tuple(
         slice(0, 1) if own == 1 and extent != 1 else part
-        for own, extent, part in zip(
-            operand.extents, extents[missing:], lanes(box)[missing:], strict=True
-        )
+        for own, extent, part in zip(sizes, extents[missing:], lanes(box)[missing:], strict=True)
     )
-    return operand.array[index]

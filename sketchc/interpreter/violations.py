@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Diagnostic, DiagnosticError, Span, error
+from sketchc.ir.show import assignments
 
 #: kind of violation -> (code, words at the carets, what to do about it)
 KINDS: dict[str, tuple[str, str, str]] = {
@@ -58,12 +59,12 @@ class Violation:
         """The violation as an error; `symbols` are told in a note."""
         code, label, advice = KINDS[self.kind]
         notes = tuple(
-            f"in the iteration {show_values(values)}"
+            f"in the iteration {assignments(values)}"
             for values in self.iterations
             if values and self.kind != "independent"
         )
         if symbols:
-            notes += (f"executed with {show_values(symbols)}",)
+            notes += (f"executed with {assignments(symbols)}",)
         return error(self.span, code, self.text, label=label, notes=notes, help=advice)
 
 
@@ -87,16 +88,6 @@ class Violations:
 def launch_error(message: str, span: Span, *notes: str, advice: str = "") -> DiagnosticError:
     """A condition that does not hold at launch (SK0801)."""
     return DiagnosticError([error(span, "SK0801", message, notes=notes, help=advice)])
-
-
-def show_values(values: Mapping[str, object]) -> str:
-    """`i = 0, j = 3`."""
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
-
-
-def show_element(tensor: str, element: tuple[int, ...]) -> str:
-    """`X[0, 3]`."""
-    return f"{tensor}[{', '.join(str(index) for index in element)}]"
 
 
 @records.define

@@ -111,13 +111,22 @@ def sample_let(let: ir.Let, values: Mapping[str, Value]) -> Value:
 
 
 def host_values(
-    sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None = None
+    sketch: ir.Sketch,
+    symbols: Mapping[str, Value],
+    params: Mapping[str, Value] | None = None,
+    sampled: bool = False,
 ) -> dict[str, Value]:
     """All host scalars by name: constants, symbols, params (defaults filled in), lets in order.
 
     Raises `KeyError` for a param that has neither a value nor a default.
     """
-    return _host(sketch, symbols, params, lambda let, values: evaluate(let.value, values))
+    values = given_values(sketch, symbols, params)
+    for param in sketch.params:
+        if param.name not in values:
+            raise KeyError(param.name)
+    for let in sketch.lets:
+        values[let.name] = sample_let(let, values) if sampled else evaluate(let.value, values)
+    return values
 
 
 def host_sample(
@@ -125,7 +134,7 @@ def host_sample(
 ) -> dict[str, Value]:
     """The same for a launch that may be one to refuse, where lets may have no value: see
     `sample_let`."""
-    return _host(sketch, symbols, params, sample_let)
+    return host_values(sketch, symbols, params, sampled=True)
 
 
 def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
@@ -149,19 +158,4 @@ def given_values(
         value = (params or {}).get(param.name, param.default)
         if value is not None:
             values[param.name] = param_value(param, value)
-    return values
-
-
-def _host(
-    sketch: ir.Sketch,
-    symbols: Mapping[str, Value],
-    params: Mapping[str, Value] | None,
-    value: Callable[[ir.Let, Mapping[str, Value]], Value],
-) -> dict[str, Value]:
-    values = given_values(sketch, symbols, params)
-    for param in sketch.params:
-        if param.name not in values:
-            raise KeyError(param.name)
-    for let in sketch.lets:
-        values[let.name] = value(let, values)
     return values

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, has_floats, negated
+from sketchc.ir.symbolic import conjuncts, constant_value, has_floats, negated
 
 
 def consequences(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
@@ -27,11 +27,7 @@ def consequences(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
 
 def alternatives(condition: ir.Expr) -> tuple[ir.Expr, ...]:
     """The parts of a condition one of which holds."""
-    match condition:
-        case ir.Binary("or", left, right):
-            return (*alternatives(left), *alternatives(right))
-        case _:
-            return (condition,)
+    return tuple(conjuncts(condition, "or"))
 
 
 def where(guards: tuple[ir.Expr, ...], condition: ir.Expr) -> ir.Expr | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from sketchc.base.precedence import (
@@ -81,3 +81,13 @@ def range_arguments(
 def show_layout(layout: tuple[bool, ...]) -> str:
     """`[:, None]`: the own axes of an index tile or a tile, and the new ones."""
     return "[" + ", ".join(":" if own else "None" for own in layout) + "]"
+
+
+def assignments(values: Mapping[str, object]) -> str:
+    """`M = 300, N = 520`."""
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def element_text(name: str, element: tuple[int, ...]) -> str:
+    """`C[5, 0]`."""
+    return f"{name}[{', '.join(str(index) for index in element)}]"

@@ -19,7 +19,7 @@ from typing import TypeAlias, TypeVar, assert_never
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
-from sketchc.ir.walk import children, size
+from sketchc.ir.walk import changed, children, size
 
 #: The comparison that holds where another does not: of integers, for a NaN is on neither side.
 OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -220,14 +220,10 @@ def normalize(expression: ir.Expr, definitions: Definitions = _NONE) -> Polynomi
 def _settled(condition: ir.Expr, definitions: Definitions) -> ir.Expr:
     """A condition with its integers in normal form."""
     match condition:
-        case ir.Unary("not", operand):
-            return ir.Unary("not", _settled(operand, definitions), span=condition.span)
-        case ir.Binary("and" | "or" as operator, left, right):
-            left, right = (_settled(side, definitions) for side in (left, right))
-            return ir.Binary(operator, left, right, span=condition.span)
-        case ir.Binary(operator, left, right):
-            left, right = (rebuild(normalize(side, definitions)) for side in (left, right))
-            return ir.Binary(operator, left, right, span=condition.span)
+        case ir.Unary("not") | ir.Binary("and" | "or"):
+            return changed(condition, lambda part: _settled(part, definitions))
+        case ir.Binary():
+            return changed(condition, lambda side: rebuild(normalize(side, definitions)))
         case _:
             return condition
 
@@ -311,14 +307,13 @@ def _term(monomial: Monomial, coefficient: int) -> ir.Expr:
     return ir.Binary("*", ir.Literal(coefficient), product)
 
 
-def conjuncts(condition: ir.Expr) -> Iterator[ir.Expr]:
-    """The parts of a condition that `and` joins."""
-    match condition:
-        case ir.Binary("and", left, right):
-            yield from conjuncts(left)
-            yield from conjuncts(right)
-        case _:
-            yield condition
+def conjuncts(condition: ir.Expr, operator: str = "and") -> Iterator[ir.Expr]:
+    """The parts of a condition that `and` joins, or another operator."""
+    if isinstance(condition, ir.Binary) and condition.operator == operator:
+        yield from conjuncts(condition.left, operator)
+        yield from conjuncts(condition.right, operator)
+    else:
+        yield condition
 
 
 def negated(condition: ir.Expr) -> ir.Expr:

@@ -58,7 +58,7 @@ class _Place:
 
 def _places(sketch: ir.Sketch) -> Iterator[_Place]:
     """Every step of the host and every statement, with the names and tiles in scope before it."""
-    yield from _steps(sketch, sketch.steps, _declared(sketch))
+    yield from _within(sketch, sketch.steps, _declared(sketch), None)
 
 
 def _declared(sketch: ir.Sketch) -> dict[str, Kind]:
@@ -72,54 +72,36 @@ def _declared(sketch: ir.Sketch) -> dict[str, Kind]:
     }
 
 
-def _steps(
-    sketch: ir.Sketch, steps: Iterable[ir.HostStep], names: dict[str, Kind]
+def _within(
+    sketch: ir.Sketch, body: Iterable[Step], names: dict[str, Kind], tiles: frozenset[str] | None
 ) -> Iterator[_Place]:
-    for step in steps:
-        yield _Place(step, names, frozenset())
+    """The steps of the host, where there are no tiles, or the statements of a launch."""
+    for step in body:
+        yield _Place(step, names, tiles or frozenset())
         match step:
             case ir.Launch(index):
                 phase = sketch.phases[index]
                 given = {name: kind for name, kind in names.items() if kind is not Kind.HOST}
                 known = dict.fromkeys(set(phase.scalars) & names.keys(), Kind.HOST)
-                yield from _statements(phase.body, {**given, **known}, frozenset())
-            case ir.HostFor(variable=variable, body=body):
-                yield from _steps(sketch, body, {**names, variable: Kind.HOST})
-            case ir.HostIf(body=body, orelse=orelse):
-                yield from _steps(sketch, body, names)
-                yield from _steps(sketch, orelse, names)
+                yield from _within(sketch, phase.body, {**given, **known}, frozenset())
+            case ir.Alloc(tile):
+                tiles = (tiles or frozenset()) | {tile}
+            case ir.For() | ir.HostFor():
+                kind = Kind.HOST if tiles is None else Kind.LOOP
+                yield from _within(sketch, step.body, {**names, step.variable: kind}, tiles)
+            case ir.If() | ir.HostIf():
+                yield from _within(sketch, step.body, names, tiles)
+                yield from _within(sketch, step.orelse, names, tiles)
             case ir.Bind(name=name) | ir.Fetch(name=name):
-                names = {**names, name: Kind.HOST}
+                names = {**names, name: Kind.HOST if tiles is None else Kind.BINDING}
+            case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
+                pass
             case _:
                 assert_never(step)
 
 
-def _statements(
-    body: Iterable[ir.Statement], names: dict[str, Kind], tiles: frozenset[str]
-) -> Iterator[_Place]:
-    for statement in body:
-        yield _Place(statement, names, tiles)
-        match statement:
-            case ir.Alloc(tile):
-                tiles |= {tile}
-            case ir.Bind(name=name) | ir.Fetch(name=name):
-                names = {**names, name: Kind.BINDING}
-            case ir.For(variable=variable, body=inner):
-                yield from _statements(inner, {**names, variable: Kind.LOOP}, tiles)
-            case ir.If(body=inner, orelse=orelse):
-                yield from _statements(inner, names, tiles)
-                yield from _statements(orelse, names, tiles)
-            case ir.Load() | ir.Store() | ir.Atomic() | ir.Compute():
-                pass
-            case _:
-                assert_never(statement)
-
-
 def _expressions(step: Step) -> Iterator[ir.Expr]:
     """All expressions of a statement or step, those that inference made among them."""
-    if isinstance(step, ir.Launch | ir.HostFor | ir.HostIf):
-        yield from walk.step_expressions(step)
-        return
     yield from walk.expressions(step)
     if isinstance(step, ir.Load | ir.Store | ir.Atomic):
         yield from step.guards
@@ -128,7 +110,7 @@ def _expressions(step: Step) -> Iterator[ir.Expr]:
             yield from (*axis.lower, *axis.upper)
 
 
-def _domains(statement: ir.Statement) -> Iterator[ir.Domain]:
+def _domains(statement: Step) -> Iterator[ir.Domain]:
     """The domains of a statement's tiles: what it makes or writes, then what it reads."""
     match statement:
         case ir.Load():
@@ -137,10 +119,8 @@ def _domains(statement: ir.Statement) -> Iterator[ir.Domain]:
             yield statement.domain
         case ir.Compute():
             yield from (statement.domain, statement.written)
-        case ir.Alloc() | ir.Fetch() | ir.Bind() | ir.For() | ir.If():
-            pass
         case _:
-            assert_never(statement)
+            pass
 
 
 def _accesses(sketch: ir.Sketch) -> Iterator[tuple[ir.Access, tuple[ir.Expr, ...]]]:
@@ -218,7 +198,7 @@ def _one_alloc(sketch: ir.Sketch) -> Iterator[Broken]:
 
 
 def _launched_once(sketch: ir.Sketch) -> Iterator[Broken]:
-    launched = [step.phase for step in walk.steps(sketch.steps) if isinstance(step, ir.Launch)]
+    launched = [step.phase for step in walk.statements(sketch.steps) if isinstance(step, ir.Launch)]
     if launched != list(range(len(sketch.phases))):
         yield sketch.steps, f"launched: {launched}"
 

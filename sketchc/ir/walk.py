@@ -6,16 +6,17 @@ itself only where each node means something else to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ops.table import OPS
 
 #: A step of the host that holds for the launches inside or after it.
 Enclosing: TypeAlias = ir.HostFor | ir.HostIf | ir.Fetch | ir.Bind
+
+_Node = TypeVar("_Node", ir.Statement, ir.HostStep)
 
 # ---------------------------------------------------------------- expressions
 
@@ -141,20 +142,26 @@ def access_names(access: ir.Access) -> set[str]:
 # ---------------------------------------------------------------- statements
 
 
-def inside(statement: ir.Statement) -> tuple[ir.Statement, ...]:
-    """The statements directly inside one."""
+def blocks(statement: ir.Statement | ir.HostStep) -> tuple[tuple[Any, ...], ...]:
+    """The blocks of statements, or of steps of the host, that stand in one."""
     match statement:
-        case ir.For(body=body):
-            return body
-        case ir.If(body=body, orelse=orelse):
-            return (*body, *orelse)
+        case ir.For(body=body) | ir.HostFor(body=body):
+            return (body,)
+        case ir.If(body=body, orelse=orelse) | ir.HostIf(body=body, orelse=orelse):
+            return (body, orelse)
         case _:
             return ()
 
 
-def statements(body: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """All statements in program order, a loop or branch before what is inside it."""
-    pending = [*body][::-1]
+def inside(statement: ir.Statement | ir.HostStep) -> tuple[Any, ...]:
+    """The statements, or steps of the host, directly inside one."""
+    return tuple(each for block in blocks(statement) for each in block)
+
+
+def statements(body: Iterable[_Node]) -> Iterator[_Node]:
+    """All statements, or steps of the host, in order: a loop or branch before what is inside it."""
+    pending = list(body)
+    pending.reverse()
     while pending:
         statement = pending.pop()
         yield statement
@@ -176,53 +183,48 @@ def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:
         yield from statements(phase.body)
 
 
-def bodies(body: tuple[ir.Statement, ...]) -> Iterator[tuple[ir.Statement, ...]]:
-    """Every straight list of statements: the body itself, and those of loops and branches."""
+def bodies(body: tuple[_Node, ...]) -> Iterator[tuple[_Node, ...]]:
+    """Every straight list of statements, or of steps of the host: the body itself, and those of
+    loops and branches."""
     yield body
     for statement in body:
-        match statement:
-            case ir.For(body=inner):
-                yield from bodies(inner)
-            case ir.If(body=inner, orelse=other):
-                yield from bodies(inner)
-                yield from bodies(other)
-            case _:
-                pass
+        for inner in blocks(statement):
+            yield from bodies(inner)
 
 
-def expressions(statement: ir.Statement) -> Iterator[ir.Expr]:
-    """The scalar and index-tile expressions of one statement as written, not those of its blocks:
-    neither domains nor guards, which inference makes."""
+def expressions(statement: ir.Statement | ir.HostStep) -> Iterator[ir.Expr]:
+    """The scalar and index-tile expressions of one statement as written, or of a step of the host,
+    not those of its blocks: neither domains nor guards, which inference makes."""
     match statement:
-        case ir.Load(access=access, where=where) | ir.Store(access=access, where=where):
-            pass
-        case ir.Atomic(access=access, where=where):
-            pass
+        case ir.Load() | ir.Store() | ir.Atomic():
+            yield from indices(statement.access)
+            if statement.where is not None:
+                yield statement.where
+            if isinstance(statement, ir.Load) and isinstance(statement.pad, ir.ScalarOperand):
+                yield statement.pad.value
         case ir.Fetch(access=access):
-            where = None
+            yield from indices(access)
         case ir.Compute(operands=operands):
             for operand in operands:
                 if not isinstance(operand, ir.TileOperand):
                     yield operand.value
-            return
         case ir.Bind(value=value):
             yield value
-            return
-        case ir.For(start=start, stop=stop, step=step):
-            yield from (start, stop, step)
-            return
-        case ir.If(condition=condition):
+        case ir.For() | ir.HostFor():
+            yield from (statement.start, statement.stop, statement.step)
+        case ir.If(condition=condition) | ir.HostIf(condition=condition):
             yield condition
-            return
-        case ir.Alloc():
-            return
+        case ir.Alloc() | ir.Launch():
+            pass
         case _:
             assert_never(statement)
-    yield from indices(access)
-    if where is not None:
-        yield where
-    if isinstance(statement, ir.Load) and isinstance(statement.pad, ir.ScalarOperand):
-        yield statement.pad.value
+
+
+def operand_tiles(operand: ir.Operand) -> tuple[str, ...]:
+    """The tiles that an operand reads: the one that it is, or those whose lanes it takes."""
+    if isinstance(operand, ir.TileOperand):
+        return (operand.tile,)
+    return tiles_read(operand.value)
 
 
 def reads(statement: ir.Statement) -> tuple[str, ...]:
@@ -231,10 +233,7 @@ def reads(statement: ir.Statement) -> tuple[str, ...]:
     match statement:
         case ir.Compute():
             for operand in statement.operands:
-                if isinstance(operand, ir.TileOperand):
-                    own += (operand.tile,)
-                else:
-                    own += tiles_read(operand.value)
+                own += operand_tiles(operand)
             if OPS[statement.operation].accumulates:
                 own += statement.destinations
             return own
@@ -257,19 +256,6 @@ def writes(statement: ir.Statement) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- steps of the host
-
-
-def steps(body: Iterable[ir.HostStep]) -> Iterator[ir.HostStep]:
-    """All steps of the host in order, a loop or branch before what is inside it."""
-    for step in body:
-        yield step
-        match step:
-            case ir.HostFor(body=inner):
-                yield from steps(inner)
-            case ir.HostIf(body=inner, orelse=other):
-                yield from steps((*inner, *other))
-            case _:
-                pass
 
 
 def around(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...]:
@@ -299,21 +285,6 @@ def _path(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...
     return None
 
 
-def step_expressions(step: ir.HostStep) -> Iterator[ir.Expr]:
-    """The expressions of one step of the host, not those of the steps inside it."""
-    match step:
-        case ir.HostFor(start=start, stop=stop, step=stride):
-            yield from (start, stop, stride)
-        case ir.HostIf(condition=condition):
-            yield condition
-        case ir.Fetch() | ir.Bind():
-            yield from expressions(step)
-        case ir.Launch():
-            pass
-        case _:
-            assert_never(step)
-
-
 def bound_names(body: Iterable[ir.Statement | ir.HostStep]) -> Iterator[str]:
     """The names that these statements or steps make: loop variables, bindings, fetched scalars."""
     for statement in body:
@@ -340,7 +311,7 @@ def declared_names(sketch: ir.Sketch) -> Iterator[str]:
     for group in declared:
         yield from (each.name for each in group)
     yield from bound_names(in_phases(sketch.phases))
-    yield from bound_names(steps(sketch.schedule))
+    yield from bound_names(statements(sketch.schedule))
 
 
 _T = TypeVar("_T")
@@ -360,7 +331,8 @@ def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir
             case ir.ScalarSubscript(index):
                 result.append(index)
             case ir.SliceSubscript(lower, _, _, step):
-                lanes = ir.Iota(extents[axis], ir.Literal(0), None, _on(axis, rank))
+                layout = tuple(other == axis for other in range(axis, rank))  # varies along `axis`
+                lanes = ir.Iota(extents[axis], ir.Literal(0), None, layout)
                 scaled = lanes if step == ir.Literal(1) else ir.Binary("*", lanes, step)
                 result.append(scaled if lower == ir.Literal(0) else ir.Binary("+", lower, scaled))
                 axis += 1
@@ -372,37 +344,12 @@ def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir
     return tuple(result)
 
 
-def _on(axis: int, rank: int) -> tuple[bool, ...]:
-    """The layout of a vector that varies along `axis` of a tile of this rank."""
-    return tuple(other == axis for other in range(axis, rank))
-
-
 def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tuple[_T, ...]:
     """What belongs to each axis after `[:, None]`: `own` in order, `new` for each new axis."""
     if layout is None:
         return tuple(own)
     axes = iter(own)
     return tuple(next(axes) if kept else new for kept in layout)
-
-
-def relayout(value: ir.Expr, layout: tuple[bool, ...], indexed: Container[str]) -> ir.Expr:
-    """An index tile of rank 1 (or a scalar, left alone) laid out along one axis: `e[:, None]`.
-
-    `indexed` holds the names of the bindings that have lanes. Raises `InternalError` for parts of
-    a higher rank.
-    """
-    match value:
-        case ir.Ref(name=name) if name not in indexed:
-            return value
-        case ir.Ref(layout=own) | ir.Iota(layout=own) | ir.TileLanes(layout=own):
-            if own not in (None, (True,)):
-                msg = "an index tile of rank 1 is expected"
-                raise InternalError(msg)
-            return records.evolve(value, layout=layout)
-        case ir.Function():
-            return value
-        case _:
-            return changed(value, lambda part: relayout(part, layout, indexed))
 
 
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:

@@ -456,9 +456,9 @@ def _fetches(
 ) -> Iterator[tuple[ir.Fetch, frozenset[str]]]:
     """The host's fetches, each with the names that hold what came from memory by then."""
 
-    for step in walk.steps(steps):
+    for step in walk.statements(steps):
         if isinstance(step, ir.Fetch):
             yield step, frozenset(loaded)
             loaded.add(step.name)
-        elif any(names(value) & loaded for value in walk.step_expressions(step)):
+        elif any(names(value) & loaded for value in walk.expressions(step)):
             loaded.update(walk.bound_names([step]))

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import wraps
-from typing import TypeAlias, TypeVar, assert_never
+from typing import TypeAlias, TypeVar
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Span
@@ -34,7 +34,6 @@ from sketchc.launch.magnitudes import (
     multiply,
     never_negative,
     see_body,
-    see_loop,
     upper,
 )
 
@@ -143,19 +142,19 @@ def index_width(sketch: ir.Sketch) -> IndexWidth:
     """What a launch of the sketch must keep for every integer of it to fit 64 bits."""
     seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch))
     _see_declarations(sketch, seen)
-    _see_steps(sketch, sketch.steps, seen)
+    see_body(sketch, sketch.steps, seen)
     return _condition(sketch, seen, seen.largest)
 
 
 def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
     """By the name of a scalar that the host fetches: what must hold of it, and of what was fetched
     before, for the integers that it takes part in to fit 64 bits."""
-    fetched = [step.name for step in walk.steps(sketch.steps) if isinstance(step, ir.Fetch)]
+    fetched = [step.name for step in walk.statements(sketch.steps) if isinstance(step, ir.Fetch)]
     if not fetched:
         return {}
     known = frozenset(fetched)
     seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch), known=known)
-    _see_steps(sketch, sketch.steps, seen)
+    see_body(sketch, sketch.steps, seen)
     found: dict[str, IndexWidth] = {}
     for place, name in enumerate(fetched):
         later = set(fetched[place + 1 :])
@@ -198,7 +197,7 @@ def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) ->
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars and bindings whose values come from memory."""
     seen = Magnitudes(constants_of(sketch), padded=False)
-    _see_steps(sketch, sketch.steps, seen)
+    see_body(sketch, sketch.steps, seen)
     return frozenset(seen.wide)
 
 
@@ -220,24 +219,6 @@ def _see_declarations(sketch: ir.Sketch, seen: Magnitudes) -> None:
         for extent in view.extents:
             elements = multiply(elements, seen.see(extent))
         seen.note(elements, view.span)  # it is compared with the number of its base's
-
-
-def _see_steps(sketch: ir.Sketch, steps: tuple[ir.HostStep, ...], seen: Magnitudes) -> None:
-    for step in steps:
-        match step:
-            case ir.Launch(phase):
-                see_body(sketch, sketch.phases[phase].body, seen, constant(1))
-            case ir.HostFor(body=body):
-                see_loop(step, seen)
-                _see_steps(sketch, body, seen)
-            case ir.HostIf(condition, body, orelse):
-                seen.see(condition)
-                _see_steps(sketch, body, seen)
-                _see_steps(sketch, orelse, seen)
-            case ir.Fetch() | ir.Bind():
-                see_body(sketch, (step,), seen)
-            case _:
-                assert_never(step)
 
 
 def _natural(sketch: ir.Sketch) -> frozenset[str]:

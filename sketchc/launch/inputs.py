@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sketchc.base import records
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values
@@ -94,7 +94,7 @@ class _Reader:
 
     def read(self) -> None:
         """Note the uses and promises of the whole sketch."""
-        for step in walk.steps(self.sketch.steps):
+        for step in walk.statements(self.sketch.steps):
             if isinstance(step, ir.Launch):
                 for statement in walk.statements(self.sketch.phases[step.phase].body):
                     self._note(statement)
@@ -188,11 +188,10 @@ class SymbolSource:
         value, rest = divmod(size - int(evaluate(self.offset, known)), self.step)
         if rest or value < 0:
             extent = show(self.tensor.extents[self.axis])
-            msg = (
+            refuse(
                 f"axis {self.axis} of {self.tensor.name} is {size}, and no {self.symbol} gives "
                 f"{extent} = {size}"
             )
-            raise UsageError(msg)
         return value
 
 

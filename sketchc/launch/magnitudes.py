@@ -12,7 +12,7 @@ computed from them counts for nothing here; their parts that are not wide do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias, assert_never
 
@@ -287,14 +287,16 @@ class Magnitudes:
 
 def see_body(
     sketch: ir.Sketch,
-    body: tuple[ir.Statement, ...],
+    body: Iterable[ir.Statement | ir.HostStep],
     seen: Magnitudes,
     programs: Polynomial | None = None,
 ) -> None:
-    """Show all integers of a kernel's statements; `programs` bounds how many iterations of parallel
-    loops there are around them, where that is asked for."""
+    """Show all integers of a kernel's statements, or of what the host does; `programs` bounds how
+    many iterations of parallel loops there are around statements, where that is asked for."""
     for statement in body:
         match statement:
+            case ir.Launch(phase):
+                see_body(sketch, sketch.phases[phase].body, seen, constant(1))
             case ir.Alloc(tile):
                 if not seen.padded:
                     for extent in sketch.tile(tile).extents:
@@ -312,18 +314,18 @@ def see_body(
                     _see_operand(operand, seen)
             case ir.Bind(name, value):
                 seen.assign(name, (value,), seen.see(value))
-            case ir.For(parallel=parallel, body=inner):
+            case ir.For() | ir.HostFor():
                 count = see_loop(statement, seen)
                 around = programs
-                if programs is not None and parallel:
+                if programs is not None and isinstance(statement, ir.For) and statement.parallel:
                     around = multiply(programs, count)
-                    if not has_parallel(inner):
+                    if not has_parallel(statement.body):
                         seen.note(around, statement.span)
-                see_body(sketch, inner, seen, around)
-            case ir.If(condition, then, orelse):
-                seen.see(condition)
-                see_body(sketch, then, seen, programs)
-                see_body(sketch, orelse, seen, programs)
+                see_body(sketch, statement.body, seen, around)
+            case ir.If() | ir.HostIf():
+                seen.see(statement.condition)
+                see_body(sketch, statement.body, seen, programs)
+                see_body(sketch, statement.orelse, seen, programs)
             case _:
                 assert_never(statement)
 

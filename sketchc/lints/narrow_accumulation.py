@@ -9,7 +9,7 @@ from sketchc.base.diagnostics import Diagnostic, Label, warning
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lints.uses import alloc_of
+from sketchc.lints.uses import alloc_of, updates
 from sketchc.ops.table import OPS, Fact, Result
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import dtype_fix
@@ -66,10 +66,7 @@ def _steps(statement: ir.Compute, made: set[str]) -> bool:
         row.result is Result.PROMOTE
         and not row.facts.isdisjoint((Fact.ADDS, Fact.SCALES))
         and statement.destination not in made
-        and any(
-            isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
-            for operand in statement.operands
-        )
+        and updates(statement)
     )
 
 

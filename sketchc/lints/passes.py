@@ -4,7 +4,7 @@ the same elements or what the one before has stored; and the maximum before a su
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import normalize, rebuild
 from sketchc.ir.walk import bodies, references, subscript_parts, substitute, writes
-from sketchc.lints.uses import exposed, stored
+from sketchc.lints.uses import exposed, stored, updates
 from sketchc.parsing import syntax
 
 #: One subscript: its parts in normal form.
@@ -127,12 +127,7 @@ def _maxima(loop: ir.For) -> set[str]:
     return {
         statement.destination
         for statement in walk.statements(loop.body)
-        if isinstance(statement, ir.Compute)
-        and statement.operation == "max"
-        and any(
-            isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
-            for operand in statement.operands
-        )
+        if isinstance(statement, ir.Compute) and statement.operation == "max" and updates(statement)
     }
 
 
@@ -174,26 +169,11 @@ def _report_online(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic
 def fusable_launches(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """One warning for each two neighbours on equal grids that could be one launch."""
     del tree
-    for first, second in _neighbours(sketch.steps):
-        found = _launches(sketch, sketch.phases[first], sketch.phases[second])
-        if found is not None:
-            yield found
-
-
-def _neighbours(steps: Iterable[ir.HostStep]) -> Iterator[tuple[int, int]]:
-    steps = tuple(steps)
-    for one, other in pairwise(steps):
-        if isinstance(one, ir.Launch) and isinstance(other, ir.Launch):
-            yield one.phase, other.phase
-    for step in steps:
-        match step:
-            case ir.HostFor(body=body):
-                yield from _neighbours(body)
-            case ir.HostIf(body=body, orelse=orelse):
-                yield from _neighbours(body)
-                yield from _neighbours(orelse)
-            case _:
-                pass
+    for first, second in (pair for steps in bodies(sketch.steps) for pair in pairwise(steps)):
+        if isinstance(first, ir.Launch) and isinstance(second, ir.Launch):
+            found = _launches(sketch, sketch.phases[first.phase], sketch.phases[second.phase])
+            if found is not None:
+                yield found
 
 
 @records.frozen

@@ -24,7 +24,10 @@ def unused_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]
         for load, body in _unread(sketch, phase, elsewhere):
             told.add(load.span)
             keeps = _keeps_its_type(sketch, tree, phase, load)
-            yield _report_load(load, sketch.tile(load.tile), _removal([load], [body]), keeps)
+            what = "nothing reads it"
+            advice = "remove the load, or use what it brings"
+            fix = Fix("remove the load", _removal([load], [body]), keeps)
+            yield _report_load(load, sketch.tile(load.tile), what, advice, fix)
         for load in (each for each in walk.statements(phase.body) if isinstance(each, ir.Load)):
             tile = sketch.tile(load.tile)
             if load.span in told or load.tile not in dead or tile.initial is not None:
@@ -32,7 +35,10 @@ def unused_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]
             chain = _chain(phase, load)
             names = {sketch.tile(name).source_name for each in chain for name in writes(each)}
             if not names & elsewhere:
-                yield _report_chain(load, tile, _removal(chain, list(bodies(phase.body))))
+                what = "nothing that is stored depends on it"
+                remove = "remove the load and what is computed of it"
+                fix = Fix(remove, _removal(chain, list(bodies(phase.body))), safe=True)
+                yield _report_load(load, tile, what, f"{remove}, or use the result", fix)
 
 
 def needless(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
@@ -149,26 +155,14 @@ def _keeps_its_type(sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loa
     )
 
 
-def _report_load(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...], safe: bool) -> Diagnostic:
+def _report_load(load: ir.Load, tile: ir.Tile, what: str, advice: str, fix: Fix) -> Diagnostic:
     return warning(
         load.span,
         "SK0650",
-        f"`{tile.source_name}` is loaded here, and nothing reads it",
+        f"`{tile.source_name}` is loaded here, and {what}",
         "moves bytes for nothing",
-        help="remove the load, or use what it brings",
-        fixes=(Fix("remove the load", edits, safe),) if edits else (),
-    )
-
-
-def _report_chain(load: ir.Load, tile: ir.Tile, edits: tuple[Edit, ...]) -> Diagnostic:
-    fix = Fix("remove the load and what is computed of it", edits, safe=True)
-    return warning(
-        load.span,
-        "SK0650",
-        f"`{tile.source_name}` is loaded here, and nothing that is stored depends on it",
-        "moves bytes for nothing",
-        help="remove the load and what is computed of it, or use the result",
-        fixes=(fix,) if edits else (),
+        help=advice,
+        fixes=(fix,) if fix.edits else (),
     )
 
 

@@ -20,6 +20,14 @@ def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
     }
 
 
+def updates(statement: ir.Compute) -> bool:
+    """Whether an operation takes what its destination holds as an operand."""
+    return any(
+        isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
+        for operand in statement.operands
+    )
+
+
 def exposed(body: Iterable[ir.Statement]) -> set[str]:
     """Tiles whose value from before `body` may be read in it."""
     assigned: set[str] = set()

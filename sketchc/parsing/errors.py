@@ -303,24 +303,16 @@ def _name(refusal: Refusal) -> Diagnostic | None:
     kind = refusal.token.type
     word = refusal.token.text
     reserved = kind in _RESERVED or word in ("inf", "nan")
+    token = None
     if reserved and "NAME" in refusal.accepted and kind not in refusal.accepted:
         declares = "NUMBER" not in refusal.accepted
-        if declares or kind not in ("and", "or", "not"):
-            return error(
-                refusal.span,
-                "SK0114",
-                f"`{word}` is a word of the language and cannot be a name",
-                label="choose another name",
-            )
-    if kind == "=" and len(refusal.line) == 1 and refusal.line[0].type in _RESERVED:
-        first = refusal.line[0]
-        return error(
-            first.span(refusal.source),
-            "SK0114",
-            f"`{first.text}` is a word of the language and cannot be a name",
-            label="choose another name",
-        )
-    return None
+        token = refusal.token if declares or kind not in ("and", "or", "not") else None
+    if token is None and kind == "=" and [t.type in _RESERVED for t in refusal.line] == [True]:
+        token = refusal.line[0]
+    if token is None:
+        return None
+    message = f"`{token.text}` is a word of the language and cannot be a name"
+    return error(token.span(refusal.source), "SK0114", message, label="choose another name")
 
 
 def _operator(refusal: Refusal) -> Diagnostic | None:

@@ -33,6 +33,7 @@ from sketchc.base.diagnostics import (
     UsageError,
     error,
     has_errors,
+    refuse,
 )
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_statements import Converter
@@ -509,6 +510,5 @@ def sketch_files(path: str) -> list[str]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         found += [os.path.join(folder, name) for name in sorted(names) if name.endswith(SUFFIX)]
     if not found:
-        message = f"the directory {path} holds no *{SUFFIX} files"
-        raise UsageError(message)
+        refuse(f"the directory {path} holds no *{SUFFIX} files")
     return found

@@ -288,25 +288,16 @@ class _Walker:
         """Whether an expression is an index tile: it has an iota, or a name bound to one. A tile by
         itself is an operand as it is; `inside` an expression it stands for its lanes."""
         match node:
-            case syntax.Call(function="iota"):
-                return True
-            case syntax.Call(arguments=arguments):
-                return any(self.is_index(argument, inside=True) for argument in arguments)
-            case syntax.Unary(operand=operand):
-                return self.is_index(operand, inside=True)
-            case syntax.Binary(left=left, right=right):
-                return self.is_index(left, inside=True) or self.is_index(right, inside=True)
-            case syntax.Choice():
-                parts = (node.condition, node.then, node.otherwise)
-                return any(self.is_index(part, inside=True) for part in parts)
             case syntax.Subscript(base=base, subscripts=subscripts):
                 shaped = any(isinstance(part, syntax.NewAxis) for part in subscripts)
                 return self.is_index(base, inside=shaped)
             case syntax.Name(id=name):
                 found = self.find(name)
                 return found is not None and (found.index or inside)
+            case syntax.Call(function="iota"):
+                return True
             case _:
-                return False
+                return any(self.is_index(part, inside=True) for part in syntax.children(node))
 
 
 def _settle(write: _Write, *, force: bool) -> None:

@@ -347,16 +347,21 @@ SECTIONS = frozenset(
 )
 
 
-def parts(node: object) -> Iterator[object]:
-    """A node, or each of a tuple of nodes, and all nodes below it, in the order of their fields;
-    nothing for None and for words."""
+def children(node: object) -> Iterator[object]:
+    """What stands directly in a node, in the order of its fields, or in a tuple of nodes; nothing
+    for None and for words."""
     if isinstance(node, tuple):
-        for part in node:
-            yield from parts(part)
+        yield from node
     elif records.has(kind := type(node)) and not isinstance(node, Span):
+        yield from (getattr(node, field.name) for field in records.fields(kind))
+
+
+def parts(node: object) -> Iterator[object]:
+    """A node, or each of a tuple of nodes, and all nodes below it, in the order of their fields."""
+    if records.has(type(node)) and not isinstance(node, Span):
         yield node
-        for field in records.fields(kind):
-            yield from parts(getattr(node, field.name))
+    for part in children(node):
+        yield from parts(part)
 
 
 def declared(sketch: Sketch, *keywords: str) -> Iterator[Any]:

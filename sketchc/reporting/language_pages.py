@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from sketchc.base.types import DType
@@ -38,22 +38,22 @@ def operation_tables() -> str:
 def _operation_table(category: Category, rows: list[Op]) -> str:
     identities = any(row.identity for row in rows)
     head = ["call", "result", "shape", "dtype", *(["of no lanes"] if identities else [])]
-    lines = [
-        f"**{category.value.capitalize()}**",
-        "",
-        f"| {' | '.join(head)} |",
-        "|" + "---|" * len(head),
-    ]
-    for row in rows:
-        cells = [
+    cells = [
+        (
             f"`{call_of(row)}`",
             _cell(row.doc),
             row.shape.value,
             row.result.value,
             *([_IDENTITIES.get(row.identity or "", "")] if identities else []),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        )
+        for row in rows
+    ]
+    return f"**{category.value.capitalize()}**\n\n{_table(head, cells)}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
+    return "\n".join((next(lines), "|" + "---|" * len(head), *lines))
 
 
 def call_of(row: Op) -> str:
@@ -76,7 +76,7 @@ def _cell(text: str) -> str:
 
 def type_table() -> str:
     """Every element type: size, kind, and the type that its element-wise results pass through."""
-    lines = ["| type | bytes | kind | computed in |", "|---|---|---|---|"]
+    rows = []
     for dtype in DType:
         if dtype.is_float:
             kind = "float"
@@ -84,30 +84,27 @@ def type_table() -> str:
             kind = "truth value"
         else:
             kind = "signed integer" if dtype.is_signed else "unsigned integer"
-        cells = (f"`{dtype.value}`", str(dtype.bytes), kind, f"`{dtype.compute.value}`")
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append((f"`{dtype.value}`", str(dtype.bytes), kind, f"`{dtype.compute.value}`"))
+    return _table(("type", "bytes", "kind", "computed in"), rows)
 
 
 def hint_table() -> str:
     """Every hint that is known, and where it may stand."""
     from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 
-    lines = ["| hint | on loops | on tiles |", "|---|---|---|"]
-    for word in sorted(LOOP_HINTS | TILE_HINTS):
-        places = ("yes" if word in words else "" for words in (LOOP_HINTS, TILE_HINTS))
-        lines.append(f'| `"{word}"` | {" | ".join(places)} |')
-    return "\n".join(lines)
+    places = (LOOP_HINTS, TILE_HINTS)
+    rows = (
+        (f'`"{word}"`', *("yes" if word in words else "" for words in places))
+        for word in sorted(LOOP_HINTS | TILE_HINTS)
+    )
+    return _table(("hint", "on loops", "on tiles"), rows)
 
 
 def diagnostic_table() -> str:
     """Every code with the title of its page."""
     from sketchc.base.explain import codes, title
 
-    lines = ["| code | says |", "|---|---|"]
-    for code in codes():
-        lines.append(f"| {code} | {_cell(title(code))} |")
-    return "\n".join(lines)
+    return _table(("code", "says"), ((code, _cell(title(code))) for code in codes()))
 
 
 TABLES: dict[str, Callable[[], str]] = {

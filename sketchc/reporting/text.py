@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Fix, Severity, Source, Span, apply_edits
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments
 
 #: Columns of a source line that are shown; a longer one is cut around its span.
 WIDTH = 120
@@ -172,8 +173,6 @@ def _pieces(source: Source, span: Span) -> list[tuple[int, int, int]]:
     if span.end_column > 1:
         indent = len(last) - len(last.lstrip())
         pieces.append((span.end_line, min(indent, span.end_column - 1), span.end_column - 1))
-    else:
-        pieces = [(span.line, *pieces[0][1:])]
     return pieces
 
 
@@ -293,13 +292,11 @@ def counter_example(example: ir.CounterExample) -> list[str]:
     """A counter-example in words: sizes, iterations, the element."""
     lines = []
     if example.symbols:
-        values = ", ".join(f"{name} = {value}" for name, value in example.symbols.items())
-        lines.append(f"counter-example: {values}")
+        lines.append(f"counter-example: {assignments(example.symbols)}")
     for number, iteration in enumerate(example.iterations, 1):
-        values = ", ".join(f"{name} = {value}" for name, value in iteration.items())
         which = f" {number}" if len(example.iterations) > 1 else ""
-        if values:
-            lines.append(f"iteration{which}: {values}")
+        if iteration:
+            lines.append(f"iteration{which}: {assignments(iteration)}")
     if example.element:
         lines.append(f"element [{', '.join(map(str, example.element))}]")
     return lines + example.text.splitlines()

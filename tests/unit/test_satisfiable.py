@@ -69,11 +69,11 @@ def test_what_no_run_repeats_is_unproved():
     _, proofs, _ = prove(sketch)
     wrong = next(p for p in proofs if p.tier is ir.Tier.REFUTED and p.claim == "independent")
     assert wrong.counter_example is not None
-    (same,) = reproduced(sketch, [Finding(wrong)], False)
+    (same,) = reproduced(sketch, [Finding(wrong)])
     assert same.proof == wrong
     # One block alone meets no other.
     example = attrs.evolve(wrong.counter_example, symbols={"N": 1, "M": 1})
-    (other,) = reproduced(sketch, [Finding(attrs.evolve(wrong, counter_example=example))], False)
+    (other,) = reproduced(sketch, [Finding(attrs.evolve(wrong, counter_example=example))])
     assert other.proof.tier is ir.Tier.UNPROVED
     assert "no run repeats" in other.diagnostics[0].notes[-1]
 

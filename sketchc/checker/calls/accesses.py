@@ -29,7 +29,7 @@ from sketchc.checker.context.context import (
     describe,
 )
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.shapes import broadcast, same, shown, signs
+from sketchc.checker.context.shapes import SHAPE_INDICES, joined, same, shown, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
@@ -111,8 +111,7 @@ def access(context: Context, node: syntax.Subscript, tile: ir.Tile) -> tuple[ir.
 def tensor(context: Context, node: syntax.Subscript) -> TensorName:
     """The tensor that an access names, with as many axes as there are subscripts; raises
     `InvalidError` after reporting otherwise."""
-    if not isinstance(node.base, syntax.Name):
-        raise context.error(node.base.span, "SK0206", "a tensor is expected here", "not a name")
+    assert isinstance(node.base, syntax.Name)  # the parser has seen to it
     entry = context.lookup(node.base.id, node.base.span)
     if not isinstance(entry, TensorName):
         raise context.error(
@@ -222,21 +221,12 @@ def _check_lane_form(
 ) -> None:
     """Index tiles without slices broadcast pointwise, to the tile's shape."""
     shapes = [typed.extents for typed in indices if typed.extents is not None]
-    joined = broadcast(context, shapes)
-    listed = " and ".join(map(shown, shapes))
-    if joined is None:
-        raise context.error(
-            node.span,
-            "SK0305",
-            f"index tiles of shapes {listed} do not broadcast",
-            "extents differ",
-            help="shape index tiles with `[:, None]` and `[None, :]`",
-        )
-    if not same(context, joined, tile.extents):
+    common = joined(context, node.span, shapes, SHAPE_INDICES, "index tiles of shapes")
+    if not same(context, common, tile.extents):
         raise context.error(
             node.span,
             "SK0321",
-            f"the subscripts have the shape {shown(joined)}, and the tile {shown(tile.extents)}",
+            f"the subscripts have the shape {shown(common)}, and the tile {shown(tile.extents)}",
             "one index for each lane of the tile",
             labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
             help="subscripts without slices broadcast as in NumPy: `X[m[:, None], n[None, :]]`",
@@ -269,7 +259,7 @@ def _mixed(
     after = max(rank - axis - 1, 0)
     value = typed.value
     if after:
-        value = shaped(value, (True, *(False,) * after), 1, node.span, context)
+        value = shaped(context, value, (True, *(False,) * after), 1)
     extents = (*typed.extents, *(ir.Literal(1),) * after)
     return ir.IndexSubscript(value, extents, is_loaded(context, typed.value), axis)
 

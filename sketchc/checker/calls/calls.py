@@ -110,10 +110,6 @@ def _keywords(
                 f"it takes {takes}" if meant is None else f"did you mean `{meant}`?",
                 help=_order(row) if keyword.name in row.operands else "",
             )
-        if keyword.name in result:
-            raise context.error(
-                keyword.span, "SK0211", f"`{keyword.name}` is given twice", "second value"
-            )
         result[keyword.name] = keyword.value
     return result
 

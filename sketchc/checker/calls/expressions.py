@@ -7,7 +7,6 @@ the host computes is hoisted into a `let` where a call takes it as a scalar.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import assert_never
 
 from sketchc.base import records
@@ -28,7 +27,7 @@ from sketchc.checker.context.context import (
     is_host,
 )
 from sketchc.checker.context.lets import check_not_tunable, hoist, without_functions
-from sketchc.checker.context.shapes import broadcast, interval, shown, signs
+from sketchc.checker.context.shapes import SHAPE_INDICES, interval, joined, signs
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
@@ -50,9 +49,7 @@ def is_loaded(context: Context, value: ir.Expr) -> bool:
     return any(reference.name in context.loaded for reference in walk.references(value))
 
 
-def shaped(
-    value: ir.Expr, layout: tuple[bool, ...], rank: int, span: Span, context: Context
-) -> ir.Expr:
+def shaped(context: Context, value: ir.Expr, layout: tuple[bool, ...], rank: int) -> ir.Expr:
     """Push new axes down to the index tiles of an expression of `rank` axes."""
     match value:
         case ir.Iota(layout=own) | ir.TileLanes(layout=own):
@@ -63,7 +60,7 @@ def shaped(
         case ir.Function():
             return value
         case _:
-            return walk.changed(value, lambda part: shaped(part, layout, rank, span, context))
+            return walk.changed(value, lambda part: shaped(context, part, layout, rank))
 
 
 def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tuple[bool, ...]:
@@ -88,10 +85,6 @@ def expression(context: Context, node: syntax.Expression, *, host: bool = False)
         case syntax.Name(id=name):
             return _name(context, name, node.span)
         case syntax.Number(value=value):
-            if isinstance(value, int) and value > _LARGEST:
-                raise context.error(
-                    node.span, "SK0302", "the number does not fit in 64 bits", "too large"
-                )
             dtype = DType.F64 if isinstance(value, float) else DType.I64
             return Typed(ir.Literal(value, span=node.span), dtype)
         case syntax.Boolean(value=flag):
@@ -328,16 +321,7 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
         )
     if left.extents is None or right.extents is None:
         return right.extents if left.extents is None else left.extents
-    joined = broadcast(context, (left.extents, right.extents))
-    if joined is None:
-        raise context.error(
-            span,
-            "SK0305",
-            f"shapes {shown(left.extents)} and {shown(right.extents)} do not broadcast",
-            "extents differ",
-            help="shape index tiles with `[:, None]` and `[None, :]`",
-        )
-    return joined
+    return joined(context, span, (left.extents, right.extents), SHAPE_INDICES)
 
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
@@ -502,7 +486,7 @@ def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
     rank = len(base.extents)
     layout = new_axes(context, node, rank)
     extents = laid_out(base.extents, layout, ir.Literal(1))
-    value = shaped(base.value, layout, rank, node.span, context)
+    value = shaped(context, base.value, layout, rank)
     return Typed(value, base.dtype, extents)
 
 
@@ -556,7 +540,7 @@ def constant(
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
     """Evaluate over the constants; raises `InvalidError` where the arithmetic fails."""
     try:
-        result = context.ask(partial(_evaluated, value))
+        result = context.ask(lambda known: evaluate(value, known.values))
     except (ZeroDivisionError, OverflowError, ValueError, TypeError) as problem:
         raise context.error(
             span, "SK0214", f"the value cannot be computed: {problem}", "fails"
@@ -566,10 +550,6 @@ def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | flo
     ):
         raise context.error(span, "SK0302", "the value does not fit in 64 bits", "too large")
     return result
-
-
-def _evaluated(value: ir.Expr, context: Context) -> int | float | bool:
-    return evaluate(value, context.values)
 
 
 def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:

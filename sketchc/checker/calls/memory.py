@@ -29,7 +29,7 @@ from sketchc.checker.context.context import (
 )
 from sketchc.checker.context.fixits import cast_fix
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.shapes import broadcast, fits, shown
+from sketchc.checker.context.shapes import SHAPE_INDICES, broadcast, fits, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.walk import laid_out
@@ -277,7 +277,7 @@ def _where(context: Context, node: syntax.Expression | None, tile: ir.Tile) -> i
             f"{shown(tile.extents)}",
             "does not broadcast to the tile",
             labels=(Label(tile.span, f"its shape is {shown(tile.extents)}"),),
-            help="shape index tiles with `[:, None]` and `[None, :]`",
+            help=SHAPE_INDICES,
         )
     return without_functions(context, typed, node.span)
 

@@ -25,11 +25,11 @@ from sketchc.checker.calls.composites import copied, expand, primitive
 from sketchc.checker.calls.expressions import expression, scalar_operand
 from sketchc.checker.context.context import Context, TileName, Typed
 from sketchc.checker.context.lets import without_functions
-from sketchc.checker.context.shapes import broadcast, fits, same, shown
+from sketchc.checker.context.shapes import fits, joined, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import tiles_read
+from sketchc.ir.walk import operand_tiles
 from sketchc.ops.table import COMPARISONS, OPS, Category, Layout, Op, Shape, writes_implicitly
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import statement_text
@@ -361,8 +361,7 @@ def _check_in_place(
         return
     written = {tile.name: tile for tile in destinations}
     for operand in operands:
-        read = (operand.tile,) if isinstance(operand, ir.TileOperand) else tiles_read(operand.value)
-        for name in read:
+        for name in operand_tiles(operand):
             if name in written:
                 raise context.error(
                     operand.span,
@@ -379,15 +378,7 @@ def compare(context: Context, node: syntax.Binary) -> Typed:
     operation = COMPARISONS[node.operator]
     sides = (operand(context, node.left), operand(context, node.right))
     shapes = [operand_extents(context, side) for side in sides]
-    extents = broadcast(context, shapes)
-    if extents is None:
-        raise context.error(
-            node.span,
-            "SK0305",
-            f"shapes {' and '.join(shown(shape) for shape in shapes)} do not broadcast",
-            "extents differ",
-            help="`t[:, None]` adds an axis of extent 1",
-        )
+    extents = joined(context, node.span, shapes, "`t[:, None]` adds an axis of extent 1")
     tile = computed(context, node, operation, sides, extents, DType.BOOL)
     layout = (True,) * len(extents)
     lanes = ir.TileLanes(tile.name, DType.BOOL, extents, layout, span=node.span)

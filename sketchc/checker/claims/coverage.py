@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.diagnostics import Label, error
 from sketchc.checker.claims.races import from_memory
 from sketchc.checker.claims.witnesses import has_witness
 from sketchc.checker.context.fixits import tile_index_fixes
@@ -31,7 +31,7 @@ from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site, Touch, touched
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
-from sketchc.ir.show import show
+from sketchc.ir.show import element_text, show
 
 
 @records.frozen
@@ -59,27 +59,23 @@ class Elements:
         return tuple(atom for index in self.indices for atom in index)
 
 
-def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+def findings(prover: Prover, sites: Sequence[Site]) -> list[Finding]:
     """Verdicts on outputs without initial value, and on loads of `out` and workspace tensors."""
     result = []
     for tensor in prover.sketch.tensors:
         mine = [site for site in sites if site.tensor.name == tensor.name]
         stores = [site for site in mine if isinstance(site.statement, ir.Store)]
         if tensor.role is ir.Role.OUT and tensor.initial is None:
-            result.append(
-                budget.claim(
-                    budget.CLAIM,
-                    partial(_output, prover, tensor, stores, allow_unproved),
-                    partial(_open_output, tensor, stores, allow_unproved),
-                )
-            )
+            judged = partial(_output, prover, tensor, stores)
+            left = partial(_open_output, tensor, stores)
+            result.append(budget.claim(budget.CLAIM, judged, left))
         if tensor.role in (ir.Role.OUT, ir.Role.WORKSPACE) and tensor.initial is None:
             loads = [site for site in mine if site.loads]
             result.extend(
                 budget.claim(
                     budget.CLAIM,
-                    partial(_load, prover, load, stores, allow_unproved),
-                    partial(_not_shown_written, load, stores, allow_unproved),
+                    partial(_load, prover, load, stores),
+                    partial(_not_shown_written, load, stores),
                 )
                 for load in loads
             )
@@ -89,9 +85,7 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
 # ---------------------------------------------------------------- outputs
 
 
-def _output(
-    prover: Prover, tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool
-) -> Finding:
+def _output(prover: Prover, tensor: ir.Tensor, stores: Sequence[Site]) -> Finding:
     names = list(dict.fromkeys(store.access.tensor for store in stores)) or [tensor.name]
     outcome = Outcome(Verdict.UNKNOWN)
     name = names[0]
@@ -109,14 +103,14 @@ def _output(
     if promise is not None:
         return _promised("covered", tensor, promise)
     if any(from_memory(store) for store in stores):
-        return _scattered(tensor, stores, allow_unproved)
-    return _open_output(tensor, stores, allow_unproved)
+        return _scattered(tensor, stores)
+    return _open_output(tensor, stores)
 
 
-def _open_output(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+def _open_output(tensor: ir.Tensor, stores: Sequence[Site]) -> Finding:
     span = stores[0].access.span if stores else tensor.span
     advice = "use slices like `i*T:(i+1)*T` over `range(ceil(M, T))`, and one view per tensor"
-    return unproved("covered", tensor.name, span, allow_unproved, advice)
+    return unproved("covered", tensor.name, span, advice)
 
 
 def _covers(store: Site) -> bool:
@@ -131,29 +125,27 @@ def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
 
 def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) -> Finding:
     """A promise to cover that does not hold, whatever the data."""
-    diagnostic = Diagnostic(
-        "SK0514",
-        Severity.ERROR,
-        "the promise `covers=True` does not hold",
+    diagnostic = error(
         store.access.span,
+        "SK0514",
+        "the promise `covers=True` does not hold",
         example.text,
-        (Label(tensor.span, "declared here as an output"),),
+        labels=(Label(tensor.span, "declared here as an output"),),
         notes=("`covers=True` promises that every element of the tensor is written (R7)",),
         help="let the loops and slices reach every element, or give the output `= c`",
     )
     return contested("covered", tensor.name, diagnostic, example)
 
 
-def _scattered(tensor: ir.Tensor, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+def _scattered(tensor: ir.Tensor, stores: Sequence[Site]) -> Finding:
     """An output whose stores go where the data says."""
     store = next(store for store in stores if from_memory(store))
-    diagnostic = Diagnostic(
-        "SK0513",
-        answers.severity(allow_unproved),
-        f"a store through loaded indices does not cover `{tensor.name}`",
+    diagnostic = error(
         store.access.span,
+        "SK0513",
+        f"a store through loaded indices does not cover `{tensor.name}`",
         "which elements it writes depends on data",
-        (Label(tensor.span, "declared here as an output"),),
+        labels=(Label(tensor.span, "declared here as an output"),),
         notes=("its target needs an initial value (`= c`), `inout`, or `covers=True` (R7)",),
         help=f"declare `{tensor.name}` with `= 0` or as `inout`, or promise `covers=True`",
     )
@@ -213,20 +205,19 @@ def _missing(
     """An element that no iteration writes at these numbers."""
     params = concrete.named_params(prover.sketch, stores, params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
-    told = f"no iteration writes {answers.element_text(name, element)}"
+    told = f"no iteration writes {element_text(name, element)}"
     place = concrete.base_element(prover.sketch, name, element, host)
     example = answers.counter_example(symbols, params, (), place, told)
     promise = next((store for store in stores if _covers(store)), None)
     if promise is not None:
         return _broken_promise(tensor, promise, example)
     fixes = tuple(fix for store in stores for fix in tile_index_fixes(store.loops[:1]))
-    diagnostic = Diagnostic(
-        "SK0510",
-        Severity.ERROR,
-        f"the output `{tensor.name}` is not written everywhere",
+    diagnostic = error(
         stores[0].access.span if stores else tensor.span,
+        "SK0510",
+        f"the output `{tensor.name}` is not written everywhere",
         example.text,
-        (Label(tensor.span, "declared here as an output"),) if stores else (),
+        labels=(Label(tensor.span, "declared here as an output"),) if stores else (),
         notes=("every element of an output is written, or has an initial value (`= c`)",),
         help=(
             "let the loops and slices of the stores reach every element"
@@ -253,7 +244,7 @@ def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[in
 # ---------------------------------------------------------------- loads of outputs and workspaces
 
 
-def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+def _load(prover: Prover, load: Site, stores: Sequence[Site]) -> Finding:
     """An earlier launch writes all that is loaded."""
     tensor, name = load.tensor, load.access.tensor
     through = [store for store in stores if store.access.tensor == name]
@@ -272,7 +263,7 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site], allow_unproved: bo
         finding = budget.attempt(answers.RECHECKED, budget.RECHECK, None, _read_too_early, *given)
         if finding is not None:
             return finding
-    return _not_shown_written(load, stores, allow_unproved)
+    return _not_shown_written(load, stores)
 
 
 def _written_before(
@@ -399,18 +390,17 @@ def _too_early(
 ) -> Finding:
     """A load that finds nothing written at these numbers."""
     name, tensor = load.access.tensor, load.tensor
-    what = f"{answers.element_text(name, element)}, which no earlier phase has written"
+    what = f"{element_text(name, element)}, which no earlier phase has written"
     told = f"{answers.in_iteration(where, 'reads')} {what}"
     params = concrete.named_params(prover.sketch, (load, *stores), params)
     place = concrete.base_element(prover.sketch, name, element, host)
     example = answers.counter_example(symbols, params, (where,), place, told)
-    diagnostic = Diagnostic(
-        "SK0530",
-        Severity.ERROR,
-        f"`{tensor.name}` is loaded before it is written",
+    diagnostic = error(
         load.access.span,
+        "SK0530",
+        f"`{tensor.name}` is loaded before it is written",
         example.text,
-        (Label(tensor.span, f"declared here as {tensor.role.value}"),),
+        labels=(Label(tensor.span, f"declared here as {tensor.role.value}"),),
         notes=(
             "an output or workspace may be loaded only where an earlier phase, or `= c`, covers it;"
             " a phase is an outermost parallel loop (R7, R8)",
@@ -450,7 +440,7 @@ def _before(
     return earlier
 
 
-def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool) -> Finding:
+def _not_shown_written(load: Site, stores: Sequence[Site]) -> Finding:
     """A load of which it is not known whether an earlier phase wrote it; points at the stores."""
     tensor, name = load.tensor, load.access.tensor
     before = [s for s in stores if s.phase < load.phase or shared_hosts(s, load)]
@@ -471,4 +461,4 @@ def _not_shown_written(load: Site, stores: Sequence[Site], allow_unproved: bool)
         advice = "let the loops of an earlier phase reach every element that is loaded"
     advice += f"; or give `{tensor.name}` an initial value (`= 0`)"
     span = load.access.span
-    return unproved("initialised", tensor.name, span, allow_unproved, advice, labels=labels)
+    return unproved("initialised", tensor.name, span, advice, labels=labels)

@@ -17,11 +17,18 @@ where it does not succeed does each point need a proof of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError, has_errors
+from sketchc.base.diagnostics import (
+    Diagnostic,
+    DiagnosticError,
+    Severity,
+    UsageError,
+    has_errors,
+    warning,
+)
 from sketchc.checker.claims import coverage, initialisation, races, subscripts
 from sketchc.checker.domains.inference import infer_domains
 from sketchc.checker.facts import budget
@@ -40,9 +47,7 @@ RUN_LIMIT = 50_000_000
 MEMORY_LIMIT = 256 * 2**20
 
 
-def reproduced(
-    sketch: ir.Sketch, findings: Sequence[Finding], allow_unproved: bool
-) -> list[Finding]:
+def reproduced(sketch: ir.Sketch, findings: Sequence[Finding]) -> list[Finding]:
     """The findings, each counter-example tried: one that does not break its rule when the sketch
     runs with these numbers leaves its claim open."""
     bases = {view.name: view.base for view in sketch.views}
@@ -63,7 +68,7 @@ def reproduced(
             result.append(finding)
         else:
             why = "takes too long to run" if rules is None else "no run repeats"
-            result.append(_opened(finding, why, allow_unproved))
+            result.append(_opened(finding, why))
     return result
 
 
@@ -85,12 +90,12 @@ def _broken(
     return frozenset((v.kind, bases.get(v.tensor, v.tensor)) for v in done[1].violations)
 
 
-def _opened(finding: Finding, why: str, allow_unproved: bool) -> Finding:
+def _opened(finding: Finding, why: str) -> Finding:
     """The claim as one that is neither proved nor refuted."""
     proof = finding.proof
     notes = (UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}")
     about, advice = finding.about, "state what makes it true in a `require:`"
-    opened = unproved(*about, proof.span, allow_unproved, advice, notes=notes)
+    opened = unproved(*about, proof.span, advice, notes=notes)
     return records.evolve(opened, requires=finding.requires, testable=finding.testable)
 
 
@@ -127,11 +132,10 @@ def _refuses_all(sketch: ir.Sketch) -> bool:
 def contradiction(sketch: ir.Sketch) -> Diagnostic:
     """The warning for such a sketch."""
     own = [require for require in sketch.requires if not require.generated]
-    return Diagnostic(
-        "SK0660",
-        Severity.WARNING,
-        f"no launch of `{sketch.name}` is accepted: its conditions contradict one another",
+    return warning(
         own[-1].span if own else sketch.span,
+        "SK0660",
+        f"no launch of `{sketch.name}` is accepted: its conditions contradict one another",
         "no sizes and params satisfy all conditions",
         notes=("what is proved under conditions that nothing satisfies says nothing",),
         help="relax one of the `require:`s",
@@ -166,12 +170,12 @@ def prove(
     neither proved nor refuted is tried in the interpreter, but for those `tried` already (by
     claim and subject). `shapes`: sizes for which a proof is enough, since the host will check
     them."""
-    result, found = _judged(sketch, allow_unproved)
+    result, found = _judged(sketch)
     what = "the cases of its conditions"
     found = budget.attempt(what, budget.CLAIM, found, _by_cases, result, found)
     known = {require.condition for require in result.requires}
     if test:
-        found = reproduced(result, found, allow_unproved)
+        found = reproduced(result, found)
         what = "runs at small sizes"
         found = budget.attempt(what, budget.CHECK, found, try_out, result, found, tried, shapes)
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
@@ -180,13 +184,21 @@ def prove(
     if refused:
         found = vacuous(found)
     proofs = tuple(finding.proof for finding in without_contradictions(found))
-    diagnostics = tuple(dict.fromkeys(d for finding in found for d in finding.diagnostics))
+    told = (d for one in found for d in _told(one, allow_unproved))
+    diagnostics = tuple(dict.fromkeys(told))
     if refused:
         diagnostics = (*diagnostics, contradiction(result))
     return result, proofs, diagnostics
 
 
-def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Finding]]:
+def _told(finding: Finding, allow_unproved: bool) -> Iterable[Diagnostic]:
+    """What is reported of a claim; of an open one warnings, where these are allowed."""
+    if not allow_unproved or finding.proof.tier is not ir.Tier.UNPROVED:
+        return finding.diagnostics
+    return (records.evolve(found, severity=Severity.WARNING) for found in finding.diagnostics)
+
+
+def _judged(sketch: ir.Sketch) -> tuple[ir.Sketch, list[Finding]]:
     """The sketch with its generated launch checks, and a verdict on every claim. What the host
     checks before a launch, all claims know but the one that it was made for."""
     settled: list[Finding] = []
@@ -194,10 +206,7 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
     prover = Prover.of(sketch)
     sites = collect(sketch, prover.root)
     for _ in range(ROUNDS):
-        found = [
-            *subscripts.extent_findings(prover),
-            *subscripts.findings(prover, sites, allow_unproved),
-        ]
+        found = [*subscripts.extent_findings(prover), *subscripts.findings(prover, sites)]
         before = {one.about for one in settled}
         settled += [
             one for one in found if one.requires or (one.proved and one.about not in before)
@@ -216,8 +225,8 @@ def _judged(sketch: ir.Sketch, allow_unproved: bool) -> tuple[ir.Sketch, list[Fi
         *settled,
         *rest,
         *initialisation.findings(prover),
-        *coverage.findings(prover, sites, allow_unproved),
-        *races.findings(prover, sites, allow_unproved),
+        *coverage.findings(prover, sites),
+        *races.findings(prover, sites),
     ]
 
 
@@ -245,7 +254,7 @@ def _proved_where(sketch: ir.Sketch, case: ir.Require) -> set[tuple[str, str]]:
     """The claims that are proved where one more condition holds; none where a proof would rest on
     a further launch check."""
     narrowed = records.evolve(sketch, requires=(*sketch.requires, case))
-    checked, found = _judged(narrowed, True)
+    checked, found = _judged(narrowed)
     if checked.requires != narrowed.requires:
         return set()
     return {one.about for one in found} - {one.about for one in found if not one.proved}

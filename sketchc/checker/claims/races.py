@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations_with_replacement, product
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity
+from sketchc.base.diagnostics import Label, error
 from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
@@ -20,6 +20,7 @@ from sketchc.checker.facts.answers import Finding, contested, proved, unproved
 from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration, worst
 from sketchc.checker.facts.sites import Site, Touch, resolve, touched
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments, element_text
 
 _IN_ANY_ORDER = "parallel iterations may run in any order, or at once (R7)"
 _PROMISE = "`unique=True` promises that no two lanes or iterations write one element (R7)"
@@ -35,8 +36,8 @@ def _refuted_pair(
 ) -> Finding:
     """Two parallel iterations that meet; `example` lacks its text."""
     tensor = first.tensor.name
-    one, two = map(answers.assignments, example.iterations)
-    touch = answers.element_text(name, element)
+    one, two = map(assignments, example.iterations)
+    touch = element_text(name, element)
     sizes = answers.for_sizes({**example.symbols, **example.params})
     atomic = isinstance(first.statement, ir.Atomic) or isinstance(second.statement, ir.Atomic)
     notes: tuple[str, ...] = (_IN_ANY_ORDER,)
@@ -58,13 +59,12 @@ def _refuted_pair(
     labels = [Label(loop.span, "these iterations run in parallel")]
     if second is not first:
         labels.append(Label(second.access.span, "the other access"))
-    diagnostic = Diagnostic(
-        code,
-        Severity.ERROR,
-        message,
+    diagnostic = error(
         first.access.span,
+        code,
+        message,
         text,
-        tuple(labels),
+        labels=tuple(labels),
         notes=notes,
         help=help_text,
         fixes=tile_index_fixes(first.loops[:1]),
@@ -82,21 +82,20 @@ def _repeated(
         if lanes[0] != lane:
             break
     where = concrete.iteration_of(site, values)
-    at = f"in iteration {answers.assignments(where)} " if where else ""
+    at = f"in iteration {assignments(where)} " if where else ""
     both = " and ".join(str(lane[0] if len(lane) == 1 else lane) for lane in lanes)
     name = site.access.tensor
     params = concrete.named_params(sketch, (site,), {})
-    told = f"{at}lanes {both} both write {answers.element_text(name, element)}"
+    told = f"{at}lanes {both} both write {element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
     example = answers.counter_example(symbols, params, (where, where), place, told)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique
-    diagnostic = Diagnostic(
+    diagnostic = error(
+        site.access.span,
         "SK0525" if promised else "SK0526",
-        Severity.ERROR,
         "the promise `unique=True` does not hold"
         if promised
         else f"lanes of one store write the same element of `{site.tensor.name}`",
-        site.access.span,
         example.text,
         notes=(_PROMISE,) if promised else ("which of the lanes stays is not defined (R7)",),
         help="give every lane an element of its own, or combine them with an atomic",
@@ -110,15 +109,14 @@ def _promise_taken(site: Site) -> Finding:
     return proved("independent", site.tensor.name, detail, site.access.span, ir.Tier.ASSUMED)
 
 
-def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
+def _unproved(first: Site, second: Site) -> Finding:
     """A pair that could be neither proved nor refuted."""
     name = first.tensor.name
     if first is second and from_memory(first):
-        diagnostic = Diagnostic(
-            "SK0523",
-            answers.severity(allow_unproved),
-            f"a store through loaded indices into `{name}` needs `unique=True`",
+        diagnostic = error(
             first.access.span,
+            "SK0523",
+            f"a store through loaded indices into `{name}` needs `unique=True`",
             "these indices come from memory",
             notes=("two of them may be equal, and nothing says which value stays (R7)",),
             help="promise `unique=True` if they never are, or use an atomic",
@@ -128,7 +126,7 @@ def _unproved(first: Site, second: Site, allow_unproved: bool) -> Finding:
     other = () if second is first else (Label(second.access.span, "against this access"),)
     advice = "access the tensor through one view, with slices like `i*T:(i+1)*T`"
     span = first.access.span
-    return unproved("independent", name, span, allow_unproved, advice, labels=other)
+    return unproved("independent", name, span, advice, labels=other)
 
 
 def from_memory(site: Site) -> bool:
@@ -165,7 +163,7 @@ class Pair:
         return (*counters(self.one.scope), *counters(self.two.scope))
 
 
-def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+def findings(prover: Prover, sites: Sequence[Site]) -> list[Finding]:
     """One verdict per tensor that is stored inside a parallel loop, or through index tiles."""
     result: list[Finding] = []
     groups: dict[tuple[str, int], list[Site]] = {}
@@ -178,13 +176,13 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
         found = [
             finding
             for first, second in _pairs(group)
-            for finding in _limited(_conflicts, prover, first, second, allow_unproved)
+            for finding in _limited(_conflicts, prover, first, second)
         ]
         found += [
             finding
             for site in stores
             if isinstance(site.statement, ir.Store) and _indexed(site)
-            for finding in _limited(_repeats, prover, site, site, allow_unproved)
+            for finding in _limited(_repeats, prover, site, site)
         ]
         if not found:
             words = "no two parallel iterations touch what one of them writes"
@@ -197,17 +195,16 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
 
 
 def _limited(
-    judge: Callable[[Prover, Site, Site, bool], Iterator[Finding]],
+    judge: Callable[[Prover, Site, Site], Iterator[Finding]],
     prover: Prover,
     first: Site,
     second: Site,
-    allow_unproved: bool,
 ) -> list[Finding]:
     """The failures of one pair, within the work that one claim may do."""
     return budget.claim(
         budget.CLAIM,
-        lambda: list(judge(prover, first, second, allow_unproved)),
-        lambda: [_unproved(first, second, allow_unproved)],
+        lambda: list(judge(prover, first, second)),
+        lambda: [_unproved(first, second)],
     )
 
 
@@ -235,9 +232,7 @@ def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
             yield two, one
 
 
-def _conflicts(
-    prover: Prover, first: Site, second: Site, allow_unproved: bool
-) -> Iterator[Finding]:
+def _conflicts(prover: Prover, first: Site, second: Site) -> Iterator[Finding]:
     """The failure of one pair of accesses, if it has one."""
     pair = Pair.of(prover, first, second)
     equal = _same_element(prover, pair)
@@ -257,7 +252,7 @@ def _conflicts(
             ) or _enumerated(prover, pair)
             if finding is None and first is second and _promised(first):
                 finding = _promise_taken(first)
-            yield finding or _unproved(first, second, allow_unproved)
+            yield finding or _unproved(first, second)
             return
 
 
@@ -357,7 +352,7 @@ def _failure(
 # ---------------------------------------------------------------- lanes of one store
 
 
-def _repeats(prover: Prover, site: Site, _: Site, allow_unproved: bool) -> Iterator[Finding]:
+def _repeats(prover: Prover, site: Site, _: Site) -> Iterator[Finding]:
     """The failure of a store two of whose lanes write one element."""
     one, two = touched(site, prover.root), touched(site, prover.root, tag="'")
     same = [
@@ -381,5 +376,5 @@ def _repeats(prover: Prover, site: Site, _: Site, allow_unproved: bool) -> Itera
         elif _promised(site):
             yield _promise_taken(site)
         else:
-            yield _unproved(site, site, allow_unproved)
+            yield _unproved(site, site)
         return

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Span, error
 from sketchc.checker.context.context import in_phase
 from sketchc.checker.domains.bounds import is_loaded
 from sketchc.checker.facts import answers, budget, concrete
@@ -27,7 +27,7 @@ from sketchc.checker.facts.sites import Site, placed
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
-from sketchc.ir.show import show
+from sketchc.ir.show import element_text, show
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import element_indices, expressions, names, references, substitute
 
@@ -75,7 +75,7 @@ def _length(site: Site, subscript: ir.SliceSubscript) -> ir.Expr:
     return simplify(length if step == ir.Literal(1) else ir.Binary("cdiv", length, step))
 
 
-def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> list[Finding]:
+def findings(prover: Prover, sites: Sequence[Site]) -> list[Finding]:
     """One proof per claim and tensor, and one more for each failure or launch check."""
     result: list[Finding] = []
     for claim in ("in-bounds", "slice-fits"):
@@ -83,13 +83,11 @@ def findings(prover: Prover, sites: Sequence[Site], allow_unproved: bool) -> lis
         for site in sites:
             groups.setdefault(site.access.tensor, []).append(site)
         for name, group in groups.items():
-            result.extend(_group(prover, claim, name, group, allow_unproved))
+            result.extend(_group(prover, claim, name, group))
     return result
 
 
-def _group(
-    prover: Prover, claim: str, name: str, sites: Sequence[Site], allow_unproved: bool
-) -> Iterable[Finding]:
+def _group(prover: Prover, claim: str, name: str, sites: Sequence[Site]) -> Iterable[Finding]:
     if claim == "in-bounds":
         yield from _index_tiles(name, sites)
     failures: list[Finding] = []
@@ -99,11 +97,8 @@ def _group(
             if goal.claim != claim:
                 continue
             count += 1
-            finding = budget.claim(
-                budget.CLAIM,
-                partial(_decide, prover, site, goal, allow_unproved),
-                partial(_unproved, site, goal, allow_unproved),
-            )
+            decide = partial(_decide, prover, site, goal)
+            finding = budget.claim(budget.CLAIM, decide, partial(_unproved, site, goal))
             if finding is not None:
                 failures.append(finding)
     if count > len(failures):
@@ -144,7 +139,7 @@ def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
         yield proved("in-bounds", name, words, subject[0].access.span)
 
 
-def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Finding | None:
+def _decide(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     """None where the goal is proved, wherever the access is guarded."""
     scope = site.scope
     for guard in site.guards:
@@ -167,7 +162,7 @@ def _decide(prover: Prover, site: Site, goal: Goal, allow_unproved: bool) -> Fin
     return (
         _refuted(prover, site, goal, outcome)
         or _enumerated(prover, site, goal)
-        or _unproved(site, goal, allow_unproved)
+        or _unproved(site, goal)
     )
 
 
@@ -285,7 +280,7 @@ def _failure(
     element: tuple[int, ...] = ()
     if goal.claim == "in-bounds":
         element = _element(site, values)
-        touched = answers.element_text(name, element)
+        touched = element_text(name, element)
         told = f"{at} {touched}, but axis {goal.axis} of `{name}` has extent {extent}"
         code, message = "SK0501", f"subscript {goal.axis} of `{name}` leaves the tensor"
         notes: tuple[str, ...] = ("scalar subscripts are never clamped or wrapped (R13)",)
@@ -301,9 +296,7 @@ def _failure(
         notes = ("a slice is at most as long as the tile's axis (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"
     example = answers.counter_example(symbols, params, (where,), element, told)
-    diagnostic = Diagnostic(
-        code, Severity.ERROR, message, goal.span, example.text, notes=notes, help=advice
-    )
+    diagnostic = error(goal.span, code, message, example.text, notes=notes, help=advice)
     return contested(goal.claim, name, diagnostic, example)
 
 
@@ -344,14 +337,14 @@ def _tile_axis(site: Site, axis: int) -> int:
     )
 
 
-def _unproved(site: Site, goal: Goal, allow_unproved: bool) -> Finding:
+def _unproved(site: Site, goal: Goal) -> Finding:
     name = site.access.tensor
     claim = f"{show(simplify(goal.left))} <= {show(simplify(goal.right))}"
     message = f"cannot prove that the slice of `{name}` fits its tile"
     if goal.claim == "in-bounds":
         message = f"cannot prove that the subscript of `{name}` stays inside"
     advice, label = "state what makes it true in a `require:`", f"`{claim}` {answers.OPEN}"
-    return unproved(goal.claim, name, goal.span, allow_unproved, advice, message, label)
+    return unproved(goal.claim, name, goal.span, advice, message, label)
 
 
 def extent_findings(prover: Prover) -> list[Finding]:
@@ -400,11 +393,10 @@ def _divisors(value: ir.Expr, statement: ir.Statement, scope: Scope) -> Iterator
         return  # the host checks it, or elaboration has refused it
     if proves(scope, add(scope.form(divisor), constant(-1))):
         return
-    yield Diagnostic(
-        "SK0314",
-        Severity.ERROR,
-        f"the divisor `{show(divisor)}` may be less than 1",
+    yield error(
         value.span if value.span.end else statement.span,
+        "SK0314",
+        f"the divisor `{show(divisor)}` may be less than 1",
         "not provably at least 1 here",
         notes=("nothing checks it at launch, since it depends on a loop variable",),
         help=f"bound the loop so that it is, or divide by `max({show(divisor)}, 1)`",

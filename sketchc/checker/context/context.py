@@ -297,6 +297,11 @@ class Context:
             )
         return spelt
 
+    def poison(self, name: str, span: Span) -> None:
+        """Keep uses quiet of a name whose declaration failed."""
+        if self.scopes.find(name) is None:
+            self.scopes.add(name, PoisonedName(span))
+
     def check_new(self, name: str, span: Span) -> None:
         """Raises `InvalidError` if `name` is already visible."""
         entry = self.scopes.find(name)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from sketchc.base import records
+from sketchc.base.diagnostics import Span
 from sketchc.checker.context.context import Context, Interval
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
@@ -33,6 +34,26 @@ def broadcast(
             elif not context.is_one(extent) and not context.equal(known, extent):
                 return None
     return tuple(result)
+
+
+def joined(
+    context: Context,
+    span: Span,
+    shapes: Sequence[tuple[ir.Expr, ...]],
+    advice: str,
+    what: str = "shapes",
+) -> tuple[ir.Expr, ...]:
+    """The common shape of all; raises `InvalidError` after reporting that there is none."""
+    common = broadcast(context, shapes)
+    if common is None:
+        listed = " and ".join(map(shown, shapes))
+        message = f"{what} {listed} do not broadcast"
+        raise context.error(span, "SK0305", message, "extents differ", help=advice)
+    return common
+
+
+#: How index tiles come to broadcast.
+SHAPE_INDICES = "shape index tiles with `[:, None]` and `[None, :]`"
 
 
 def fits(context: Context, shape: tuple[ir.Expr, ...], target: tuple[ir.Expr, ...]) -> bool:

@@ -282,19 +282,9 @@ def is_loaded(scope: Scope, subscript: ir.Subscript) -> bool:
             assert_never(subscript)
 
 
-def reach(
-    scope: Scope,
-    sketch: ir.Sketch,
-    statement: ir.Load | ir.Store | ir.Atomic,
-    tile: ir.Tile,
-    source: ir.Domain | None = None,
-) -> Reach:
-    """The lanes that `statement` reads or writes. `source`: the domain of the tile stored."""
-    return _Access(scope, sketch, statement, tile, source).reach()
-
-
-class _Access:
-    """Collects the conditions of one access."""
+class Reached:
+    """The lanes that one access reads or writes, by the conditions collected of it. `source`: the
+    domain of the tile stored."""
 
     def __init__(
         self,
@@ -302,7 +292,7 @@ class _Access:
         sketch: ir.Sketch,
         statement: ir.Load | ir.Store | ir.Atomic,
         tile: ir.Tile,
-        source: ir.Domain | None,
+        source: ir.Domain | None = None,
     ) -> None:
         self.scope = scope
         self.extents = sketch.extents(statement.access.tensor)
@@ -320,6 +310,7 @@ class _Access:
         self.troubles: list[Trouble] = []
 
     def reach(self) -> Reach:
+        """What the access reaches."""
         access, where = self.statement.access, self.statement.where
         self._slices()
         subscripts = [

@@ -23,7 +23,7 @@ from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, InternalError, Span, has_errors
 from sketchc.checker.domains import bounds, versions
 from sketchc.checker.domains import messages as reports
-from sketchc.checker.domains.bounds import Reach, reach
+from sketchc.checker.domains.bounds import Reach, Reached
 from sketchc.checker.domains.versions import (
     Axes,
     Padding,
@@ -49,6 +49,7 @@ from sketchc.ops.table import OPS, Category, Fact, Layout, Result, Shape, identi
 AxisMap = tuple[int | None, ...]
 
 _T = TypeVar("_T")
+_Moved = TypeVar("_Moved", ir.Load, ir.Store, ir.Atomic, ir.Store | ir.Atomic)
 
 
 def attribute_axes(compute: ir.Compute, name: str = "axis") -> tuple[int, ...]:
@@ -265,13 +266,8 @@ class _Walk:
 
     def _load(self, load: ir.Load, scope: Scope) -> ir.Load:
         tile = self.tiles[load.tile]
-        load = records.evolve(
-            load,
-            access=self._access(load.access, load),
-            where=None if load.where is None else self._read(load.where, load),
-        )
+        load = self._renewed(load)
         found = self._reach(load, scope, tile)
-        self._troubles(load, found)
         padding = load.pad is not None
         domain = found.valid if padding else found.touched
         if tile.name in self.initial:
@@ -282,13 +278,8 @@ class _Walk:
 
     def _store(self, store: ir.Store | ir.Atomic, scope: Scope) -> ir.Store | ir.Atomic:
         tile = self.tiles[store.tile]
-        store = records.evolve(
-            store,
-            access=self._access(store.access, store),
-            where=None if store.where is None else self._read(store.where, store),
-        )
+        store = self._renewed(store)
         found = self._reach(store, scope, tile, self._version(store.tile, store).domain)
-        self._troubles(store, found)
         return records.evolve(store, domain=found.touched, guards=found.guards)
 
     def _reach(
@@ -298,32 +289,31 @@ class _Walk:
         tile: ir.Tile,
         source: ir.Domain | None = None,
     ) -> Reach:
-        """What an access reaches, worked out once for all rounds in which nothing changed."""
+        """What an access reaches, worked out once for all rounds in which nothing changed; reports
+        what its domains cannot say."""
         key = (id(scope), statement, source)
         if key not in self.reached:
-            self.reached[key] = reach(scope, self.sketch, statement, tile, source)
-        return self.reached[key]
+            self.reached[key] = Reached(scope, self.sketch, statement, tile, source).reach()
+        found = self.reached[key]
+        self.diagnostics += (reports.trouble(statement, one, self.sketch) for one in found.troubles)
+        return found
 
-    def _access(self, access: ir.Access, statement: ir.Load | ir.Store | ir.Atomic) -> ir.Access:
-        """The access with the domains of the tiles that it takes indices from."""
+    def _renewed(self, statement: _Moved) -> _Moved:
+        """A transfer with the domains of the tiles that its indices and its condition come from."""
+        access, where = statement.access, statement.where
         subscripts = tuple(
             records.evolve(subscript, value=self._read(subscript.value, statement))
             if isinstance(subscript, ir.IndexSubscript)
             else subscript
             for subscript in access.subscripts
         )
-        return (
-            access
-            if subscripts == access.subscripts
-            else records.evolve(access, subscripts=subscripts)
-        )
+        if subscripts != access.subscripts:
+            access = records.evolve(access, subscripts=subscripts)
+        where = None if where is None else self._read(where, statement)
+        return records.evolve(statement, access=access, where=where)
 
     def _read(self, value: ir.Expr, statement: ir.Statement) -> ir.Expr:
         return renewed(value, lambda tile: self._version(tile, statement).domain)
-
-    def _troubles(self, statement: ir.Load | ir.Store | ir.Atomic, found: Reach) -> None:
-        for trouble in found.troubles:
-            self.diagnostics.append(reports.trouble(statement, trouble, self.sketch))
 
     # ------------------------------------------------------------ operations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Label, Span, error
 from sketchc.checker.domains.bounds import Trouble
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
@@ -29,11 +29,10 @@ def stretch(span: Span, tile: ir.Tile | None, valid: ir.AxisDomain) -> Diagnosti
     """A tile of one lane is broadcast, and the lane may be void."""
     limit = show(simplify((*valid.upper, *valid.lower)[0]))
     name = f"`{tile.source_name}`" if tile is not None else "this index tile"
-    return Diagnostic(
-        "SK0424",
-        Severity.ERROR,
-        f"the only lane of {name} may be void where it is broadcast",
+    return error(
         span,
+        "SK0424",
+        f"the only lane of {name} may be void where it is broadcast",
         "broadcast here",
         notes=(
             f"the lane is valid only while `{limit}` is positive; "
@@ -45,11 +44,10 @@ def stretch(span: Span, tile: ir.Tile | None, valid: ir.AxisDomain) -> Diagnosti
 
 def drift(tile: ir.Tile, before: ir.Domain, after: ir.Domain) -> Diagnostic:
     """A tile carried around a loop changes its domain."""
-    return Diagnostic(
-        "SK0421",
-        Severity.ERROR,
-        f"the valid lanes of `{tile.source_name}` change from one iteration to the next",
+    return error(
         tile.span,
+        "SK0421",
+        f"the valid lanes of `{tile.source_name}` change from one iteration to the next",
         "carried around the loop",
         notes=(
             f"valid before the loop: {describe(before)}; after its body: {describe(after)}",
@@ -63,13 +61,12 @@ def torn(
     tile: ir.Tile, branch: ir.If, domains: tuple[ir.Domain, ir.Domain], span: Span
 ) -> Diagnostic:
     """A tile is read after an `if` whose branches left it with different valid lanes."""
-    return Diagnostic(
-        "SK0427",
-        Severity.ERROR,
-        f"the valid lanes of `{tile.source_name}` depend on the branch taken",
+    return error(
         span,
+        "SK0427",
+        f"the valid lanes of `{tile.source_name}` depend on the branch taken",
         "read here",
-        (Label(branch.span, "written in a branch of this `if`"),),
+        labels=(Label(branch.span, "written in a branch of this `if`"),),
         notes=(
             f"valid after one branch: {describe(domains[0])}; after the other: "
             f"{describe(domains[1])}",
@@ -89,11 +86,10 @@ def trouble(
             return stretch(span, None, ir.AxisDomain((), (found.expression,)))
         case "step":
             step = show(found.expression)
-            return Diagnostic(
-                "SK0318",
-                Severity.ERROR,
-                f"the sign of the step `{step}` is not known",
+            return error(
                 found.expression.span if found.expression.span.end else span,
+                "SK0318",
+                f"the sign of the step `{step}` is not known",
                 "may be positive or negative",
                 notes=("which lanes lie inside the slice depends on its direction (R1)",),
                 help=f"state it: `require: {step} >= 1;`",
@@ -128,11 +124,10 @@ def _needs_pad(
             "if it never leaves, the index, a bound of its `iota`, or a `require:` must say so; "
             "if it does, `pad=` says what those lanes hold"
         )
-    return Diagnostic(
-        "SK0425",
-        Severity.ERROR,
-        message,
+    return error(
         found.expression.span if found.expression.span.end else statement.access.span,
+        "SK0425",
+        message,
         mark,
         notes=(
             what,
@@ -147,14 +142,13 @@ def padded(
 ) -> Diagnostic:
     """Lanes that are valid only by `pad=` meet others in a cross-lane operation: those of `tile`,
     which is the operand or a part of it."""
-    return Diagnostic(
+    return error(
+        operand.span,
         "SK0428",
-        Severity.ERROR,
         f"`{compute.operation}` combines lanes of `{tile.source_name}` that are valid only by "
         "`pad=`",
-        operand.span,
         f"axis {axis} reaches outside the tensor",
-        (Label(tile.span, "padded by a load"),),
+        labels=(Label(tile.span, "padded by a load"),),
         notes=(
             "padding would count as data; lanes that are void instead count as nothing (R5, R3)",
         ),
@@ -180,11 +174,10 @@ def partial(
         if valid.lower and row.layout is Layout.JOINED:
             wanted = "from the first lane on" if operand != compute.operands[0] else wanted
         help_text = "choose tiles whose extents divide the tensor's, or pad the load"
-    return Diagnostic(
-        code,
-        Severity.ERROR,
-        f"`{compute.operation}` needs axis {axis} of {name} valid {wanted}",
+    return error(
         operand.span,
+        code,
+        f"`{compute.operation}` needs axis {axis} of {name} valid {wanted}",
         f"valid: {_axis(valid)}",
         notes=("the lanes of the result would not be an interval on each axis (R1)",),
         help=help_text,

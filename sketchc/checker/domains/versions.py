@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Label, Span, error
 from sketchc.checker.domains import bounds
 from sketchc.checker.facts.affine import constant_value
 from sketchc.checker.facts.scope import Scope, inlined, slope
@@ -219,13 +219,12 @@ def _end(bound: ir.Expr, loop: ir.For, scope: Scope, is_upper: bool) -> ir.Expr:
 
 
 def _unquantifiable(tile: ir.Tile, write: Write, problem: _Unquantifiable) -> Diagnostic:
-    return Diagnostic(
-        "SK0423",
-        Severity.ERROR,
-        f"the valid lanes of `{tile.source_name}` cannot be stated outside the inner loop",
+    return error(
         write.span,
+        "SK0423",
+        f"the valid lanes of `{tile.source_name}` cannot be stated outside the inner loop",
         f"valid lanes depend on `{problem.variable}` through `{show(problem.bound)}`",
-        (Label(tile.span, "lives longer than that loop"),),
+        labels=(Label(tile.span, "lives longer than that loop"),),
         notes=("a tile with `init=` has one domain for its whole life (R4)",),
         help=f"allocate the tile inside the loop over `{problem.variable}`",
     )
@@ -238,13 +237,12 @@ def _disagreement(
     said: Sequence[tuple[Write, ir.AxisDomain]],
 ) -> Diagnostic:
     other = next(pair for pair in said if pair[1] != odd[1])
-    return Diagnostic(
-        "SK0420",
-        Severity.ERROR,
-        f"operands written into `{tile.source_name}` disagree about its valid lanes on axis {axis}",
+    return error(
         odd[0].span,
+        "SK0420",
+        f"operands written into `{tile.source_name}` disagree about its valid lanes on axis {axis}",
         f"here {_words(odd[1])}",
-        (
+        labels=(
             Label(other[0].span, f"but here {_words(other[1])}"),
             Label(tile.span, "one domain for its whole life"),
         ),

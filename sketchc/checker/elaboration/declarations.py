@@ -25,7 +25,6 @@ from sketchc.checker.calls.expressions import (
 from sketchc.checker.context.context import (
     Context,
     InvalidError,
-    PoisonedName,
     ScalarName,
     TensorName,
     TileName,
@@ -75,8 +74,8 @@ def _attempt(context: Context, node: Any, function: Callable[[Context, Any], Non
         function(context, node)
     except InvalidError:
         name = getattr(node, "name", None)  # of all but preconditions
-        if name is not None and context.scopes.find(name) is None:
-            context.scopes.add(name, PoisonedName(node.span))
+        if name is not None:
+            context.poison(name, node.span)
 
 
 def _warn_tuple(context: Context, section: syntax.Section) -> None:

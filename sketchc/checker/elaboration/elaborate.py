@@ -49,150 +49,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from sketchc.base import records, verification
-from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, error, has_errors
+from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, has_errors
 from sketchc.checker.calls.expressions import constant
 from sketchc.checker.calls.operations import compare
 from sketchc.checker.context.context import Context, InvalidError, Value, identifier
-from sketchc.checker.context.fixits import init_fix
+from sketchc.checker.elaboration.assignment import check_assignment
 from sketchc.checker.elaboration.declarations import declare, declare_constants
 from sketchc.checker.elaboration.statements import phases_of
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import expressions
 from sketchc.launch.inputs import symbol_sources
-from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import prepass
-
-
-def check_assignment(
-    phases: tuple[ir.Phase, ...],
-    tiles: Mapping[str, ir.Tile],
-    allocs: Mapping[str, syntax.Alloc],
-) -> tuple[Diagnostic, ...]:
-    """Report every read of a tile that some path has not assigned, once per tile."""
-    checker = _Assignment(tiles, allocs)
-    for phase in phases:
-        checker.block(phase.body)
-    return tuple(checker.found)
-
-
-@records.define(eq=False)
-class _Assignment:
-    tiles: Mapping[str, ir.Tile]
-    allocs: Mapping[str, syntax.Alloc]
-    assigned: set[str] = records.field(factory=set)
-    writers: dict[str, ir.For] = records.field(factory=dict)  # loop that alone wrote a tile
-    branches: dict[str, Span] = records.field(factory=dict)  # `if` that left a tile unassigned
-    reported: set[str] = records.field(factory=set)
-    found: list[Diagnostic] = records.field(factory=list)
-
-    def block(self, body: tuple[ir.Statement, ...]) -> None:
-        """Check a block, and note what it assigns."""
-        for statement in body:
-            for value in expressions(statement):
-                for lanes in walk.lanes(value):
-                    self.read(lanes.tile, lanes.span)
-            match statement:
-                case ir.Alloc(tile=name):
-                    self.assigned.discard(name)
-                    self.writers.pop(name, None)
-                    self.branches.pop(name, None)
-                    if self.tiles[name].initial is not None:
-                        self.assigned.add(name)
-                case ir.Load(tile=name):
-                    self.assigned.add(name)
-                case ir.Store(tile=name) | ir.Atomic(tile=name):
-                    self.read(name, statement.span)
-                case ir.Compute():
-                    self.compute(statement)
-                case ir.For():
-                    self.loop(statement)
-                case ir.If():
-                    self.branch(statement)
-                case ir.Bind() | ir.Fetch():
-                    pass
-                case _:
-                    assert_never(statement)
-
-    def compute(self, statement: ir.Compute) -> None:
-        for operand in statement.operands:
-            if isinstance(operand, ir.TileOperand):
-                self.read(operand.tile, operand.span)
-        for name in statement.destinations:
-            if OPS[statement.operation].accumulates:
-                self.read(name, statement.span, accumulates=statement.operation)
-            self.assigned.add(name)
-
-    def branch(self, statement: ir.If) -> None:
-        before = set(self.assigned)
-        self.block(statement.body)
-        after = self.assigned
-        self.assigned = before
-        self.block(statement.orelse)
-        for name in after ^ self.assigned:
-            self.branches[name] = statement.span
-        self.assigned &= after
-
-    def loop(self, loop: ir.For) -> None:
-        before = set(self.assigned)
-        self.block(loop.body)
-        for name in self.assigned - before:
-            self.writers[name] = loop
-        self.assigned = before
-
-    def read(self, name: str, span: Span, accumulates: str = "") -> None:
-        if name in self.assigned or name in self.reported:
-            return
-        self.reported.add(name)
-        tile = self.tiles[name]
-        source = tile.source_name
-        labels: tuple[Label, ...] = (Label(tile.span, "allocated here, without `init=`"),)
-        fixes: tuple[Fix, ...] = (init_fix(self.allocs[name]),)
-        if accumulates:
-            code = "SK0403"
-            message = f"`{accumulates}` adds to `{source}`, which is not initialised"
-            label = "accumulates into unset lanes"
-        elif name in self.writers:
-            code = "SK0402"
-            message = f"`{source}` is read after the loop that wrote it"
-            loop = self.writers[name]
-            runs = _surely_runs(loop.start, loop.stop, loop.step)
-            label = (
-                "what only a loop assigns ends with it" if runs else "not assigned on every path"
-            )
-            what = "assigned in this loop alone" if runs else "this loop may run zero times"
-            labels += (Label(loop.span, what),)
-        elif name in self.branches:
-            code = "SK0404"
-            message = f"`{source}` is read after an `if` that writes it in one branch only"
-            label = "not assigned on every path"
-            labels += (Label(self.branches[name], "the other branch leaves it as it is"),)
-        else:
-            code = "SK0401"
-            message = f"`{source}` is read before anything is written to it"
-            label = "not assigned yet"
-            fixes = ()
-        advice = "a tile with `init=` has a value from the start" if fixes else ""
-        found = error(span, code, message, label, labels=labels, help=advice, fixes=fixes)
-        self.found.append(found)
-
-
-def _surely_runs(start: ir.Expr, stop: ir.Expr, step: ir.Expr) -> bool:
-    """Whether literal bounds say that a loop runs."""
-    match start, stop, step:
-        case ir.Literal(int(first)), ir.Literal(int(end)), ir.Literal(int(by)):
-            return first < end if by > 0 else first > end
-        case _:
-            return False
-
-
-# ---------------------------------------------------------------- carried tiles
 
 
 def _exposed(
@@ -268,63 +141,58 @@ class _Accesses:
     read_in: frozenset[str] = frozenset()
     stored_in: set[str] = records.field(factory=set)
 
+    def note(self, access: _Access, phase: int, around: frozenset[str]) -> None:
+        """An access in a phase, or of the host before it, with the loops of the host around."""
+        place = (phase, access.access.span)
+        match access:
+            case ir.Load() | ir.Fetch():
+                if self.load is None:
+                    self.load, self.read_in = place, around
+            case ir.Atomic():
+                self.atomic = self.atomic or place
+            case ir.Store():
+                self.store = self.store or place
+                self.stored_in |= around
+            case _:
+                assert_never(access)
+
+
+_Access: TypeAlias = ir.Load | ir.Fetch | ir.Atomic | ir.Store
+
 
 def settle_roles(
-    context: Context, phases: tuple[ir.Phase, ...], schedule: tuple[ir.HostStep, ...]
+    context: Context, phases: tuple[ir.Phase, ...], steps: tuple[ir.HostStep, ...]
 ) -> tuple[ir.Tensor, ...]:
     """Give every tensor its role, and report accesses that contradict it."""
     bases = {view.name: view.base for view in context.views}
     accesses = {tensor.name: _Accesses() for tensor in context.tensors}
+    launched = 0
 
-    def of(access: ir.Access) -> _Accesses:
-        return accesses[bases.get(access.tensor, access.tensor)]
-
-    for index, phase in enumerate(phases):
-        steps = walk.around(schedule, index)
-        around = frozenset(step.variable for step in steps if isinstance(step, ir.HostFor))
-        for statement in walk.statements(phase.body):
-            match statement:
-                case ir.Load(access=access) | ir.Fetch(access=access):
-                    seen = of(access)
-                    if seen.load is None:
-                        seen.load, seen.read_in = (index, access.span), around
-                case ir.Atomic(access=access):
-                    seen = of(access)
-                    seen.atomic = seen.atomic or (index, access.span)
-                case ir.Store(access=access):
-                    seen = of(access)
-                    seen.store = seen.store or (index, access.span)
-                    seen.stored_in |= around
-                case _:
+    def note(steps: tuple[ir.HostStep, ...], around: frozenset[str]) -> None:
+        nonlocal launched
+        for step in steps:
+            found: Iterable[ir.Statement] = ()
+            match step:
+                case ir.Launch(phase):
+                    found = walk.statements(phases[phase].body)
+                case ir.Fetch():
+                    found = (step,)
+                case ir.HostFor(variable, body=inner):
+                    note(inner, around | {variable})
+                case ir.HostIf(body=inner, orelse=orelse):
+                    note((*inner, *orelse), around)
+                case ir.Bind():
                     pass
-    _note_fetches(schedule, 0, of)
+                case _:
+                    assert_never(step)
+            for statement in found:
+                if isinstance(statement, _Access):
+                    name = statement.access.tensor
+                    accesses[bases.get(name, name)].note(statement, launched, around)
+            launched += isinstance(step, ir.Launch)
+
+    note(steps, frozenset())
     return tuple(_settle(context, tensor, accesses[tensor.name]) for tensor in context.tensors)
-
-
-def _note_fetches(
-    steps: tuple[ir.HostStep, ...],
-    launched: int,
-    of: Callable[[ir.Access], _Accesses],
-    around: frozenset[str] = frozenset(),
-) -> int:
-    """Note what the host reads; returns the number of phases up to the end of these steps."""
-    for step in steps:
-        match step:
-            case ir.Launch(phase):
-                launched = phase + 1
-            case ir.Fetch(access=access):
-                seen = of(access)
-                if seen.load is None or seen.load[0] >= launched:
-                    seen.load, seen.read_in = (launched, access.span), around
-            case ir.HostFor(variable, body=inner):
-                launched = _note_fetches(inner, launched, of, around | {variable})
-            case ir.HostIf(body=inner, orelse=orelse):
-                launched = _note_fetches((*inner, *orelse), launched, of, around)
-            case ir.Bind():
-                pass
-            case _:
-                assert_never(step)
-    return launched
 
 
 def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
@@ -509,10 +377,10 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
         fix = Fix("spell it `available_tiling`", (Edit(word, "available_tiling"),), safe=True)
         context.warn(word, "SK0608", f"`{_MISSPELT}` is misspelt", "accepted", fixes=(fix,))
     _check_tilings(context)
-    phases, schedule = phases_of(context)
+    phases, steps = phases_of(context)
     if has_errors(context.diagnostics):
         return Elaboration(None, tuple(context.diagnostics), context)
-    tensors = settle_roles(context, phases, schedule)
+    tensors = settle_roles(context, phases, steps)
     check_symbols(context, tensors)
     unassigned = check_assignment(phases, context.tiles, context.allocs)
     if has_errors(context.diagnostics):
@@ -532,7 +400,7 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
             records.evolve(phase, body=_carry(phase.body, frozenset(), context.tiles)[0])
             for phase in phases
         ),
-        schedule,
+        () if all(isinstance(step, ir.Launch) for step in steps) else steps,
         span=tree.span,
     )
     return Elaboration(_verified(sketch), tuple(context.diagnostics), context)

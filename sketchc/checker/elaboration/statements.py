@@ -34,7 +34,6 @@ from sketchc.checker.context.context import (
     IndexName,
     Interval,
     InvalidError,
-    PoisonedName,
     ScalarName,
     Typed,
     in_phase,
@@ -103,14 +102,10 @@ def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ex
                     return side if settles else other
             return ir.Binary(operator, left, right, span=value.span)
         case _:
-            names = walk.names(value)
-            if has_lanes(value) or _asks(value) or not names <= context.values.keys():
+            asks = any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
+            if has_lanes(value) or asks or not walk.names(value) <= context.values.keys():
                 return value
             return ir.Literal(bool(evaluate_constant(context, value, node.span)), span=value.span)
-
-
-def _asks(value: ir.Expr) -> bool:
-    return any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
 
 
 def look_over(context: Context, body: tuple[syntax.Statement, ...]) -> None:
@@ -148,8 +143,7 @@ def _poison(context: Context, node: syntax.Statement) -> None:
         case _:
             pass
     for name in made:
-        if context.scopes.find(name) is None:
-            context.scopes.add(name, PoisonedName(node.span))
+        context.poison(name, node.span)
 
 
 def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, ...]:
@@ -189,21 +183,13 @@ def _alloc(context: Context, node: syntax.Alloc) -> tuple[ir.Statement, ...]:
 
 
 def _binding(context: Context, node: syntax.Binding) -> tuple[ir.Statement, ...]:
-    if len(node.names) != len(node.values):
-        raise context.error(
-            node.span,
-            "SK0211",
-            f"{len(node.names)} names and {len(node.values)} values",
-            "each name needs one value",
-        )
     result: list[ir.Statement] = []
     constants = 0
     for name, value in zip(node.names, node.values, strict=True):
         try:
             made, is_constant = _bind(context, name, value, node)
         except InvalidError:
-            if context.scopes.find(name.id) is None:
-                context.scopes.add(name.id, PoisonedName(name.span))
+            context.poison(name.id, name.span)
             continue
         result.extend(made)
         constants += is_constant
@@ -409,10 +395,6 @@ def _warn_tile_index(context: Context, loop: ir.For) -> None:
 
 def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
     """(start, stop, step) of a loop; raises `InvalidError` after reporting what is wrong."""
-    if not 1 <= len(node.arguments) <= 3:
-        raise context.error(
-            node.range_span, "SK0315", "`range` takes one to three integers", "as in Python"
-        )
     parts = [integer(context, argument) for argument in node.arguments]
     start: ir.Expr = ir.Literal(0)
     step: ir.Expr = ir.Literal(1)
@@ -457,11 +439,10 @@ def note_loop(
 
 
 def phases_of(context: Context) -> tuple[tuple[ir.Phase, ...], tuple[ir.HostStep, ...]]:
-    """The phases of a sketch and the host's schedule, () where it launches each once, in order."""
+    """The phases of a sketch, and what the host does in order."""
     host = _Host(context)
     steps = host.block(context.tree.body)
-    plain = steps == tuple(ir.Launch(index) for index in range(len(host.phases)))
-    return tuple(host.phases), () if plain else steps
+    return tuple(host.phases), steps
 
 
 @records.define(eq=False)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span, error
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments
 
 #: What the checker can decide, for those it could not.
 UNDECIDED = (
@@ -87,22 +88,20 @@ def unproved(
     claim: str,
     subject: str,
     span: Span,
-    allow_unproved: bool,
     advice: str,
     message: str = "",
     label: str = OPEN,
     labels: tuple[Label, ...] = (),
     notes: tuple[str, ...] | None = None,
 ) -> Finding:
-    """A claim that is neither proved nor refuted: an error unless the user allowed it."""
+    """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it."""
     code, usual = _UNPROVED[claim]
-    diagnostic = Diagnostic(
-        code,
-        severity(allow_unproved),
-        message or usual.format(subject),
+    diagnostic = error(
         span,
+        code,
+        message or usual.format(subject),
         label,
-        labels,
+        labels=labels,
         notes=undecided() if notes is None else notes,
         help=advice,
     )
@@ -126,19 +125,9 @@ def in_iteration(where: Mapping[str, object], verb: str) -> str:
     return f"iteration {assignments(where)} {verb}" if where else f"the sketch {verb}"
 
 
-def assignments(values: Mapping[str, object]) -> str:
-    """`M = 300, N = 520`."""
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
-
-
 def for_sizes(symbols: Mapping[str, object]) -> str:
     """`for M = 300, ` or nothing where a sketch has no symbols."""
     return f"for {assignments(symbols)}, " if symbols else ""
-
-
-def element_text(name: str, element: tuple[int, ...]) -> str:
-    """`C[5, 0]`."""
-    return f"{name}[{', '.join(str(index) for index in element)}]"
 
 
 def undecided() -> tuple[str, ...]:

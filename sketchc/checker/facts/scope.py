@@ -489,7 +489,7 @@ def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
 
 def launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
     """Whether these steps of the host launch a phase."""
-    return any(isinstance(s, ir.Launch) and s.phase == phase for s in walk.steps(steps))
+    return any(isinstance(s, ir.Launch) and s.phase == phase for s in walk.statements(steps))
 
 
 def _factors_positive(atoms: Atoms, fact: Fact) -> list[Fact]:

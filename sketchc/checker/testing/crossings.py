@@ -19,7 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeAlias, assert_never
+from typing import ClassVar, TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
@@ -53,82 +53,18 @@ class Unknown(Exception):
 NO_VALUE = (Unknown, KeyError, ArithmeticError, ValueError, InternalError)
 
 
-class Crossings:
-    """Comparisons on the way to some sites, and how they come out at settings."""
-
-    @property
-    def draw_type(self) -> type[Draw]:
-        """What draws one iteration and lane."""
-        return Draw
-
-    def __init__(
-        self,
-        sketch: ir.Sketch,
-        sites: Sequence[Site],
-        ends: bool = False,
-        computed: Sequence[Computation] = (),
-    ) -> None:
-        """`ends`: also how tiles end where all loops around them do, before or after what bounds
-        them; what they leave out there depends on their size. `computed`: also on the way to these,
-        and in what they compute from indices."""
-        self.sketch = sketch
-        self.ends = ends
-        self.shapes = {view.name: view.extents for view in sketch.views}
-        self.sites = [(s, _used(sketch, accessed(s), s.path)) for s in _distinct(sites)]
-        self.computed = [
-            (c, _used(sketch, computed_from(c), c.path)) for c in computed if _tells(c)
-        ]
-        shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
-        used = (names for _, names in (*self.sites, *self.computed))
-        self.names = concrete.with_lets(sketch, frozenset().union(*used, *map(names, shapes)))
-        #: What a claim may not rest on runs without.
-        self.needed: dict[Outcome, str] = {}
-        self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
-
-    def at(self, host: Mapping[str, Value], draws: int) -> frozenset[Outcome]:
-        """How comparisons come out at some of the iterations and lanes of a launch."""
-        generator = random.Random(0)
-        found: set[Outcome] = set()
-        for draw in range(draws):
-            ends: list[tuple[Site | Computation, frozenset[str]]] = [*self.sites, *self.computed]
-            for end, used in ends:
-                drawn = self.draw_type(self, dict(host), generator, draw, found)
-                if isinstance(end, Site):
-                    drawn.site(end, used)
-                else:
-                    drawn.computation(end, used)
-                budget.spend(drawn.work)
-        return frozenset(found)
-
-    def note(self, found: set[Outcome], node: object, word: str, text: str = "") -> None:
-        """Note how a comparison came out; with a text where a claim needs it."""
-        outcome = (id(node), word)
-        if outcome not in found:
-            found.add(outcome)
-            self.nodes.append(node)
-            if text:
-                self.needed[outcome] = text
-
-
+@records.define(eq=False)
 class Draw:
     """One iteration and lane on the way to a site: the first, the last or any of each."""
 
-    def __init__(
-        self,
-        crossings: Crossings,
-        values: dict[str, Value],
-        generator: random.Random,
-        draw: int,
-        found: set[Outcome],
-    ) -> None:
-        self.crossings = crossings
-        self.values = values
-        self.random = generator
-        self.draw = draw
-        self.found = found
-        self.lanes: dict[str, ir.Expr] = {}  # names of index tiles
-        self.last = True  # in the last iteration of all loops so far
-        self.work = 0
+    crossings: Crossings
+    values: dict[str, Value]
+    random: random.Random
+    draw: int
+    found: set[Outcome]
+    lanes: dict[str, ir.Expr] = records.field(factory=dict)  # names of index tiles
+    last: bool = True  # in the last iteration of all loops so far
+    work: int = 0
 
     def site(self, site: Site, used: Collection[str]) -> None:
         """Draw what leads to a site, then what it accesses; of names those that it uses."""
@@ -368,6 +304,60 @@ class Draw:
             self.rest(node, left, right)
 
 
+class Crossings:
+    """Comparisons on the way to some sites, and how they come out at settings."""
+
+    draw_type: ClassVar = Draw  # what draws one iteration and lane
+
+    def __init__(
+        self,
+        sketch: ir.Sketch,
+        sites: Sequence[Site],
+        ends: bool = False,
+        computed: Sequence[Computation] = (),
+    ) -> None:
+        """`ends`: also how tiles end where all loops around them do, before or after what bounds
+        them; what they leave out there depends on their size. `computed`: also on the way to these,
+        and in what they compute from indices."""
+        self.sketch = sketch
+        self.ends = ends
+        self.shapes = {view.name: view.extents for view in sketch.views}
+        self.sites = [(s, _used(sketch, accessed(s), s.path)) for s in _distinct(sites)]
+        self.computed = [
+            (c, _used(sketch, computed_from(c), c.path)) for c in computed if _tells(c)
+        ]
+        shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
+        used = (names for _, names in (*self.sites, *self.computed))
+        self.names = concrete.with_lets(sketch, frozenset().union(*used, *map(names, shapes)))
+        #: What a claim may not rest on runs without.
+        self.needed: dict[Outcome, str] = {}
+        self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
+
+    def at(self, host: Mapping[str, Value], draws: int) -> frozenset[Outcome]:
+        """How comparisons come out at some of the iterations and lanes of a launch."""
+        generator = random.Random(0)
+        found: set[Outcome] = set()
+        for draw in range(draws):
+            ends: list[tuple[Site | Computation, frozenset[str]]] = [*self.sites, *self.computed]
+            for end, used in ends:
+                drawn = self.draw_type(self, dict(host), generator, draw, found)
+                if isinstance(end, Site):
+                    drawn.site(end, used)
+                else:
+                    drawn.computation(end, used)
+                budget.spend(drawn.work)
+        return frozenset(found)
+
+    def note(self, found: set[Outcome], node: object, word: str, text: str = "") -> None:
+        """Note how a comparison came out; with a text where a claim needs it."""
+        outcome = (id(node), word)
+        if outcome not in found:
+            found.add(outcome)
+            self.nodes.append(node)
+            if text:
+                self.needed[outcome] = text
+
+
 def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
     """The sites without those that access the same on the same way."""
     seen: dict[tuple[object, ...], Site] = {}
@@ -417,45 +407,12 @@ class Mark:
         return f"{self.what} of {self.where}"
 
 
-class TileCrossings(Crossings):
-    """The loops and tiled axes of a sketch."""
-
-    def __init__(self, sketch: ir.Sketch) -> None:
-        super().__init__(sketch, collect(sketch, root_scope(sketch)))
-        #: The ways to loops without an access inside, which lie on the way to no site.
-        self.bare = [
-            (*path, statement)
-            for statement, _, path, _ in placed(sketch, root_scope(sketch))
-            if isinstance(statement, ir.For) and not _accesses(statement.body)
-        ]
-        self.marks: set[Mark] = set()
-        #: The tiled axes of the last run: the longest that each was, and its tile.
-        self.axes: dict[str, tuple[int, int]] = {}
-
-    @property
-    def draw_type(self) -> type[Draw]:
-        """What draws one iteration and lane, and marks what it meets."""
-        return _TileDraw
-
-    def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
-        """What a run with these host scalars reaches."""
-        self.marks, self.axes = set(), {}
-        self.at(host, _LOOKED)
-        generator = random.Random(0)
-        for draw in range(_LOOKED):
-            for way in self.bare:
-                drawn = _TileDraw(self, dict(host), generator, draw, set())
-                with suppress(*NO_VALUE):
-                    for step in way:
-                        drawn.step(step)
-        return frozenset(self.marks)
-
-
 class _TileDraw(Draw):
     """Notes marks on its way to a site."""
 
+    crossings: TileCrossings
+
     def mark(self, where: str, what: str) -> None:
-        assert isinstance(self.crossings, TileCrossings)
         self.crossings.marks.add(Mark(where, what))
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
@@ -503,11 +460,41 @@ class _TileDraw(Draw):
             end = self.known(bound, ())
             length = 0 if end is None else -(-(int(end) - start) // max(by, 1))
             if by >= 1 and width >= 1 and length >= 1:
-                assert isinstance(self.crossings, TileCrossings)
                 axes = self.crossings.axes
                 axes[where] = max((length, width), axes.get(where, (0, 0)))
                 for what in behind(length, width):
                     self.mark(where, what)
+
+
+class TileCrossings(Crossings):
+    """The loops and tiled axes of a sketch."""
+
+    draw_type: ClassVar = _TileDraw
+
+    def __init__(self, sketch: ir.Sketch) -> None:
+        super().__init__(sketch, collect(sketch, root_scope(sketch)))
+        #: The ways to loops without an access inside, which lie on the way to no site.
+        self.bare = [
+            (*path, statement)
+            for statement, _, path, _ in placed(sketch, root_scope(sketch))
+            if isinstance(statement, ir.For) and not _accesses(statement.body)
+        ]
+        self.marks: set[Mark] = set()
+        #: The tiled axes of the last run: the longest that each was, and its tile.
+        self.axes: dict[str, tuple[int, int]] = {}
+
+    def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
+        """What a run with these host scalars reaches."""
+        self.marks, self.axes = set(), {}
+        self.at(host, _LOOKED)
+        generator = random.Random(0)
+        for draw in range(_LOOKED):
+            for way in self.bare:
+                drawn = _TileDraw(self, dict(host), generator, draw, set())
+                with suppress(*NO_VALUE):
+                    for step in way:
+                        drawn.step(step)
+        return frozenset(self.marks)
 
 
 def behind(length: int, width: int) -> Iterator[str]:

@@ -303,7 +303,7 @@ def _numbers(sketch: ir.Sketch) -> set[int]:
     parts = _declared(sketch)
     parts += [require.condition for require in sketch.requires]
     parts += [extent for view in sketch.views for extent in view.extents]
-    parts += [part for step in walk.steps(sketch.steps) for part in walk.step_expressions(step)]
+    parts += [part for step in walk.statements(sketch.steps) for part in walk.expressions(step)]
     parts += [part for each in walk.in_phases(sketch.phases) for part in expressions(each)]
     return {number for number in _integers(parts, constants) if number > 1}
 
@@ -404,13 +404,6 @@ LANES_PER_STATEMENT = 2000
 LANES_PER_UNIT = 50
 
 
-def workload(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> int | None:
-    """Statements and lanes of one run with these host scalars, counted in lanes; None for more
-    than `limit`."""
-    counted = rehearse(sketch, host, limit)
-    return None if counted is None else counted.total
-
-
 def executed(
     sketch: ir.Sketch, setting: Setting, limit: int, memory_limit: int, generator: Generator
 ) -> tuple[int, Result] | None:
@@ -426,9 +419,10 @@ def executed(
     shapes = tensor_shapes(sketch, values, memory_limit)
     if not indices_exist(sketch, shapes, params):
         return None
-    cost = workload(sketch, values, limit)
-    if cost is None:
+    counted = rehearse(sketch, values, limit)
+    if counted is None:
         return None
+    cost = counted.total
     inputs = random_inputs(sketch, shapes, generator, params)
     inputs = {name: array for name, array in inputs.items() if name not in setting.absent}
     budget.spend(cost // LANES_PER_UNIT)

@@ -16,9 +16,9 @@ from itertools import combinations, islice, product
 from typing import TYPE_CHECKING
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, UsageError
+from sketchc.base.diagnostics import DiagnosticError, UsageError, error
 from sketchc.checker.facts import budget, concrete
-from sketchc.checker.facts.answers import Finding, assignments, element_text, for_sizes
+from sketchc.checker.facts.answers import Finding, for_sizes
 from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
 from sketchc.checker.facts.lane_forms import loaded_names
 from sketchc.checker.facts.scope import Branch, Step, root_scope
@@ -43,6 +43,7 @@ from sketchc.checker.testing.settings import (
     volume,
 )
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import element_indices, references
 
 if TYPE_CHECKING:
@@ -81,18 +82,14 @@ LARGEST_CONSTANT = 300
 LARGEST_TILE = 4096
 ATTEMPTS = 300
 
-_CODES = {
-    "in-bounds": "SK0501",
-    "slice-fits": "SK0503",
-    "covered": "SK0510",
-    "initialised": "SK0530",
-}
-_WORDS = {
-    "in-bounds": "a subscript of `{}` leaves the tensor",
-    "slice-fits": "a slice does not fit the tile `{}`",
-    "covered": "the output `{}` is not written everywhere",
-    "initialised": "`{}` is loaded before it is written",
-    "independent": "parallel iterations are not independent in `{}`",
+#: What is told of a claim that a run breaks: the code, and the message for the subject. The code of
+#: two iterations that meet says what they do.
+_REFUTED = {
+    "in-bounds": ("SK0501", "a subscript of `{}` leaves the tensor"),
+    "slice-fits": ("SK0503", "a slice does not fit the tile `{}`"),
+    "covered": ("SK0510", "the output `{}` is not written everywhere"),
+    "initialised": ("SK0530", "`{}` is loaded before it is written"),
+    "independent": ("", "parallel iterations are not independent in `{}`"),
 }
 #: Claims whose violations leave out what the accesses would have done.
 _ACCESSES = ("in-bounds", "slice-fits")
@@ -440,12 +437,12 @@ class _Runs:
         example = ir.CounterExample(
             broken.symbols, violation.iterations, element, text, broken.params
         )
-        code = _CODES.get(proof.claim, "SK0521" if " reads " in violation.text else "SK0520")
-        diagnostic = Diagnostic(
-            code,
-            Severity.ERROR,
-            _WORDS[proof.claim].format(proof.subject),
+        code, message = _REFUTED[proof.claim]
+        code = code or ("SK0521" if " reads " in violation.text else "SK0520")
+        diagnostic = error(
             proof.span,
+            code,
+            message.format(proof.subject),
             text,
             notes=("found by interpreting the sketch at small sizes with shadow memory",),
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import recorder, store_option, task_errors
@@ -186,11 +186,10 @@ def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, st
     if len(tasks) == 1:
         tasks = tasks * len(files)
     if len(tasks) != len(files):
-        msg = (
+        refuse(
             f"{len(files)} files and {len(tasks)} tasks: say --task once for each file, in their "
             "order, or once for all of them"
         )
-        raise UsageError(msg)
     return list(zip(files, tasks, strict=True))
 
 
@@ -461,6 +460,5 @@ def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
     sizes = options.parse_sizes(pairs)
     for name, value in sizes.items():
         if value < 1:
-            msg = f"--symbols {name}={value}: a size to measure at is a positive integer"
-            raise UsageError(msg)
+            refuse(f"--symbols {name}={value}: a size to measure at is a positive integer")
     return sizes

@@ -12,7 +12,7 @@ from typing import TypeVar
 import click
 
 from sketchc.api import FileReport, Names, Request, check_file
-from sketchc.base.diagnostics import Severity, UsageError, has_errors
+from sketchc.base.diagnostics import Severity, has_errors, refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.cli.consoles import coloured
@@ -94,8 +94,7 @@ def check(
     request = Request(target, execute, constants, allow_unproved, _codes(ignore), static, shapes)
     if (diff or unsafe) and not mend:
         option = "--diff shows" if diff else "--unsafe-fixes widens"
-        message = f"{option} what --fix would do: give both"
-        raise UsageError(message)
+        refuse(f"{option} what --fix would do: give both")
     if mend:
         from sketchc.cli.check_fix import mend_files
 
@@ -121,8 +120,7 @@ def _codes(ignored: tuple[str, ...]) -> frozenset[str]:
     wanted = frozenset(code.strip() for item in ignored for code in item.split(","))
     unknown = sorted(wanted - frozenset(codes()))
     if unknown:
-        message = f"--ignore {unknown[0]}: there is no such code"
-        raise UsageError(message)
+        refuse(f"--ignore {unknown[0]}: there is no such code")
     return wanted
 
 
@@ -139,8 +137,7 @@ def _check_names(declared: list[Names | None], request: Request) -> None:
     given = {name for name, _ in request.shapes}
     if given and not any(symbols <= given for symbols in sketches):
         missing = min((sorted(symbols - given) for symbols in sketches), key=len)
-        message = f"--symbols: a run takes sizes of all symbols; give {', '.join(missing)} too"
-        raise UsageError(message)
+        refuse(f"--symbols: a run takes sizes of all symbols; give {', '.join(missing)} too")
 
 
 def _refuse_unknown(
@@ -152,8 +149,7 @@ def _refuse_unknown(
     for name, _ in given:
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"
-            message = f"{option} {name}: no sketch has such a {what}; there are: {listed}"
-            raise UsageError(message)
+            refuse(f"{option} {name}: no sketch has such a {what}; there are: {listed}")
 
 
 # ---------------------------------------------------------------- the work

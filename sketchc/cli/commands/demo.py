@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import load_sketch
 from sketchc.cli.verify_files import prepare
@@ -39,8 +39,7 @@ def demo(examples: str) -> int:
     sketch, task = Path(examples, "rms.sketch"), Path(examples, "tasks", "rms.py")
     for needed in (sketch, task):
         if not needed.is_file():
-            msg = f"{needed} is not here; run the demo in a checkout, or say --examples DIR"
-            raise UsageError(msg)
+            refuse(f"{needed} is not here; run the demo in a checkout, or say --examples DIR")
     console = make_console(highlight=False)
     if not console.is_terminal:
         console = make_console(highlight=False, width=110)

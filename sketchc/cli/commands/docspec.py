@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.docspec.loader import folder_of, inspect, load
 from sketchc.docspec.markdown import KEYWORDS
@@ -96,8 +96,7 @@ def show(
     """
 
     if sketch is None and (topics or name or budget is not None):
-        msg = "--budget, --topic and --sketch go with --for FILE"
-        raise UsageError(msg)
+        refuse("--budget, --topic and --sketch go with --for FILE")
     spec = load(target)
     chosen = [one for one in Category if not categories or one.value in categories]
     if sketch is None:
@@ -162,8 +161,7 @@ def _select(
 
     for topic in topics:
         if topic not in KEYWORDS:
-            msg = f"unknown topic {topic!r}; known: {', '.join(sorted(KEYWORDS))}"
-            raise UsageError(msg)
+            refuse(f"unknown topic {topic!r}; known: {', '.join(sorted(KEYWORDS))}")
     source, tree = options.load_sketch(path, name)
     sketch, found = elaborate(tree, {})
     if sketch is None:
@@ -242,8 +240,7 @@ def verify_example(
     toolchain = load_toolchain(spec.target)
     status = toolchain.status()
     if not status.can_run:
-        msg = f"{spec.target} cannot run on this machine; {status.advice}"
-        raise UsageError(msg)
+        refuse(f"{spec.target} cannot run on this machine; {status.advice}")
     plan = _plan(spec, example)
     kernel = Kernel(
         target=spec.target,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 
 
 @click.command()
@@ -25,8 +25,7 @@ def explain(code: str | None, listing: bool) -> int:
             click.echo(f"{known}  {title(known)}")
         return 0
     if code is None:
-        message = "say which code, such as `sketchc explain SK0111`, or --list"
-        raise UsageError(message)
+        refuse("say which code, such as `sketchc explain SK0111`, or --list")
     text = page(code.upper())
     if text is not None:
         click.echo(text, nl=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.options import store_option, task_errors
 
@@ -178,11 +178,9 @@ def _workflow(given: dict[str, Any], configuration: Configuration, own: str | No
     and no model is configured. Raises `UsageError` where options contradict each other."""
     designer, named = given["designer"], given["workflow"]
     if designer == "builtin" and named not in (None, "builtin"):
-        msg = f"--designer builtin goes with --workflow builtin, not with {named}"
-        raise UsageError(msg)
+        refuse(f"--designer builtin goes with --workflow builtin, not with {named}")
     if designer == "llm" and named == "builtin":
-        msg = "--workflow builtin has the built-in Designer: leave --designer llm out"
-        raise UsageError(msg)
+        refuse("--workflow builtin has the built-in Designer: leave --designer llm out")
     found: str = named or own or configuration.workflow
     alone = not (configuration.llm.provider or given["sketch"] or given["kernel"])
     asked = named is not None or designer == "llm" or found != "default"
@@ -192,19 +190,15 @@ def _workflow(given: dict[str, Any], configuration: Configuration, own: str | No
 def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
     """Raises `UsageError` where given files do not go with the workflow."""
     if workflow == "verifier-only" and not given["kernel"]:
-        msg = "--workflow verifier-only needs the kernel: --kernel FILE"
-        raise UsageError(msg)
+        refuse("--workflow verifier-only needs the kernel: --kernel FILE")
     if given["kernel"] and workflow not in ("verifier-only", "coder-only"):
-        msg = f"--kernel goes with verifier-only and coder-only, not with {workflow}"
-        raise UsageError(msg)
+        refuse(f"--kernel goes with verifier-only and coder-only, not with {workflow}")
     if workflow == "coder-only" and coder == "builtin" and not (given["sketch"] or given["kernel"]):
-        msg = "the built-in Coder needs a sketch: add --sketch FILE, or --coder llm for a model"
-        raise UsageError(msg)
+        refuse("the built-in Coder needs a sketch: add --sketch FILE, or --coder llm for a model")
     if given["sketch"] and workflow not in ("verifier-only", "coder-only"):
-        msg = (
+        refuse(
             f"--sketch goes with coder-only and verifier-only; in {workflow} the Designer writes it"
         )
-        raise UsageError(msg)
 
 
 def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
@@ -231,8 +225,7 @@ def _text(path: str, what: str) -> str:
         msg = f"cannot read the {what} {path}: {error.strerror}"
         raise UsageError(msg) from error
     if not text.strip():
-        msg = f"the {what} {path} is empty"
-        raise UsageError(msg)
+        refuse(f"the {what} {path} is empty")
     return text
 
 

@@ -19,7 +19,7 @@ from sketchc.agents.llm.messages import LEVELS, LlmError, Message, Request
 from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.settings import LlmSettings, TargetSettings, is_local, make_provider
 from sketchc.agents.run.summary import counted
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.lowering.registry import load_target
 
@@ -278,8 +278,7 @@ def ledger(file: str, number: int | None, as_json: bool) -> int:
         return 0
     if number > len(contents.records):
         held = counted(len(contents.records), "call")
-        msg = f"{path} holds {held}; there is no call {number}"
-        raise UsageError(msg)
+        refuse(f"{path} holds {held}; there is no call {number}")
     record = contents.records[number - 1]
     click.echo(json.dumps(attrs.asdict(record), indent=2) if as_json else _in_full(record))
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.lowering.plan_text import print_plan, print_sketch
 from sketchc.lowering.registry import load_target
@@ -129,16 +129,15 @@ def lower(
 def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:
     """Raises `UsageError` for options that do not go with the Coder."""
     if map_file is not None and (coder == "llm" or emit != "code"):
-        msg = "--source-map goes with the code of the built-in Coder: leave --emit and --coder out"
-        raise UsageError(msg)
+        refuse(
+            "--source-map goes with the code of the built-in Coder: leave --emit and --coder out"
+        )
     if coder == "llm" and emit != "code":
-        msg = f"--emit {emit} is the same for every Coder; leave --coder llm out"
-        raise UsageError(msg)
+        refuse(f"--emit {emit} is the same for every Coder; leave --coder llm out")
     if coder == "builtin":
         said = [name for name, value in given.items() if value not in (None, False)]
         if said:
-            msg = f"--{said[0].replace('_', '-')} goes with --coder llm"
-            raise UsageError(msg)
+            refuse(f"--{said[0].replace('_', '-')} goes with --coder llm")
 
 
 def write_map(kernel: Kernel, text: str, file: str, output: str | None) -> None:

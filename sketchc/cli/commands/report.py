@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 
 if TYPE_CHECKING:
@@ -80,16 +80,14 @@ def _no_ids(runs: Sequence[str], store: str | None) -> None:
     """Raises `UsageError` for ids of a store among files."""
     ids = [run for run in runs if _is_id(run, store)]
     if ids and store is not None:
-        msg = f"{ids[0]} is no file here, and ids of the store have a page of their own"
-        raise UsageError(msg)
+        refuse(f"{ids[0]} is no file here, and ids of the store have a page of their own")
 
 
 def _of_ids(identities: Sequence[str], store: str | None, sketch: str | None) -> Page:
     from sketchc.cli.report_store import page_of_ids
 
     if sketch is not None:
-        msg = "--sketch goes with JSON files; the store holds the sketch of each kernel"
-        raise UsageError(msg)
+        refuse("--sketch goes with JSON files; the store holds the sketch of each kernel")
     return page_of_ids(options.store_path(store), identities)
 
 
@@ -98,11 +96,9 @@ def _of_folder(folder: Path, paths: Sequence[Path], sketch: str | None) -> Page:
     from sketchc.agents.suites.page import is_suite, page_of_suite
 
     if len(paths) > 1:
-        msg = f"{folder} is a folder: a run has a page of its own; give it alone"
-        raise UsageError(msg)
+        refuse(f"{folder} is a folder: a run has a page of its own; give it alone")
     if sketch is not None:
-        msg = "--sketch goes with JSON files; the folder of a run holds its own sketch"
-        raise UsageError(msg)
+        refuse("--sketch goes with JSON files; the folder of a run holds its own sketch")
     return page_of_suite(folder) if is_suite(folder) else page_of_run(folder)
 
 
@@ -122,11 +118,9 @@ def _of_files(paths: Sequence[Path], sketch: str | None) -> Page:
 def _write(place: Path, text: str, inputs: Sequence[Path]) -> None:
     """Write the page. Raises `UsageError` where the file refuses, or is one of the inputs."""
     if any(place.resolve() == path.resolve() for path in inputs):
-        msg = f"{place} is what the report is made of; choose another file with -o"
-        raise UsageError(msg)
+        refuse(f"{place} is what the report is made of; choose another file with -o")
     if place.is_dir():
-        msg = f"{place} is a folder; name a file, as in -o {place / _NAME}"
-        raise UsageError(msg)
+        refuse(f"{place} is a folder; name a file, as in -o {place / _NAME}")
     options.write_output(text, str(place))
 
 

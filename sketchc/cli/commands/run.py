@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
+from sketchc.ir.show import assignments
 
 if TYPE_CHECKING:
     from sketchc.interpreter.tiles import Array
@@ -52,8 +53,7 @@ def run(
     sizes = options.parse_sizes(symbols)
     constants = options.parse_assignments(settings, "--set")
     if seed < 0:
-        msg = f"--seed takes 0 or more, not {seed}"
-        raise UsageError(msg)
+        refuse(f"--seed takes 0 or more, not {seed}")
     from sketchc.checker.api import check_sketch
     from sketchc.checker.context.context import identifier
     from sketchc.interpreter.api import Options, interpret
@@ -110,11 +110,9 @@ def read_arrays(path: str) -> dict[str, Array]:
         with open(path, "rb") as file:
             head = file.read(6)
         if head == b"\x93NUMPY":
-            msg = f"{path} holds one array; --inputs takes an .npz file with one array per tensor"
-            raise UsageError(msg)
+            refuse(f"{path} holds one array; --inputs takes an .npz file with one array per tensor")
         if not zipfile.is_zipfile(path):
-            msg = f"{path} is not an .npz file; write one with numpy.savez({path!r}, NAME=array)"
-            raise UsageError(msg)
+            refuse(f"{path} is not an .npz file; write one with numpy.savez({path!r}, NAME=array)")
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
@@ -140,7 +138,7 @@ def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:
     """`M = 300, N = 520, TILE = 64`."""
     values: dict[str, object] = {**symbols}
     values.update({constant.name: constant.value for constant in sketch.constants})
-    return ", ".join(f"{name} = {value}" for name, value in values.items())
+    return assignments(values)
 
 
 def summarise(name: str, array: Array, dtype: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.options import existing_store_option
 from sketchc.runtime.store import exporting, reading
@@ -227,8 +227,7 @@ def gc(keep: int, older_than: float, dry_run: bool, store: Path, as_json: bool) 
     """
 
     if not store.exists():
-        msg = f"there is no store at {store}"
-        raise UsageError(msg)
+        refuse(f"there is no store at {store}")
     with open_store(store) as connection:
         found = collect(connection, keep, older_than, dry_run)
     if as_json:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.cli.options import Command, store_option, task_errors
 
@@ -92,16 +92,13 @@ def _suite_of(
     if name is None and not asked:
         return None
     if (name is not None) + len(asked) > 1:
-        msg = f"say one of SUITE, {', '.join(folders)}"
-        raise UsageError(msg)
+        refuse(f"say one of SUITE, {', '.join(folders)}")
     if name is not None and name not in sources.BUILT_IN:
-        msg = f"unknown suite {name!r}; known: {', '.join(sources.BUILT_IN)}"
-        raise UsageError(msg)
+        refuse(f"unknown suite {name!r}; known: {', '.join(sources.BUILT_IN)}")
     if name is not None:
         return sources.level1(full=sizes == "full")
     if sizes is not None:
-        msg = f"--sizes goes with {sources.LEVEL1}: other tasks say their sizes themselves"
-        raise UsageError(msg)
+        refuse(f"--sizes goes with {sources.LEVEL1}: other tasks say their sizes themselves")
     make, folder = asked[0]
     return make(folder)
 
@@ -220,8 +217,7 @@ def _run(chosen: Suite | None, given: dict[str, Any]) -> int:
     from sketchc.cli.suite_run import perform_suite
 
     if chosen is None:
-        msg = "say which tasks: SUITE (sketchc suite list), --kernelbench, --akg or --tasks"
-        raise UsageError(msg)
+        refuse("say which tasks: SUITE (sketchc suite list), --kernelbench, --akg or --tasks")
     asked, effort = _asked(chosen, given)
     default = Path(DEFAULT_FOLDER) / f"{chosen.name}-{asked.target}"
     folder = SuiteFolder(Path(given["output"]) if given["output"] else default)
@@ -254,8 +250,7 @@ def _asked(chosen: Suite, given: dict[str, Any]) -> tuple[SuiteOptions, Effort]:
     options.configuration_of(given["config"])
     jobs = given["jobs"] or (1 if given["bench"] else len(os.sched_getaffinity(0)))
     if given["bench"] and jobs > 1:
-        msg = "--bench goes with --jobs 1: times taken beside other work say nothing"
-        raise UsageError(msg)
+        refuse("--bench goes with --jobs 1: times taken beside other work say nothing")
     passed_on = []
     for name in _PASSED_ON:
         if given[name] is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.lowering.hardware import chips_like
@@ -128,8 +128,7 @@ def load_toolchain(name: str) -> base.Toolchain:
     imports are not installed."""
 
     if name not in TARGETS:
-        msg = f"unknown toolchain {name!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(msg)
+        refuse(f"unknown toolchain {name!r}; known: {', '.join(TARGETS)}")
     try:
         return base.toolchain(name)
     except ImportError as error:
@@ -198,8 +197,7 @@ def install(target: str, system: bool) -> int:
     chosen = None if target == "mindspore" else load_toolchain(target)
     install_tools = getattr(chosen, "install_tools", None)
     if system and install_tools is None:
-        msg = f"{target} needs no system packages that --system could install"
-        raise UsageError(msg)
+        refuse(f"{target} needs no system packages that --system could install")
     try:
         if chosen is None:
             click.echo(mindspore.install())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.options import recorder, store_option, task_errors
 from sketchc.cli.verify_files import (
@@ -121,8 +121,7 @@ def verify(
         if print_signature:
             return _print_signature(request, task, patience)
         if not files:
-            msg = "say which FILE to verify: a sketch, or a kernel (.cpp, .py)"
-            raise UsageError(msg)
+            refuse("say which FILE to verify: a sketch, or a kernel (.cpp, .py)")
         requests = [attrs.evolve(request, file=file) for file in files]
         return _report(_outcomes(requests, task, patience, jobs, store), as_json)
 
