@@ -23,12 +23,10 @@ from sketchc.lowering.cpp.library.texts import include_lines, library_text, used
 from sketchc.lowering.cpp.printer import Printer, streams_name
 from sketchc.lowering.cpp.python_module import module_source
 from sketchc.lowering.kernel import Kernel, LibraryPart
-from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.build import host_program
-from sketchc.lowering.loops.build import placements as loop_placements
+from sketchc.lowering.loops import build, nodes
 from sketchc.lowering.loops.tiles import step_name
 from sketchc.lowering.loops.transformations import streamed_tensors
-from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
+from sketchc.lowering.plan import HintAnswer, Plan, Storage, has_product, source_loops, subject
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import source_map
 
@@ -106,10 +104,9 @@ def emit(plan: Plan) -> Kernel:
 _RESERVED = ("arena", "workspace")
 
 
-def placements(plan: Plan) -> nodes.Placements:
-    """Where each tile of the sketch really lives after fusion, and what each phase reserves; for a
-    plan whose phases are mapped."""
-    return loop_placements(plan, _RESERVED)
+def storages(plan: Plan) -> tuple[tuple[Storage, ...], ...]:
+    """What each phase reserves for one program after fusion; for a plan whose phases are mapped."""
+    return build.storages(plan, _RESERVED)
 
 
 #: The conditions that are known when the host has fetched something.
@@ -128,7 +125,7 @@ class _Host:
 
     def function(self) -> str:
         """The exported function with all phases."""
-        steps = host_program(self.plan, _RESERVED)
+        steps = build.host_program(self.plan, _RESERVED)
         self.out.depth = 1
         self._round_params()
         # Checks and host values; nothing is written before all conditions hold.

@@ -14,6 +14,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, broken
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.transformations import streamed_tensors
+from sketchc.lowering.plan import Storage
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import Marks
 
@@ -296,7 +297,7 @@ class Printer(Expressions):
             self.close()
 
     def reserve(
-        self, arena: str, items: Sequence[ir.Tensor] | Sequence[nodes.Storage], threads: str
+        self, arena: str, items: Sequence[ir.Tensor] | Sequence[Storage], threads: str
     ) -> None:
         """An arena with memory for tensors or storages, for so many threads."""
         self.line(f"{self.library('arena')} {arena};")

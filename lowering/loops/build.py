@@ -1,12 +1,12 @@
 """From a plan to its loop programs, for every target that prints loops.
 
 `build_phases` takes a plan whose phases are mapped and returns the loop program of each phase,
-`host_program` what the host does around them; `placements` says what memory they leave.
+`host_program` what the host does around them; `storages` says what memory they take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import assert_never
 
 import attrs
@@ -29,6 +29,7 @@ from sketchc.lowering.loops.fusion import (
     build_tree,
     leaves,
     place,
+    settled,
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
@@ -40,7 +41,7 @@ from sketchc.lowering.loops.transformations import (
     unroll_and_jam,
     without_dead_stores,
 )
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, Storage, literals
 
 #: Names of lane variables by the number of loops that remain, innermost first.
 LANE_NAMES = ("lane", "row", "plane", "cube")
@@ -58,14 +59,28 @@ class BuiltPhase:
 def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...]:
     """The loop programs of a plan's phases; no local of them has a name of the sketch or one of the
     `reserved` names."""
-    sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
-    constants = {constant.name: ir.Literal(constant.value) for constant in sketch.constants}
+    constants = literals(plan.sketch)
     built = []
+    for phase in _fused(plan, reserved):
+        fresh = phase.versions.fresh
+        body = add_rows(unroll_and_jam(phase.program.body, fresh, constants), fresh)
+        memory = tuple(settled(storage, constants) for storage in phase.program.storages)
+        built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
+    return tuple(built)
+
+
+def storages(plan: Plan, reserved: Collection[str]) -> tuple[tuple[Storage, ...], ...]:
+    """What each phase reserves for one program after fusion, at whatever values of constants."""
+    return tuple(phase.program.storages for phase in _fused(plan, reserved))
+
+
+def _fused(plan: Plan, reserved: Collection[str]) -> Iterator[BuiltPhase]:
+    """The phases as they are whatever the values of constants are: nothing is unrolled, and no
+    storage has its memory."""
+    sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
     for phase in plan.phases:
         versions = find_versions(sketch, phase.body, set(names))
-        program = _lower_phase(phase.body, NestMaker(sketch, versions), constants)
-        built.append(BuiltPhase(phase, versions, program))
-    return tuple(built)
+        yield BuiltPhase(phase, versions, _lower_phase(phase.body, NestMaker(sketch, versions)))
 
 
 def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement, ...]:
@@ -138,18 +153,6 @@ def _serial_loop(
     )
 
 
-def placements(plan: Plan, reserved: Collection[str]) -> loops.Placements:
-    """Where each tile of the sketch really lives after fusion, and what each phase reserves."""
-    memories = {tile.name: "fused" for tile in plan.sketch.tiles}
-    phases = build_phases(plan, reserved)
-    for phase in phases:
-        for storage in phase.program.storages:
-            tile = phase.versions.origin(storage.name)
-            if tile in memories and memories[tile] != "arena":
-                memories[tile] = storage.memory
-    return loops.Placements(memories, tuple(phase.program.storages for phase in phases))
-
-
 def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loops.Define | None]:
     """The loop over one grid axis, without its body, and what derives the axis' variable inside.
 
@@ -176,14 +179,9 @@ def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loop
     return upwards(index, axis.count), variable
 
 
-def _lower_phase(
-    body: tuple[ir.Statement, ...],
-    maker: NestMaker,
-    constants: Mapping[str, ir.Expr],
-) -> loops.Program:
-    """The loop program of one phase; `constants` gives the compile-time values by name."""
+def _lower_phase(body: tuple[ir.Statement, ...], maker: NestMaker) -> loops.Program:
     nodes = build_tree(body, maker)
-    homes, storages = place(nodes, maker, constants)
+    homes, found = place(nodes, maker)
     lowering = _Lowering(maker, homes)
     statements = lowering.nodes(nodes, Scope())
     # Locals that no single write can declare.
@@ -193,9 +191,7 @@ def _lower_phase(
         if home.local and home.defined_by is None
     ]
     whole = (*first, *statements)
-    program = without_dead_stores(loops.Program((*storages, *lowering.packs), whole))
-    jammed = unroll_and_jam(program.body, maker.versions.fresh, constants)
-    return loops.Program(program.storages, add_rows(jammed, maker.versions.fresh))
+    return without_dead_stores(loops.Program((*found, *lowering.packs), whole))
 
 
 @attrs.define
@@ -437,8 +433,7 @@ def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:
     """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs."""
-    constants = {c.name: ir.Literal(c.value) for c in sketch.constants}
-    resolved = substitute(step, constants)
+    resolved = substitute(step, literals(sketch))
     value = constant_value(resolved)
     if value is not None:
         return 1 if value > 0 else -1

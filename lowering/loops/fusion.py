@@ -22,8 +22,9 @@ from sketchc.ir.symbolic import constant_value, equal, product
 from sketchc.ir.walk import substitute
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read, Reference
-from sketchc.lowering.loops.nodes import Define, Note, Storage, bound
+from sketchc.lowering.loops.nodes import Define, Note, bound
 from sketchc.lowering.loops.tiles import index_rank
+from sketchc.lowering.plan import Storage
 
 
 @attrs.define(eq=False)
@@ -223,9 +224,7 @@ class _Use:
     writes: bool
 
 
-def place(
-    nodes: list[Node], maker: NestMaker, constants: Mapping[str, ir.Expr]
-) -> tuple[dict[str, Home], tuple[Storage, ...]]:
+def place(nodes: list[Node], maker: NestMaker) -> tuple[dict[str, Home], tuple[Storage, ...]]:
     """The home of every tile that the tree touches, and the storages to provide."""
     uses: dict[str, list[_Use]] = {}
     addressed: set[str] = set()
@@ -241,7 +240,7 @@ def place(
             addressed.update(target.name for target in nest.targets)
             addressed.update(r.reference.name for r in nest.reads if not r.reference.tensor)
     homes = {name: _home(name, found, maker, name in addressed) for name, found in uses.items()}
-    storages = tuple(_storage(home, constants) for home in homes.values() if not home.local)
+    storages = tuple(_storage(home, maker) for home in homes.values() if not home.local)
     return homes, storages
 
 
@@ -281,8 +280,15 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
     return len(loops) == 1
 
 
-def _storage(home: Home, constants: Mapping[str, ir.Expr]) -> Storage:
+def _storage(home: Home, maker: NestMaker) -> Storage:
     extents = tuple(home.extents[axis] for axis in home.kept)
-    elements = constant_value(substitute(product(extents), constants))
-    small = elements is not None and elements * home.dtype.bytes <= STACK_BYTES
-    return Storage(home.name, home.dtype, extents, "stack" if small else "arena")
+    return Storage(home.name, maker.versions.origin(home.name), home.dtype, extents)
+
+
+def settled(storage: Storage, constants: Mapping[str, ir.Expr]) -> Storage:
+    """The storage with its memory, for these values of constants."""
+    if storage.memory:
+        return storage
+    elements = constant_value(substitute(product(storage.extents), constants))
+    small = elements is not None and elements * storage.dtype.bytes <= STACK_BYTES
+    return attrs.evolve(storage, memory="stack" if small else "arena")

@@ -36,6 +36,7 @@ from sketchc.lowering.loops.nests import (
 )
 from sketchc.lowering.loops.nodes import scalar_dtype
 from sketchc.lowering.loops.tiles import row_major, strides
+from sketchc.lowering.plan import Storage
 
 
 @attrs.frozen
@@ -326,7 +327,7 @@ PACK_DEPTH = 256
 class Calls(Reads):
     """Makes the calls of one phase; `packs` are the storages for packed panels."""
 
-    packs: list[nodes.Storage] = attrs.field(factory=list)
+    packs: list[Storage] = attrs.field(factory=list)
 
     # ------------------------------------------------------------ calls of the library on tiles
 
@@ -399,7 +400,7 @@ class Calls(Reads):
         name = self.maker.versions.fresh(stem)
         limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
         extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
-        self.packs.append(nodes.Storage(name, dtype, extents, "arena"))
+        self.packs.append(Storage(name, "", dtype, extents, "arena"))
         return name
 
 

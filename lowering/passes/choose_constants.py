@@ -67,7 +67,7 @@ class ChooseConstants:
         sketch = _bind(plan.sketch, choice)
         placed = PlaceTiles().run(attrs.evolve(plan, sketch=sketch))
         values = sample_values(sketch)
-        over = sum(use.bytes - use.capacity for use in overflows(placed, values))
+        over = sum(use.bytes - use.capacity for use in overflows(placed))
         limit = plan.capabilities.maximum_elements
         over += sum(elements - limit for _, elements in too_wide(placed, values))
         return (float(over), self._cost(placed, values))
