@@ -256,6 +256,15 @@ def literals(sketch: ir.Sketch) -> dict[str, ir.Expr]:
     return {constant.name: ir.Literal(constant.value) for constant in sketch.constants}
 
 
+def with_constants(sketch: ir.Sketch, values: Mapping[str, int | float | bool]) -> ir.Sketch:
+    """The sketch with constants that the plan has chosen."""
+    constants = tuple(
+        attrs.evolve(c, value=values[c.name], chosen_by="plan") if c.name in values else c
+        for c in sketch.constants
+    )
+    return attrs.evolve(sketch, constants=constants)
+
+
 def subject(plan: Plan, loop: ir.For) -> str:
     """`loop k`, by the name in the sketch; `loop k of line 7` where several have that name."""
     name = _source_name(loop)

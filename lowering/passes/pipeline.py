@@ -13,7 +13,7 @@ from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, ha
 from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Hardware, Plan
+from sketchc.lowering.plan import Hardware, Plan, with_constants
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
@@ -150,11 +150,7 @@ class Planner:
         choice = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
         if choice:
             sketch, program = self._program({**constants, **choice}, split)
-            bound = tuple(
-                attrs.evolve(c, chosen_by="plan") if c.name in choice else c
-                for c in sketch.constants
-            )
-            sketch = attrs.evolve(sketch, constants=bound)
+            sketch = with_constants(sketch, choice)
         found = program.elaboration.diagnostics
         return PlannedSketch(attrs.evolve(plan, sketch=sketch), program, diagnostics=found)
 

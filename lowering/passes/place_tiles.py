@@ -92,13 +92,9 @@ def _place(
     memory = plan.hardware.facts["placement"][role]
     hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
     reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
-    return TilePlan(tile, extents, memory, fixed_bytes(tile, extents), reason, memory)
-
-
-def fixed_bytes(tile: ir.Tile, extents: tuple[PhysicalExtent, ...]) -> int | None:
-    """The size of a tile in bytes; None where it is known at launch only."""
     sizes = [extent.value for extent in extents if extent.value is not None]
-    return math.prod((tile.dtype.bytes, *sizes)) if len(sizes) == len(extents) else None
+    fixed = math.prod((tile.dtype.bytes, *sizes)) if len(sizes) == len(extents) else None
+    return TilePlan(tile, extents, memory, fixed, reason, memory)
 
 
 def _physical(
@@ -142,24 +138,25 @@ def _memory_use(
     fullest = {}
     for memory in plan.hardware.facts["memory"]:
         here = {n: span for n, span in lives.items() if plan.tiles[n].memory == memory}
-        best: tuple[tuple[str, int], ...] = ()
-        for start, _ in here.values():
-            alive = tuple(
-                (name, sizes[name]) for name, (low, high) in here.items() if low <= start <= high
-            )
-            if sum(size for _, size in alive) > sum(size for _, size in best):
-                best = alive
-        fullest[memory] = best
+        moments = (
+            tuple((name, sizes[name]) for name, (low, high) in here.items() if low <= at <= high)
+            for at, _ in here.values()
+        )
+        fullest[memory] = max(moments, key=_size, default=())
     return _uses(plan, fullest)
 
 
 def _uses(plan: Plan, parts: Mapping[str, tuple[tuple[str, int], ...]]) -> tuple[MemoryUse, ...]:
     """The use of each memory that parts lie in."""
     return tuple(
-        MemoryUse(memory, sum(size for _, size in parts[memory]), facts["bytes"], parts[memory])
+        MemoryUse(memory, _size(parts[memory]), facts["bytes"], parts[memory])
         for memory, facts in plan.hardware.facts["memory"].items()
         if parts[memory]
     )
+
+
+def _size(parts: tuple[tuple[str, int], ...]) -> int:
+    return sum(size for _, size in parts)
 
 
 def overflows(plan: Plan) -> list[MemoryUse]:

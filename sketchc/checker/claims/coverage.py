@@ -23,7 +23,6 @@ from sketchc.checker.facts.prover import (
     Outcome,
     Prover,
     Verdict,
-    counters,
     iteration,
     worst,
 )
@@ -284,7 +283,7 @@ def _written_before(
         return PROVED
     written = _earlier_writes(prover, load, stores, elements)
     touch = touched(load, prover.root, tag="'load")
-    variables = (*counters(touch.scope), *elements.variables)
+    variables = (*touch.scope.counters, *elements.variables)
     systems = _writes(touch, elements)
     return worst(prover.search(system, variables, written) for system in systems)
 
@@ -301,7 +300,7 @@ def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> b
         if _has_earlier_witness(prover, load, group, elements):
             return True
         scope = phase_scope(prover.sketch, prover.root, load.phase)
-        variables = (*counters(scope), *elements.variables)
+        variables = (*scope.counters, *elements.variables)
         written = _earlier_writes(prover, load, group, elements)
         facts = (*scope.facts, *elements.facts)
         if prover.search(facts, variables, written).verdict is Verdict.PROVED:

@@ -96,6 +96,9 @@ def unproved(
 ) -> Finding:
     """A claim that is neither proved nor refuted: an error unless the user allowed it."""
     code, usual = _UNPROVED[claim]
+    if notes is None:  # what can be decided, and what was tried here
+        tried = budget.tried()
+        notes = (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
     diagnostic = Diagnostic(
         code,
         severity(allow_unproved),
@@ -103,7 +106,7 @@ def unproved(
         span,
         label,
         labels,
-        notes=undecided() if notes is None else notes,
+        notes=notes,
         help=advice,
     )
     return contested(claim, subject, diagnostic)
@@ -139,13 +142,6 @@ def for_sizes(symbols: Mapping[str, object]) -> str:
 def element_text(name: str, element: tuple[int, ...]) -> str:
     """`C[5, 0]`."""
     return f"{name}[{', '.join(str(index) for index in element)}]"
-
-
-def undecided() -> tuple[str, ...]:
-    """The notes of a claim that is neither proved nor refuted: what can be decided, and what was
-    tried here."""
-    tried = budget.tried()
-    return (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
 
 
 def severity(allow_unproved: bool) -> Severity:
