@@ -26,14 +26,7 @@ from sketchc.launch.magnitudes import (
     see_body,
     show,
 )
-from sketchc.lowering.plan import (
-    GridAxis,
-    PhasePlan,
-    Plan,
-    carried,
-    float_parts,
-    has_product,
-)
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, carried, float_parts, has_product
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.names import Names
 from sketchc.lowering.python_host.wrapping import WIDTH

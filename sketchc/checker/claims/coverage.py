@@ -18,14 +18,7 @@ from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.prover import (
-    PROVED,
-    Outcome,
-    Prover,
-    Verdict,
-    iteration,
-    worst,
-)
+from sketchc.checker.facts.prover import PROVED, Outcome, Prover, Verdict, iteration, worst
 from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site, Touch, touched
 from sketchc.ir import nodes as ir
