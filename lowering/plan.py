@@ -15,7 +15,7 @@ from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import has_floats
+from sketchc.ir.symbolic import constant_value, has_floats, product
 from sketchc.ir.walk import expressions
 from sketchc.launch.index_width import per_sketch
 from sketchc.ops.table import OPS, Category, Fact
@@ -105,6 +105,10 @@ class MemoryUse:
     parts: tuple[tuple[str, int], ...]  # (tile, bytes) at that moment
 
 
+#: Compile-time tiles up to this many bytes live on the stack.
+STACK_BYTES = 4096
+
+
 @attrs.frozen
 class Storage:
     """Memory private to one program (grid point): `extents` elements, row-major, which hold `tile`
@@ -116,6 +120,14 @@ class Storage:
     dtype: DType
     extents: tuple[ir.Expr, ...]
     memory: str = ""
+
+    def settled(self, constants: Mapping[str, ir.Expr]) -> Storage:
+        """The storage with its memory, for these values of constants."""
+        if self.memory:
+            return self
+        elements = constant_value(walk.substitute(product(self.extents), constants))
+        small = elements is not None and elements * self.dtype.bytes <= STACK_BYTES
+        return attrs.evolve(self, memory="stack" if small else "arena")
 
 
 @attrs.frozen

@@ -29,7 +29,6 @@ from sketchc.lowering.loops.fusion import (
     build_tree,
     leaves,
     place,
-    settled,
 )
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Kind, LaneSource, Nest, lane_variable
@@ -64,7 +63,7 @@ def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...
     for phase in _fused(plan, reserved):
         fresh = phase.versions.fresh
         body = add_rows(unroll_and_jam(phase.program.body, fresh, constants), fresh)
-        memory = tuple(settled(storage, constants) for storage in phase.program.storages)
+        memory = tuple(storage.settled(constants) for storage in phase.program.storages)
         built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
     return tuple(built)
 

@@ -11,15 +11,14 @@ compile-time sizes go on the stack; everything else is carved from the thread's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TypeAlias, assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, equal, product
-from sketchc.ir.walk import substitute
+from sketchc.ir.symbolic import constant_value, equal
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Axis, Kind, Nest, Read, Reference
 from sketchc.lowering.loops.nodes import Define, Note, bound
@@ -199,10 +198,6 @@ def _place(nodes: list[Leaf | LoopNode], nest: Nest) -> int:
     return position
 
 
-#: Compile-time tiles up to this many bytes live on the stack.
-STACK_BYTES = 4096
-
-
 @attrs.frozen
 class Home:
     """Where one tile version lives. `kept` are the tile axes that have memory; a local has none.
@@ -283,12 +278,3 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
 def _storage(home: Home, maker: NestMaker) -> Storage:
     extents = tuple(home.extents[axis] for axis in home.kept)
     return Storage(home.name, maker.versions.origin(home.name), home.dtype, extents)
-
-
-def settled(storage: Storage, constants: Mapping[str, ir.Expr]) -> Storage:
-    """The storage with its memory, for these values of constants."""
-    if storage.memory:
-        return storage
-    elements = constant_value(substitute(product(storage.extents), constants))
-    small = elements is not None and elements * storage.dtype.bytes <= STACK_BYTES
-    return attrs.evolve(storage, memory="stack" if small else "arena")

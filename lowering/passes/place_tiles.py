@@ -14,7 +14,6 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import constants_of, evaluate, sample_let
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, tiles_read
-from sketchc.lowering.loops.fusion import settled
 from sketchc.lowering.plan import (
     MemoryUse,
     PhasePlan,
@@ -379,7 +378,7 @@ class SettleTiles:
         for phase in plan.phases:
             if phase.storages is None:
                 return plan
-            storages = tuple(settled(storage, constants) for storage in phase.storages)
+            storages = tuple(storage.settled(constants) for storage in phase.storages)
             for storage in storages:
                 if memories.get(storage.tile) != "arena":
                     memories[storage.tile] = storage.memory
