@@ -43,18 +43,18 @@ def measure(tree: syntax.Sketch, target: str, count: int) -> str:
     planner = planner_of(tree, target)
     rows = []
     for point in points(tree, target, count):
-        start = time.perf_counter()
+        start = time.process_time()
         bound = planner.bound(point)
-        bind = time.perf_counter() - start
-        start = time.perf_counter()
+        bind = time.process_time() - start
+        start = time.process_time()
         try:
             proved = planner.proved(bound)
-            prove = time.perf_counter() - start
-            start = time.perf_counter()
+            prove = time.process_time() - start
+            start = time.process_time()
             planner.mapped(proved)
         except DiagnosticError:  # does not fit the chip: the next point
             continue
-        rows.append([bind, prove, time.perf_counter() - start])
+        rows.append([bind, prove, time.process_time() - start])
     if not rows:
         return "no point fits"
     first, *further = [[1000 * part for part in row] for row in rows]

@@ -12,9 +12,10 @@ from typing import Any, TypeGuard
 import attrs
 
 from sketchc.base.diagnostics import NOWHERE, Span
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.symbolic import has_floats
+from sketchc.ir.symbolic import constant_value, has_floats, product
 from sketchc.ir.walk import expressions
 from sketchc.launch.index_width import per_sketch
 from sketchc.ops.table import OPS, Category, Fact
@@ -104,15 +105,44 @@ class MemoryUse:
     parts: tuple[tuple[str, int], ...]  # (tile, bytes) at that moment
 
 
+#: Compile-time tiles up to this many bytes live on the stack.
+STACK_BYTES = 4096
+
+
+@attrs.frozen
+class Storage:
+    """Memory private to one program (grid point): `extents` elements, row-major, which hold `tile`
+    or what the emitter needs beside tiles. `memory` is "stack" (a small compile-time size) or
+    "arena"; "" until sizes are looked at."""
+
+    name: str
+    tile: str
+    dtype: DType
+    extents: tuple[ir.Expr, ...]
+    memory: str = ""
+
+    def settled(self, constants: Mapping[str, ir.Expr]) -> Storage:
+        """The storage with its memory, for these values of constants."""
+        if self.memory:
+            return self
+        elements = constant_value(walk.substitute(product(self.extents), constants))
+        small = elements is not None and elements * self.dtype.bytes <= STACK_BYTES
+        return attrs.evolve(self, memory="stack" if small else "arena")
+
+
 @attrs.frozen
 class PhasePlan:
     """One launch. `body` runs once per grid point with the grid variables bound; loops that remain
-    in it are sequential for this target."""
+    in it are sequential for this target. `lives` gives the first write and the last use of each
+    tile, as positions in the walk of `body`; `storages` what a target that fuses by itself reserves
+    for one program, buffers that no tile asked for included (None for other targets)."""
 
     index: int
     name: str  # "rms_norm_optimized", or "..._phase_2"
     grid: tuple[GridAxis, ...]
     body: tuple[ir.Statement, ...]
+    lives: Mapping[str, tuple[int, int]] = attrs.field(factory=dict, repr=False)
+    storages: tuple[Storage, ...] | None = None
     memory_use: tuple[MemoryUse, ...] = ()  # physical sizes, buckets at their largest or a sample
 
 
@@ -231,6 +261,20 @@ def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
             yield expression
         case _:
             pass
+
+
+def literals(sketch: ir.Sketch) -> dict[str, ir.Expr]:
+    """The values of the constants, by name."""
+    return {constant.name: ir.Literal(constant.value) for constant in sketch.constants}
+
+
+def with_constants(sketch: ir.Sketch, values: Mapping[str, int | float | bool]) -> ir.Sketch:
+    """The sketch with constants that the plan has chosen."""
+    constants = tuple(
+        attrs.evolve(c, value=values[c.name], chosen_by="plan") if c.name in values else c
+        for c in sketch.constants
+    )
+    return attrs.evolve(sketch, constants=constants)
 
 
 def subject(plan: Plan, loop: ir.For) -> str:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from sketchc.base.precedence import bracketed
+
 #: Level of names, literals, calls and parenthesised text.
 ATOM = 100
 
@@ -87,7 +89,7 @@ def parenthesised(code: Code) -> Code:
 
 def at_least(code: Code, level: int) -> str:
     """The text of an operand, in parentheses where it binds more loosely than `level`."""
-    return (code if code.level >= level else parenthesised(code)).text
+    return bracketed(code.text, code.level, level)
 
 
 def _levels(first: int, *rows: str) -> dict[str, int]:

@@ -12,8 +12,7 @@ import attrs
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import Language
-from sketchc.lowering.loops.nodes import Placements
-from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan, Storage
 
 
 @attrs.frozen
@@ -39,7 +38,7 @@ class Target:
 
     `coder` is the module of the built-in Coder: `emit(plan)`, `answers(plan)` (what the hints
     became that only the target can answer) and, where the target fuses by itself,
-    `placements(plan)`. `abi` is the module that says how a kernel's function is spelled and called
+    `storages(plan)`. `abi` is the module that says how a kernel's function is spelled and called
     (`lowering.abi.Abi`). `toolchain` is the module with
     `TOOLCHAIN`.
 
@@ -90,11 +89,11 @@ class Target:
     @property
     def fuses(self) -> bool:
         """Whether the emitter itself decides which tiles take memory."""
-        return hasattr(self._coder, "placements")
+        return hasattr(self._coder, "storages")
 
-    def placements(self, plan: Plan) -> Placements | None:
-        """Where the emitted code keeps each tile; None where that is as planned."""
-        return self._coder.placements(plan) if self.fuses else None
+    def storages(self, plan: Plan) -> tuple[tuple[Storage, ...], ...] | None:
+        """What the code of each phase reserves; None where tiles take memory as planned."""
+        return self._coder.storages(plan) if self.fuses else None
 
     @property
     def _coder(self) -> Any:

@@ -8,7 +8,7 @@ broken one is a mistake of this project, never of a sketch.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
@@ -35,7 +35,7 @@ class Rule:
     broken: Callable[[Plan], Iterator[str]]
 
 
-def verify_plan(plan: Plan, done: frozenset[str]) -> None:
+def verify_plan(plan: Plan, done: Collection[str]) -> None:
     """Check the rules of the passes that are `done`, by the names of their classes. Raises
     `InternalError` with every rule that is broken, and where."""
     found = [

@@ -29,12 +29,10 @@ from sketchc.lowering.cpp.expressions import (
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.python_module import module_source
 from sketchc.lowering.kernel import Kernel, LibraryPart
-from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.build import host_program
-from sketchc.lowering.loops.build import placements as loop_placements
+from sketchc.lowering.loops import build, nodes
 from sketchc.lowering.loops.nests import step_name
 from sketchc.lowering.loops.transformations import streamed_tensors
-from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
+from sketchc.lowering.plan import HintAnswer, Plan, Storage, has_product, source_loops, subject
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import TracedLines
 
@@ -293,7 +291,7 @@ class Printer(Expressions, TracedLines):
             self.close()
 
     def reserve(
-        self, arena: str, items: Sequence[ir.Tensor] | Sequence[nodes.Storage], threads: str
+        self, arena: str, items: Sequence[ir.Tensor] | Sequence[Storage], threads: str
     ) -> None:
         """An arena with memory for tensors or storages, for so many threads."""
         self.line(f"{self.library('arena')} {arena};")
@@ -397,10 +395,9 @@ def emit(plan: Plan) -> Kernel:
 _RESERVED = ("arena", "workspace")
 
 
-def placements(plan: Plan) -> nodes.Placements:
-    """Where each tile of the sketch really lives after fusion, and what each phase reserves; for a
-    plan whose phases are mapped."""
-    return loop_placements(plan, _RESERVED)
+def storages(plan: Plan) -> tuple[tuple[Storage, ...], ...]:
+    """What each phase reserves for one program after fusion; for a plan whose phases are mapped."""
+    return build.storages(plan, _RESERVED)
 
 
 #: The conditions that are known when the host has fetched something.
@@ -420,7 +417,7 @@ class _Host(Printer):
 
     def function(self) -> str:
         """The exported function with all phases."""
-        steps = host_program(self.plan, _RESERVED)
+        steps = build.host_program(self.plan, _RESERVED)
         self.depth = 1
         self._round_params()
         # Checks and host values; nothing is written before all conditions hold.

@@ -1,12 +1,12 @@
 """From a plan to its loop programs, for every target that prints loops.
 
 `build_phases` takes a plan whose phases are mapped and returns the loop program of each phase,
-`host_program` what the host does around them; `placements` says what memory they leave.
+`host_program` what the host does around them; `storages` says what memory they take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import assert_never
 
 import attrs
@@ -45,7 +45,7 @@ from sketchc.lowering.loops.nests import (
     strides,
 )
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, Storage, literals
 
 #: Names of lane variables by the number of loops that remain, innermost first.
 LANE_NAMES = ("lane", "row", "plane", "cube")
@@ -63,14 +63,29 @@ class BuiltPhase:
 def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...]:
     """The loop programs of a plan's phases; no local of them has a name of the sketch or one of the
     `reserved` names."""
-    sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
-    constants = {constant.name: ir.Literal(constant.value) for constant in sketch.constants}
+    constants = literals(plan.sketch)
     built = []
+    for phase in _fused(plan, reserved):
+        fresh = phase.versions.fresh
+        jammed = transformations.unroll_and_jam(phase.program.body, fresh, constants)
+        body = transformations.add_rows(jammed, fresh)
+        memory = tuple(storage.settled(constants) for storage in phase.program.storages)
+        built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
+    return tuple(built)
+
+
+def storages(plan: Plan, reserved: Collection[str]) -> tuple[tuple[Storage, ...], ...]:
+    """What each phase reserves for one program after fusion, at whatever values of constants."""
+    return tuple(phase.program.storages for phase in _fused(plan, reserved))
+
+
+def _fused(plan: Plan, reserved: Collection[str]) -> Iterator[BuiltPhase]:
+    """The phases as they are whatever the values of constants are: nothing is unrolled, and no
+    storage has its memory."""
+    sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
     for phase in plan.phases:
         versions = find_versions(sketch, phase.body, set(names))
-        program = _lower_phase(phase.body, NestMaker(sketch, versions), constants)
-        built.append(BuiltPhase(phase, versions, program))
-    return tuple(built)
+        yield BuiltPhase(phase, versions, _lower_phase(phase.body, NestMaker(sketch, versions)))
 
 
 def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement, ...]:
@@ -143,18 +158,6 @@ def _control(
             assert_never(statement)
 
 
-def placements(plan: Plan, reserved: Collection[str]) -> loops.Placements:
-    """Where each tile of the sketch really lives after fusion, and what each phase reserves."""
-    memories = {tile.name: "fused" for tile in plan.sketch.tiles}
-    phases = build_phases(plan, reserved)
-    for phase in phases:
-        for storage in phase.program.storages:
-            tile = phase.versions.origin(storage.name)
-            if tile in memories and memories[tile] != "arena":
-                memories[tile] = storage.memory
-    return loops.Placements(memories, tuple(phase.program.storages for phase in phases))
-
-
 def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loops.Define | None]:
     """The loop over one grid axis, without its body, and what derives the axis' variable inside.
 
@@ -181,14 +184,9 @@ def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loop
     return upwards(index, axis.count), variable
 
 
-def _lower_phase(
-    body: tuple[ir.Statement, ...],
-    maker: NestMaker,
-    constants: Mapping[str, ir.Expr],
-) -> loops.Program:
-    """The loop program of one phase; `constants` gives the compile-time values by name."""
+def _lower_phase(body: tuple[ir.Statement, ...], maker: NestMaker) -> loops.Program:
     nodes = build_tree(body, maker).children
-    homes, storages = place(nodes, maker, constants)
+    homes, found = place(nodes, maker)
     lowering = _Lowering(maker, homes)
     statements = lowering.body(nodes, Scope())
     # Locals that no single write can declare.
@@ -198,11 +196,7 @@ def _lower_phase(
         if home.local and home.defined_by is None
     ]
     whole = (*first, *statements)
-    program = transformations.without_dead_stores(
-        loops.Program((*storages, *lowering.packs), whole)
-    )
-    jammed = transformations.unroll_and_jam(program.body, maker.versions.fresh, constants)
-    return loops.Program(program.storages, transformations.add_rows(jammed, maker.versions.fresh))
+    return transformations.without_dead_stores(loops.Program((*found, *lowering.packs), whole))
 
 
 #: Rows, columns and depth by which packed panels may exceed a tile (see `matrix.hpp`).
@@ -214,7 +208,7 @@ PACK_DEPTH = 256
 class _Lowering(Reads):
     """Writes the statements of one phase; `packs` are the storages for packed panels."""
 
-    packs: list[loops.Storage] = attrs.field(factory=list)
+    packs: list[Storage] = attrs.field(factory=list)
     _partials: dict[int, loops.Local] = attrs.field(factory=dict)
 
     # ------------------------------------------------------------ structure
@@ -458,7 +452,7 @@ class _Lowering(Reads):
         name = self.maker.versions.fresh(stem)
         limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
         extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
-        self.packs.append(loops.Storage(name, dtype, extents, "arena"))
+        self.packs.append(Storage(name, "", dtype, extents, "arena"))
         return name
 
 
@@ -496,8 +490,7 @@ def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:
     """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs."""
-    constants = {c.name: ir.Literal(c.value) for c in sketch.constants}
-    resolved = substitute(step, constants)
+    resolved = substitute(step, literals(sketch))
     value = constant_value(resolved)
     if value is not None:
         return 1 if value > 0 else -1

@@ -11,18 +11,18 @@ compile-time sizes go on the stack; everything else is carved from the thread's 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeAlias, assert_never
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir.symbolic import constant_value, equal, product
-from sketchc.ir.walk import substitute
+from sketchc.ir.symbolic import constant_value, equal
 from sketchc.lowering.loops.nest_maker import NestMaker
 from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference, index_rank
-from sketchc.lowering.loops.nodes import Define, Note, Storage, bound
+from sketchc.lowering.loops.nodes import Define, Note, bound
+from sketchc.lowering.plan import Storage
 
 
 @attrs.define(eq=False)
@@ -181,10 +181,6 @@ def _place(nodes: list[Leaf | LoopNode], nest: Nest) -> int:
     return position
 
 
-#: Compile-time tiles up to this many bytes live on the stack.
-STACK_BYTES = 4096
-
-
 @attrs.frozen
 class Home:
     """Where one tile version lives. `kept` are the tile axes that have memory; a local has none.
@@ -206,9 +202,7 @@ class _Use:
     writes: bool
 
 
-def place(
-    nodes: list[Node], maker: NestMaker, constants: Mapping[str, ir.Expr]
-) -> tuple[dict[str, Home], tuple[Storage, ...]]:
+def place(nodes: list[Node], maker: NestMaker) -> tuple[dict[str, Home], tuple[Storage, ...]]:
     """The home of every tile that the tree touches, and the storages to provide."""
     uses: dict[str, list[_Use]] = {}
     addressed: set[str] = set()
@@ -224,7 +218,7 @@ def place(
             addressed.update(target.name for target in nest.targets)
             addressed.update(r.reference.name for r in nest.reads if not r.reference.tensor)
     homes = {name: _home(name, found, maker, name in addressed) for name, found in uses.items()}
-    storages = tuple(_storage(home, constants) for home in homes.values() if not home.local)
+    storages = tuple(_storage(home, maker) for home in homes.values() if not home.local)
     return homes, storages
 
 
@@ -264,8 +258,6 @@ def _contracted(axis: int, uses: list[_Use]) -> bool:
     return len(loops) == 1
 
 
-def _storage(home: Home, constants: Mapping[str, ir.Expr]) -> Storage:
+def _storage(home: Home, maker: NestMaker) -> Storage:
     extents = tuple(home.extents[axis] for axis in home.kept)
-    elements = constant_value(substitute(product(extents), constants))
-    small = elements is not None and elements * home.dtype.bytes <= STACK_BYTES
-    return Storage(home.name, home.dtype, extents, "stack" if small else "arena")
+    return Storage(home.name, maker.versions.origin(home.name), home.dtype, extents)

@@ -17,6 +17,7 @@ from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import Condition
+from sketchc.lowering.plan import Storage
 from sketchc.lowering.source_map import Traced
 
 # ---------------------------------------------------------------- values
@@ -273,17 +274,6 @@ class Branch(Traced):
 
 
 @attrs.frozen
-class Storage:
-    """Memory private to one program (grid point): `extents` elements, row-major. `memory` is
-    "stack" (a small compile-time size) or "arena"."""
-
-    name: str
-    dtype: DType
-    extents: tuple[ir.Expr, ...]
-    memory: str
-
-
-@attrs.frozen
 class Program:
     """One phase: `body` runs for every grid point with its own storage."""
 
@@ -331,16 +321,6 @@ Statement: TypeAlias = (
 Part: TypeAlias = Value | MatrixView | TileView | Reduction | ir.Expr
 
 _Node = TypeVar("_Node")
-
-
-@attrs.frozen
-class Placements:
-    """What a target's own fusion leaves in memory. `memories`: tile -> "fused" (scalars of a loop,
-    or the tensor itself), "stack" or "arena"; `storages`: what the code of each phase reserves for
-    one program, buffers that no tile asked for included."""
-
-    memories: Mapping[str, str]
-    storages: tuple[tuple[Storage, ...], ...]
 
 
 def children(statement: Statement) -> tuple[Statement, ...]:

@@ -19,7 +19,7 @@ from sketchc.lowering.passes.place_tiles import (
     sample_values,
     too_wide,
 )
-from sketchc.lowering.plan import Plan, is_product
+from sketchc.lowering.plan import Plan, is_product, with_constants
 
 Choice = dict[str, int]
 
@@ -60,14 +60,14 @@ class ChooseConstants:
         assert best is not None  # every constant has at least one candidate
         said = ", ".join(f"{name} = {value}" for name, value in best[1].items())
         notes = (*plan.notes, f"{said}: picked for {plan.hardware.name}")
-        return attrs.evolve(plan, sketch=_bind(plan.sketch, best[1]), notes=notes)
+        return attrs.evolve(plan, sketch=with_constants(plan.sketch, best[1]), notes=notes)
 
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
         """(does not fit, cost): smaller is better."""
-        sketch = _bind(plan.sketch, choice)
+        sketch = with_constants(plan.sketch, choice)
         placed = PlaceTiles().run(attrs.evolve(plan, sketch=sketch))
         values = sample_values(sketch)
-        over = sum(use.bytes - use.capacity for use in overflows(placed, values))
+        over = sum(use.bytes - use.capacity for use in overflows(placed))
         limit = plan.capabilities.maximum_elements
         over += sum(elements - limit for _, elements in too_wide(placed, values))
         return (float(over), self._cost(placed, values))
@@ -108,10 +108,3 @@ class ChooseConstants:
 
 def _distance(actual: int, aim: int) -> float:
     return abs(math.log2(max(actual, 1) / aim))
-
-
-def _bind(sketch: ir.Sketch, choice: Choice) -> ir.Sketch:
-    constants = tuple(
-        attrs.evolve(c, value=choice[c.name]) if c.name in choice else c for c in sketch.constants
-    )
-    return attrs.evolve(sketch, constants=constants)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from typing import assert_never
 
 import attrs
@@ -135,10 +134,11 @@ def _product(factors: tuple[ir.Expr, ...]) -> ir.Expr:
 
 def _sum(terms: list[ir.Expr]) -> ir.Expr:
     """The sum, equal terms gathered into one with a factor."""
-    counts = Counter(map(show, terms))
-    first = {show(term): term for term in reversed(terms)}
+    alike: dict[str, list[ir.Expr]] = {}
+    for term in terms:
+        alike.setdefault(show(term), []).append(term)
     gathered = [
-        term if count == 1 else _product((ir.Literal(count), term))
-        for term, count in ((first[key], count) for key, count in counts.items())
+        same[0] if len(same) == 1 else _product((ir.Literal(len(same)), same[0]))
+        for same in alike.values()
     ]
     return functools.reduce(functools.partial(ir.Binary, "+"), gathered or [ir.Literal(0)])

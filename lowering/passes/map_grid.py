@@ -16,6 +16,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import children, references, substitute
+from sketchc.lowering.passes.place_tiles import live_intervals
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, stores
 
 _Loop = TypeVar("_Loop", ir.For, ir.HostFor)
@@ -178,7 +179,7 @@ def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:
 
 @attrs.frozen
 class MapGrid:
-    """Fill in `Plan.phases`.
+    """Fill in `Plan.phases`, and how long tiles live in each.
 
     Why: every target launches a flat set of independent programs; which loops become that set is
     decided once, here (LOWERING 10).
@@ -195,11 +196,12 @@ class MapGrid:
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
         several = len(plan.sketch.phases) > 1
+        initialised = frozenset(t.name for t in plan.sketch.tiles if t.initial is not None)
         phases = []
         for index, phase in enumerate(plan.sketch.phases):
             name = f"{plan.sketch.name}_phase_{index + 1}" if several else plan.sketch.name
             axes, body = _chain(phase.body, (), {}, {}, negative_constants(plan.sketch))
-            phases.append(PhasePlan(index, name, axes, body))
+            phases.append(PhasePlan(index, name, axes, body, live_intervals(body, initialised)))
         seen = [phase for phase in phases if stores(phase.body)]
         if not seen or len(seen) == len(phases):
             return attrs.evolve(plan, phases=tuple(phases))

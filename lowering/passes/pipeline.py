@@ -13,7 +13,7 @@ from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, ha
 from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
-from sketchc.lowering.plan import Hardware, Plan
+from sketchc.lowering.plan import Hardware, Plan, with_constants
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
@@ -29,7 +29,8 @@ class Pass(Protocol):
 
 
 #: The passes over a plan, in order: one line each. Domains are inferred and claims proved between
-#: those that choose sizes and those that map the sketch.
+#: those that choose sizes and those that map the sketch. Of the latter the first look at no value
+#: of a constant, but for those below 0.
 _SIZING: tuple[str, ...] = (
     "sketchc.lowering.passes.strip_mine:StripMine",
     "sketchc.lowering.passes.choose_constants:ChooseConstants",
@@ -37,14 +38,17 @@ _SIZING: tuple[str, ...] = (
 _MAPPING: tuple[str, ...] = (
     "sketchc.lowering.passes.check_capabilities:CheckCapabilities",
     "sketchc.lowering.passes.map_grid:MapGrid",
-    "sketchc.lowering.passes.place_tiles:PlaceTiles",
-    "sketchc.lowering.passes.place_tiles:CheckScratch",
     "sketchc.lowering.passes.choose_fills:ChooseFills",
     "sketchc.lowering.passes.estimate_cost:EstimateCost",
+    "sketchc.lowering.passes.place_tiles:FuseTiles",
+)
+_PLACING: tuple[str, ...] = (
+    "sketchc.lowering.passes.place_tiles:PlaceTiles",
+    "sketchc.lowering.passes.place_tiles:CheckScratch",
     "sketchc.lowering.passes.place_tiles:SettleTiles",
     "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
-PASSES = (*_SIZING, *_MAPPING)
+PASSES = (*_SIZING, *_MAPPING, *_PLACING)
 
 
 def passes(paths: tuple[str, ...], target: Target) -> Iterator[Pass]:
@@ -56,6 +60,17 @@ def passes(paths: tuple[str, ...], target: Target) -> Iterator[Pass]:
         yield made(**{field.name: getattr(target, field.name) for field in attrs.fields(made)})
 
 
+@attrs.frozen(eq=False)
+class Program:
+    """What the points of a tuning space share whose constants differ in their values alone: the
+    sketch as elaborated, and with its axes split; and for each sketch with domains that these give
+    (values may show in them) its plan, as far as that asks for no value of 0 or more."""
+
+    elaboration: Elaboration
+    split: ir.Sketch
+    mapped: list[tuple[ir.Sketch, Plan]] = attrs.field(factory=list)
+
+
 @attrs.frozen
 class PlannedSketch:
     """A plan with the proofs of the sketch it stands for, those bounds that its scratch sets among
@@ -63,6 +78,7 @@ class PlannedSketch:
     phases."""
 
     plan: Plan
+    program: Program = attrs.field(eq=False, repr=False)
     proofs: tuple[ir.Proof, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -103,16 +119,17 @@ def planner(
 class Planner:
     """Plans of one sketch for one chip.
 
-    The sketch is elaborated and its axes are split once for all points that give the same program
-    but for the values of constants; a further point is a substitution of these.
+    The sketch is elaborated, its axes are split and its loops are mapped once for all points that
+    give the same program but for the values of constants; a further point is a substitution of
+    these.
     """
 
     tree: syntax.Sketch
     target: Target
     hardware: Hardware
     allow_unproved: bool = False
-    #: each program found so far: as elaborated, and with its axes split
-    _programs: list[tuple[Elaboration, ir.Sketch]] = attrs.field(factory=list, init=False)
+    #: each program found so far
+    _programs: list[Program] = attrs.field(factory=list, init=False)
     #: what was decided on the way to proofs, for the points that use the same constants there
     _answers: budget.Store = attrs.field(factory=dict, init=False)
 
@@ -128,37 +145,32 @@ class Planner:
     def bound(self, constants: Mapping[str, Value]) -> PlannedSketch:
         """The sketch with a value for every constant and its axes split."""
         split, choose = passes(_SIZING, self.target)
-        sketch, found = self._program(constants, split)
+        sketch, program = self._program(constants, split)
         plan = choose.run(self._unmapped(sketch))
         choice = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
         if choice:
-            sketch, found = self._program({**constants, **choice}, split)
-            bound = tuple(
-                attrs.evolve(c, chosen_by="plan") if c.name in choice else c
-                for c in sketch.constants
-            )
-            sketch = attrs.evolve(sketch, constants=bound)
-        return PlannedSketch(attrs.evolve(plan, sketch=sketch), diagnostics=found)
+            sketch, program = self._program({**constants, **choice}, split)
+            sketch = with_constants(sketch, choice)
+        found = program.elaboration.diagnostics
+        return PlannedSketch(attrs.evolve(plan, sketch=sketch), program, diagnostics=found)
 
     def _unmapped(self, sketch: ir.Sketch) -> Plan:
         return Plan(sketch, self.target.capabilities, self.hardware, (), {})
 
-    def _program(
-        self, constants: Mapping[str, Value], split: Pass
-    ) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]:
+    def _program(self, constants: Mapping[str, Value], split: Pass) -> tuple[ir.Sketch, Program]:
         """The sketch for these constants with its axes split, still without domains."""
         from sketchc.checker.elaboration.elaborate import elaboration
 
-        for done, program in self._programs:
-            bound = done.bind(constants)
+        for program in self._programs:
+            bound = program.elaboration.bind(constants)
             if bound is not None:
-                return _with_values(program, bound.constants, constants), done.diagnostics
+                return _with_values(program.split, bound.constants, constants), program
         done = elaboration(self.tree, constants)
         if done.sketch is None or has_errors(done.diagnostics):
             raise DiagnosticError(done.diagnostics)
-        program = split.run(self._unmapped(done.sketch)).sketch
-        self._programs.append((done, program))
-        return _with_values(program, done.sketch.constants, constants), done.diagnostics
+        program = Program(done, split.run(self._unmapped(done.sketch)).sketch)
+        self._programs.append(program)
+        return _with_values(program.split, done.sketch.constants, constants), program
 
     def proved(self, bound: PlannedSketch) -> PlannedSketch:
         """The sketch with its domains and proofs."""
@@ -174,25 +186,41 @@ class Planner:
         found += more
         if has_errors(found):
             raise DiagnosticError(found)
-        return PlannedSketch(attrs.evolve(bound.plan, sketch=sketch), proofs, found)
+        plan = attrs.evolve(bound.plan, sketch=sketch)
+        return PlannedSketch(plan, bound.program, proofs, found)
 
     def mapped(self, proved: PlannedSketch) -> PlannedSketch:
         """The plan of a sketch with domains: what the passes make of it."""
         from sketchc.lowering.passes.answer_hints import ignored
 
-        plan = proved.plan
-        done: frozenset[str] = frozenset()
-        for step in passes(_MAPPING, self.target):
-            plan = step.run(plan)
-            done |= {type(step).__name__}
-            if verification.enabled():
-                verify_plan(plan, done)
+        plan = self._run(_PLACING, self._mapped(proved.plan, proved.program), _MAPPING)
         plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
         scratch = tuple(
             ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
             for require in plan.sketch.requires[len(proved.plan.sketch.requires) :]
         )
-        return PlannedSketch(plan, (*proved.proofs, *scratch), proved.diagnostics)
+        return attrs.evolve(proved, plan=plan, proofs=(*proved.proofs, *scratch))
+
+    def _mapped(self, plan: Plan, program: Program) -> Plan:
+        """The plan with its loops mapped, which points of a program have alike."""
+        sketch = plan.sketch
+        below = tuple(constant for constant in sketch.constants if constant.value < 0)
+        key = attrs.evolve(sketch, constants=below)
+        mapped = next((mapped for known, mapped in program.mapped if known == key), None)
+        if mapped is None:
+            mapped = self._run(_MAPPING, attrs.evolve(plan, notes=()))
+            program.mapped.append((key, mapped))
+        return attrs.evolve(mapped, sketch=sketch, notes=(*plan.notes, *mapped.notes))
+
+    def _run(self, paths: tuple[str, ...], plan: Plan, before: tuple[str, ...] = ()) -> Plan:
+        """What some of the passes make of a plan that has come past those `before`."""
+        done = {path.partition(":")[2] for path in before}
+        for step in passes(paths, self.target):
+            plan = step.run(plan)
+            done.add(type(step).__name__)
+            if verification.enabled():
+                verify_plan(plan, done)
+        return plan
 
 
 def _with_values(

@@ -14,14 +14,15 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import constants_of, evaluate, sample_let
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, tiles_read
-from sketchc.lowering.loops.nodes import Placements, Storage
 from sketchc.lowering.plan import (
     MemoryUse,
     PhasePlan,
     PhysicalExtent,
     Plan,
+    Storage,
     TilePlan,
     is_product,
+    literals,
 )
 
 #: Host values by name.
@@ -43,17 +44,13 @@ class PlaceTiles:
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
         roles = _matrix_roles(plan.phases)
+        values = sample_values(plan.sketch)
         buckets: dict[ir.Expr, str] = {}
         tiles = {
-            tile.name: _place(plan, tile, roles.get(tile.name, "default"), buckets)
+            tile.name: _place(plan, tile, roles.get(tile.name, "default"), values, buckets)
             for tile in plan.sketch.tiles
         }
-        plan = attrs.evolve(plan, tiles=tiles)
-        values = sample_values(plan.sketch)
-        phases = tuple(
-            attrs.evolve(phase, memory_use=memory_use(plan, phase, values)) for phase in plan.phases
-        )
-        return attrs.evolve(plan, phases=phases)
+        return _accounted(attrs.evolve(plan, tiles=tiles), values)
 
 
 def sample_values(sketch: ir.Sketch) -> dict[str, int | float | bool]:
@@ -87,23 +84,23 @@ def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
     return roles
 
 
-def _place(plan: Plan, tile: ir.Tile, role: str, buckets: dict[ir.Expr, str]) -> TilePlan:
-    extents = tuple(_physical(plan, extent, buckets) for extent in tile.extents)
+def _place(
+    plan: Plan, tile: ir.Tile, role: str, values: Values, buckets: dict[ir.Expr, str]
+) -> TilePlan:
+    extents = tuple(_physical(plan, extent, values, buckets) for extent in tile.extents)
     memory = plan.hardware.facts["placement"][role]
     hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
     reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
-    return TilePlan(tile, extents, memory, fixed_bytes(tile, extents), reason, memory)
-
-
-def fixed_bytes(tile: ir.Tile, extents: tuple[PhysicalExtent, ...]) -> int | None:
-    """The size of a tile in bytes; None where it is known at launch only."""
     sizes = [extent.value for extent in extents if extent.value is not None]
-    return math.prod((tile.dtype.bytes, *sizes)) if len(sizes) == len(extents) else None
+    fixed = math.prod((tile.dtype.bytes, *sizes)) if len(sizes) == len(extents) else None
+    return TilePlan(tile, extents, memory, fixed, reason, memory)
 
 
-def _physical(plan: Plan, extent: ir.Expr, buckets: dict[ir.Expr, str]) -> PhysicalExtent:
+def _physical(
+    plan: Plan, extent: ir.Expr, values: Values, buckets: dict[ir.Expr, str]
+) -> PhysicalExtent:
     if not depends_on_launch(extent):
-        logical = int(evaluate(extent, constants_of(plan.sketch)))
+        logical = int(evaluate(extent, values))
         value = next_power_of_two(logical) if plan.capabilities.power_of_two_extents else logical
         return PhysicalExtent(value=value, padded=value != logical)
     if plan.capabilities.symbolic_extents:
@@ -126,38 +123,44 @@ def depends_on_launch(extent: ir.Expr) -> bool:
 # ---------------------------------------------------------------- accounting
 
 
-def memory_use(plan: Plan, phase: PhasePlan, values: Values) -> tuple[MemoryUse, ...]:
-    """The fullest moment of each memory in one program of the phase."""
-    tiles = plan.tiles
-    initialised = frozenset(n for n, t in tiles.items() if t.tile.initial is not None)
-    intervals = live_intervals(phase.body, initialised)
-    sizes = {name: physical_bytes(tiles[name], values) for name in intervals}
+def _accounted(plan: Plan, values: Values) -> Plan:
+    """The plan with each phase's use of memory at these host values."""
+    sizes = {name: physical_bytes(tile, values) for name, tile in plan.tiles.items()}
+    phases = (attrs.evolve(p, memory_use=_memory_use(plan, p.lives, sizes)) for p in plan.phases)
+    return attrs.evolve(plan, phases=tuple(phases))
+
+
+def _memory_use(
+    plan: Plan, lives: Mapping[str, tuple[int, int]], sizes: Mapping[str, int]
+) -> tuple[MemoryUse, ...]:
+    """The fullest moment of each memory in one program of a phase."""
     fullest = {}
     for memory in plan.hardware.facts["memory"]:
-        here = {n: span for n, span in intervals.items() if tiles[n].memory == memory}
-        best: tuple[tuple[str, int], ...] = ()
-        for start, _ in here.values():
-            alive = tuple(
-                (name, sizes[name]) for name, (low, high) in here.items() if low <= start <= high
-            )
-            if sum(size for _, size in alive) > sum(size for _, size in best):
-                best = alive
-        fullest[memory] = best
+        here = {n: span for n, span in lives.items() if plan.tiles[n].memory == memory}
+        moments = (
+            tuple((name, sizes[name]) for name, (low, high) in here.items() if low <= at <= high)
+            for at, _ in here.values()
+        )
+        fullest[memory] = max(moments, key=_size, default=())
     return _uses(plan, fullest)
 
 
 def _uses(plan: Plan, parts: Mapping[str, tuple[tuple[str, int], ...]]) -> tuple[MemoryUse, ...]:
     """The use of each memory that parts lie in."""
     return tuple(
-        MemoryUse(memory, sum(size for _, size in parts[memory]), facts["bytes"], parts[memory])
+        MemoryUse(memory, _size(parts[memory]), facts["bytes"], parts[memory])
         for memory, facts in plan.hardware.facts["memory"].items()
         if parts[memory]
     )
 
 
-def overflows(plan: Plan, values: Values) -> list[MemoryUse]:
+def _size(parts: tuple[tuple[str, int], ...]) -> int:
+    return sum(size for _, size in parts)
+
+
+def overflows(plan: Plan) -> list[MemoryUse]:
     """The uses of memories that are more than the chip has."""
-    uses = (use for phase in plan.phases for use in memory_use(plan, phase, values))
+    uses = (use for phase in plan.phases for use in phase.memory_use)
     return [use for use in uses if use.bytes > use.capacity]
 
 
@@ -240,11 +243,12 @@ class CheckScratch:
         bucket = LARGEST_BUCKET
         while bucket > 1:
             wide = {**values, **dict.fromkeys(free, bucket)}
-            if not too_wide(plan, wide) and not overflows(plan, wide):
+            if not too_wide(plan, wide) and not overflows(_accounted(plan, wide)):
                 break
             bucket //= 2
         if bucket == 1:
-            self._refuse(plan, {**values, **dict.fromkeys(free, 1)})
+            narrow = {**values, **dict.fromkeys(free, 1)}
+            self._refuse(_accounted(plan, narrow), narrow)
         return attrs.evolve(
             plan,
             sketch=attrs.evolve(
@@ -258,7 +262,7 @@ class CheckScratch:
         )
 
     def _refuse(self, plan: Plan, values: Values) -> None:
-        found = [_overflow(plan, use) for use in overflows(plan, values)]
+        found = [_overflow(plan, use) for use in overflows(plan)]
         found += [_too_wide(plan, tile, elements) for tile, elements in too_wide(plan, values)]
         if found:
             raise DiagnosticError(found)
@@ -338,40 +342,58 @@ def _words(memory: str) -> str:
 
 
 @attrs.frozen
-class SettleTiles:
-    """Replace `Plan.tiles`' memories and the phases' `memory_use` by what the emitted code has.
+class FuseTiles:
+    """Fill in the phases' `storages`.
 
     Why: fusion leaves most tiles without memory and adds buffers of its own; only the emitter knows
-    which. Requires: a plan that is ready to be emitted. Ensures: "fused" tiles take no bytes; each
-    memory's use is the sum of what the code reserves for one program, all of it at once. Targets
-    without `placements` keep the plan.
+    which, and it does not ask for sizes. Requires: phases mapped, fills chosen. Targets without
+    `storages` keep the plan.
     """
 
-    placements: Callable[[Plan], Placements | None]  # the target's
+    storages: Callable[[Plan], tuple[tuple[Storage, ...], ...] | None]  # the target's
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        found = self.placements(plan)
+        found = self.storages(plan)
         if found is None:
             return plan
+        paired = zip(plan.phases, found, strict=True)
+        return attrs.evolve(plan, phases=tuple(attrs.evolve(p, storages=s) for p, s in paired))
+
+
+@attrs.frozen
+class SettleTiles:
+    """Replace `Plan.tiles`' memories and the phases' `memory_use` by what the emitted code has.
+
+    Why: it is the size of a storage that decides on its memory. Requires: tiles fused and placed.
+    Ensures: "fused" tiles take no bytes; each memory's use is the sum of what the code reserves for
+    one program, all of it at once. Plans of targets that do not fuse stay as they are.
+    """
+
+    def run(self, plan: Plan) -> Plan:
+        """See `Pass`."""
+        constants, values = literals(plan.sketch), sample_values(plan.sketch)
+        memories: dict[str, str] = {}
+        phases = []
+        for phase in plan.phases:
+            if phase.storages is None:
+                return plan
+            storages = tuple(storage.settled(constants) for storage in phase.storages)
+            for storage in storages:
+                if memories.get(storage.tile) != "arena":
+                    memories[storage.tile] = storage.memory
+            use = _reserved(plan, storages, values)
+            phases.append(attrs.evolve(phase, storages=storages, memory_use=use))
         tiles = {
-            name: attrs.evolve(
-                placed,
-                memory=found.memories[name],
-                bytes=0 if found.memories[name] == "fused" else placed.bytes,
-            )
+            name: attrs.evolve(placed, memory=memories[name])
+            if name in memories
+            else attrs.evolve(placed, memory="fused", bytes=0)
             for name, placed in plan.tiles.items()
         }
-        phases = tuple(
-            attrs.evolve(phase, memory_use=_reserved(plan, storages))
-            for phase, storages in zip(plan.phases, found.storages, strict=True)
-        )
-        return attrs.evolve(plan, tiles=tiles, phases=phases)
+        return attrs.evolve(plan, tiles=tiles, phases=tuple(phases))
 
 
-def _reserved(plan: Plan, storages: tuple[Storage, ...]) -> tuple[MemoryUse, ...]:
-    values = sample_values(plan.sketch)
-
+def _reserved(plan: Plan, storages: tuple[Storage, ...], values: Values) -> tuple[MemoryUse, ...]:
     def size(storage: Storage) -> int:
         extents = (max(int(evaluate(extent, values)), 0) for extent in storage.extents)
         return math.prod((storage.dtype.bytes, *extents))

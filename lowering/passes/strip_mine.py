@@ -59,7 +59,8 @@ class StripMine:
         phases = list(sketch.phases)
         count = ir.Binary("cdiv", extent, size)
         phases[index] = attrs.evolve(phases[index], body=_wrap(body, variable, count, loop_text))
-        deeper = _allocated_in(phases[index].body, variable)
+        inner = walk.statements(_innermost(body))
+        deeper = {statement.tile for statement in inner if isinstance(statement, ir.Alloc)}
         resized = (_resize(tile, group, size) for tile in sketch.tiles)
         return attrs.evolve(
             sketch,
@@ -72,17 +73,6 @@ class StripMine:
             ),
             phases=tuple(phases),
         )
-
-
-def _allocated_in(body: tuple[ir.Statement, ...], variable: str) -> set[str]:
-    """The tiles of the loop with this variable."""
-    return {
-        inner.tile
-        for loop in walk.statements(body)
-        if isinstance(loop, ir.For) and loop.variable == variable
-        for inner in walk.statements(loop.body)
-        if isinstance(inner, ir.Alloc)
-    }
 
 
 def _names(sketch: ir.Sketch, extent: ir.Expr) -> tuple[str, str]:

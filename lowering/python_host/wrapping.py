@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import attrs
 
+from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.source_map import TracedLines
 
 WIDTH = 100
@@ -166,12 +167,11 @@ def _operands(node: ast.BinOp | ast.BoolOp, text: str) -> list[str]:
             return [first, *(f"{word} {value}" for value in rest)]
         case ast.BinOp(left=left, right=right):
             left_text = _source(left, text)
-            between = text[_offset(text, left, end=True) : _offset(text, right, end=False)]
-            symbol = between.replace("(", "").replace(")", "").strip()
-            right_text = _source(right, text)
+            symbol, right_text = _symbol(node, text), _source(right, text)
+            level = PYTHON.binary_levels.get
             if (
                 isinstance(left, ast.BinOp)
-                and _rank(left) == _rank(node)
+                and level(_symbol(left, text)) == level(symbol)
                 and "("
                 not in (text[_offset(text, node, end=False) : _offset(text, left, end=False)])
             ):
@@ -179,8 +179,10 @@ def _operands(node: ast.BinOp | ast.BoolOp, text: str) -> list[str]:
             return [left_text, f"{symbol} {right_text}"]
 
 
-def _rank(node: ast.BinOp) -> int:
-    return {ast.Add: 1, ast.Sub: 1, ast.BitAnd: 3, ast.BitOr: 4}.get(type(node.op), 2)
+def _symbol(node: ast.BinOp, text: str) -> str:
+    """The operator between two operands."""
+    between = text[_offset(text, node.left, end=True) : _offset(text, node.right, end=False)]
+    return between.replace("(", "").replace(")", "").strip()
 
 
 def _offset(text: str, node: ast.expr, *, end: bool) -> int:

@@ -51,6 +51,7 @@ class Atom:
 
 
 Key = TypeVar("Key")
+Factor = TypeVar("Factor", Atom, str)
 Number = TypeVar("Number", int, Fraction)
 
 Monomial: TypeAlias = tuple[Atom, ...]  # sorted; an atom stands as often as its power
@@ -101,7 +102,10 @@ def without(factors: Iterable[Key], part: Iterable[Key]) -> tuple[Key, ...] | No
     return tuple(rest)
 
 
-def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
+def multiply(
+    left: Mapping[tuple[Factor, ...], Number], right: Mapping[tuple[Factor, ...], Number]
+) -> dict[tuple[Factor, ...], Number]:
+    """The product of two sums over monomials, whose factors stand in order."""
     return multiplied(left, right, lambda first, second: tuple(sorted(first + second)))
 
 
@@ -245,7 +249,7 @@ def _normalize_binary(expression: ir.Binary, definitions: Definitions) -> Polyno
         ):
             return _opaque(expression, f"({_key(left)})*({_key(right)})")
         case "*":
-            return _multiply(left, right)
+            return multiply(left, right)
         case "min" | "max":
             return _extremum(operator, left, right)
     if not right:
@@ -254,7 +258,7 @@ def _normalize_binary(expression: ir.Binary, definitions: Definitions) -> Polyno
         case "//":
             return _quotient(left, right)
         case "%":
-            return add(left, _multiply(right, _quotient(left, right)), -1)
+            return add(left, multiply(right, _quotient(left, right)), -1)
         case _:
             if _known_positive(right):
                 less_one = add(left, _constant(1), -1)

@@ -23,7 +23,8 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show as show_expression
 from sketchc.ir.symbolic import add as add
-from sketchc.ir.symbolic import multiplied, simplify, without
+from sketchc.ir.symbolic import multiply as multiply
+from sketchc.ir.symbolic import simplify, without
 from sketchc.ir.walk import children
 
 #: Integers of 64 bits hold magnitudes below this.
@@ -43,11 +44,6 @@ class UnboundedError(Exception):
 def constant(value: int) -> Polynomial:
     """The bound of a number."""
     return {(): Fraction(abs(value))} if value else {}
-
-
-def multiply(left: Polynomial, right: Polynomial) -> Polynomial:
-    """The product of two bounds."""
-    return multiplied(left, right, lambda first, second: tuple(sorted(first + second)))
 
 
 def upper(left: Polynomial, right: Polynomial) -> Polynomial:

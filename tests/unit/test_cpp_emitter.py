@@ -9,7 +9,6 @@ from cpp_cases import example, lower
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cpp.emit import placements
 from sketchc.lowering.cpp.expressions import Expressions
 from sketchc.lowering.cpp.library.texts import library_text
 from sketchc.lowering.loops import nodes
@@ -49,11 +48,10 @@ def test_operations_are_fused(name: str, lane_loops: int, storages: set[str]) ->
     assert {storage.name for storage in found.storages} == storages
 
 
-def test_placements_name_fused_tiles() -> None:
-    rms = placements(lower(example("rms"))[0]).memories
-    kept = {name for name, memory in rms.items() if memory != "fused"}
-    assert kept == {"square_sum", "rms_row"}
-    assert set(placements(lower(example("gelu"))[0]).memories.values()) == {"fused"}
+@pytest.mark.parametrize(("name", "kept"), [("rms", {"square_sum", "rms_row"}), ("gelu", set())])
+def test_the_plan_names_fused_tiles(name: str, kept: set[str]) -> None:
+    tiles = lower(example(name))[0].tiles
+    assert {name for name, placed in tiles.items() if placed.memory != "fused"} == kept
 
 
 def test_the_plan_accounts_for_packed_panels() -> None:

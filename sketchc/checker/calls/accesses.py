@@ -312,9 +312,9 @@ def _bound(context: Context, node: syntax.Expression) -> ir.Expr:
 def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> bool:
     """Whether a slice runs backwards; a step of 0 or of unknown sign is an error."""
     low, high = signs(context, step)
-    if low is not None and low >= 1:
+    if low >= 1:
         return False
-    if high is not None and high <= -1:
+    if high <= -1:
         return True
     if low == high == 0:
         raise context.error(

@@ -589,8 +589,7 @@ def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
 def _settled(operator: str, bound: int, known: Interval) -> bool | None:
     """Whether a comparison holds, or does not, for all that its left side can be."""
     low, high = known
-    below = high is not None and high < bound
-    reached = low is not None and low >= bound
+    below, reached = high < bound, low >= bound
     if operator == "!=":
         if low == high == bound:
             return False

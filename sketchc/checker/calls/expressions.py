@@ -327,13 +327,13 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
     """A divisor is at least 1: known now, or checked at launch; else an error."""
     low, high = signs(context, divisor)
-    if low is not None and low >= 1:
+    if low >= 1:
         return
     known = divisor
-    if high is None or high >= 1:  # what cancels, as in `i - i`, is known once written out
+    if high >= 1:  # what cancels, as in `i - i`, is known once written out
         known = symbolic.simplify(divisor, context.definitions)
         low, high = signs(context, known)
-    if high is not None and high < 1:
+    if high < 1:
         low, high = interval(context, known)
         size = f"{high}" if low == high else f"at most {high}"
         raise context.error(span, "SK0314", f"the divisor is {size}", "must be at least 1")

@@ -21,12 +21,7 @@ from sketchc.checker.calls.calls import check_scalar, no_conversion
 from sketchc.checker.calls.composites import copied, primitive
 from sketchc.checker.calls.expressions import as_held, condition, constant, number
 from sketchc.checker.calls.operations import computed, operand
-from sketchc.checker.context.context import (
-    Context,
-    IndexName,
-    ScalarName,
-    Value,
-)
+from sketchc.checker.context.context import Context, IndexName, ScalarName, Value
 from sketchc.checker.context.fixits import cast_fix
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import SHAPE_INDICES, broadcast, fits, shown

@@ -18,15 +18,7 @@ from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.prover import (
-    PROVED,
-    Outcome,
-    Prover,
-    Verdict,
-    counters,
-    iteration,
-    worst,
-)
+from sketchc.checker.facts.prover import PROVED, Outcome, Prover, Verdict, iteration, worst
 from sketchc.checker.facts.scope import Scope, phase_scope
 from sketchc.checker.facts.sites import Site, Touch, touched
 from sketchc.ir import nodes as ir
@@ -275,7 +267,7 @@ def _written_before(
         return PROVED
     written = _earlier_writes(prover, load, stores, elements)
     touch = touched(load, prover.root, tag="'load")
-    variables = (*counters(touch.scope), *elements.variables)
+    variables = (*touch.scope.counters, *elements.variables)
     systems = _writes(touch, elements)
     return worst(prover.search(system, variables, written) for system in systems)
 
@@ -292,7 +284,7 @@ def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> b
         if _has_earlier_witness(prover, load, group, elements):
             return True
         scope = phase_scope(prover.sketch, prover.root, load.phase)
-        variables = (*counters(scope), *elements.variables)
+        variables = (*scope.counters, *elements.variables)
         written = _earlier_writes(prover, load, group, elements)
         facts = (*scope.facts, *elements.facts)
         if prover.search(facts, variables, written).verdict is Verdict.PROVED:

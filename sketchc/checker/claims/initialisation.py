@@ -12,7 +12,7 @@ from sketchc.checker.elaboration.assignment import Assignment, Gap
 from sketchc.checker.facts import concrete
 from sketchc.checker.facts.affine import Fact, add
 from sketchc.checker.facts.answers import Finding, contested, counter_example, in_iteration, proved
-from sketchc.checker.facts.prover import Prover, Verdict, counters, iteration
+from sketchc.checker.facts.prover import Prover, Verdict, iteration
 from sketchc.checker.facts.scope import Branch, host_path
 from sketchc.ir import nodes as ir
 
@@ -54,7 +54,7 @@ def _example(prover: Prover, gap: Gap) -> ir.CounterExample | None:
     facts = scope.facts
     if gap.loop is not None:
         facts = (*facts, Fact(add(scope.form(gap.loop.start), scope.form(gap.loop.stop), -1)))
-    outcome = prover.search(facts, counters(scope))
+    outcome = prover.search(facts, scope.counters)
     if outcome.verdict is not Verdict.REFUTED:
         return None
     symbols = prover.sizes(outcome.point)

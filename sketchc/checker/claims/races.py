@@ -17,7 +17,7 @@ from sketchc.checker.context.fixits import tile_index_fixes
 from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
 from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration, worst
+from sketchc.checker.facts.prover import Outcome, Prover, Verdict, iteration, worst
 from sketchc.checker.facts.sites import Site, Touch, resolve, touched
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import assignments, element_text
@@ -160,7 +160,7 @@ class Pair:
     @property
     def variables(self) -> tuple[int, ...]:
         """The counters of the loops around both."""
-        return (*counters(self.one.scope), *counters(self.two.scope))
+        return (*self.one.scope.counters, *self.two.scope.counters)
 
 
 def findings(prover: Prover, sites: Sequence[Site]) -> list[Finding]:
@@ -358,7 +358,7 @@ def _repeats(prover: Prover, site: Site, _: Site) -> Iterator[Finding]:
     same = [
         Fact(add(a, b, -1), equality=True) for a, b in zip(one.indices, two.indices, strict=True)
     ]
-    variables = (*counters(one.scope), *one.lanes, *two.lanes)
+    variables = (*one.scope.counters, *one.lanes, *two.lanes)
     for axis, (left, right) in enumerate(zip(one.lanes, two.lanes, strict=True)):
         ahead = [Fact({right: 1, left: -1, 0: -1})]
         before = zip(one.lanes[:axis], two.lanes[:axis], strict=True)

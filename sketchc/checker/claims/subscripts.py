@@ -21,7 +21,7 @@ from sketchc.checker.facts import answers, budget, concrete
 from sketchc.checker.facts.affine import ONE, Fact, add, constant, constant_value, scale
 from sketchc.checker.facts.answers import Finding, contested, proved, unproved
 from sketchc.checker.facts.lane_forms import lane_name, pointwise, proves
-from sketchc.checker.facts.prover import Outcome, Prover, Verdict, counters, iteration
+from sketchc.checker.facts.prover import Outcome, Prover, Verdict, iteration
 from sketchc.checker.facts.scope import Branch, Scope, contains_iota, inlined, root_scope, slope
 from sketchc.checker.facts.sites import Site, placed
 from sketchc.ir import guards, walk
@@ -149,7 +149,7 @@ def _decide(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     if scope.proves(gap):
         return None
     violated = Fact(add(scale(gap, -1), constant(-1)))
-    outcome = prover.refute(scope.facts, (violated,), counters(scope))
+    outcome = prover.refute(scope.facts, (violated,), scope.counters)
     if outcome.verdict is Verdict.PROVED:
         return None
     condition = _launch_condition(prover, site, goal)

@@ -16,7 +16,6 @@ from sketchc.base import records
 from sketchc.checker.facts import budget
 from sketchc.checker.facts.affine import ONE, Atoms, Linear, add, constant, constant_value, scale
 from sketchc.checker.facts.lane_forms import lane_facts
-from sketchc.checker.facts.prover import counters
 from sketchc.checker.facts.scope import Branch, Scope
 from sketchc.checker.facts.sites import Site, Touch, cases, touched
 from sketchc.ir import nodes as ir
@@ -63,7 +62,7 @@ class _Solver:
         self.scope = scope
         self.atoms: Atoms = scope.atoms
         self.touch = touch
-        self.order = (*counters(touch.scope), *touch.lanes)
+        self.order = (*touch.scope.counters, *touch.lanes)
         self.open = frozenset(self.order) - shared
         self.solved: dict[int, Linear] = {}
         self.pending = list(zip(touch.indices, element, strict=True))

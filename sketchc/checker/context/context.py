@@ -162,7 +162,8 @@ def identifier(name: str) -> str:
 
 Value = int | float | bool
 #: (lowest, highest) value; None where unbounded.
-Interval = tuple[int | None, int | None]
+#: The least and the greatest value that an integer may have; infinite where there is none.
+Interval = tuple[float, float]
 _Answer = TypeVar("_Answer")
 
 

@@ -111,10 +111,11 @@ def _divisors(context: Context, value: ir.Expr) -> Iterator[ir.Expr]:
     """That the integer divisors of an expression are at least 1, where that is not plain."""
     for part in children(value):
         yield from _divisors(context, part)
-    if isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv"):
-        low = signs(context, value.right)[0]
-        if low is None or low < 1:
-            yield ir.Binary(">=", value.right, ir.Literal(1))
+    match value:
+        case ir.Binary("//" | "%" | "cdiv", _, right) if signs(context, right)[0] < 1:
+            yield ir.Binary(">=", right, ir.Literal(1))
+        case _:
+            pass
 
 
 def add_let(

@@ -7,8 +7,9 @@ that bound single names, as `require: S >= 1` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
+from math import inf
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
@@ -16,7 +17,7 @@ from sketchc.checker.context.context import Context, Interval
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 
-_UNKNOWN: Interval = (None, None)
+_UNKNOWN: Interval = (-inf, inf)
 
 
 def broadcast(
@@ -80,7 +81,7 @@ def shown(extents: Sequence[ir.Expr]) -> str:
 
 
 def interval(context: Context, value: ir.Expr) -> Interval:
-    """The (lowest, highest) value that an integer expression can have; None where unbounded."""
+    """The (lowest, highest) value that an integer expression can have."""
     return context.ask(lambda values: bounds(values, value))
 
 
@@ -88,8 +89,8 @@ def signs(context: Context, value: ir.Expr) -> Interval:
     """The interval of an integer expression as far as it tells the sign: a bound below -1 is -1,
     one above 1 is 1. For decisions that hold whatever the size."""
 
-    def clamped(bound: int | None) -> int | None:
-        return None if bound is None else max(-1, min(bound, 1))
+    def clamped(bound: float) -> float:
+        return bound if bound in _UNKNOWN else max(-1, min(bound, 1))
 
     def question(values: Context) -> Interval:
         low, high = bounds(values, value)
@@ -110,7 +111,7 @@ def bounds(context: Context, value: ir.Expr) -> Interval:
             return context.intervals.get(name, _UNKNOWN)
         case ir.Unary("-", operand):
             low, high = bounds(context, operand)
-            return _negative(high), _negative(low)
+            return -high, -low
         case ir.Binary(operator, left, right):
             return _combined(operator, bounds(context, left), bounds(context, right))
         case ir.Choice(_, then, otherwise):
@@ -123,50 +124,40 @@ def _combined(operator: str, left: Interval, right: Interval) -> Interval:
     (a, b), (c, d) = left, right
     match operator:
         case "+":
-            return _each(sum, a, c), _each(sum, b, d)
+            return a + c, b + d
         case "-":
-            return _each(sum, a, _negative(d)), _each(sum, b, _negative(c))
-        case "*" if a is not None and c is not None and a >= 0 and c >= 0:
-            return (a * c, None if b is None or d is None else b * d)
-        case "//" if a is not None and a >= 0 and c is not None and c >= 0:
-            # a divisor of 0 is excluded at launch
-            return (0 if not d else a // d, None if b is None else b // max(c, 1))
-        case "cdiv" if a is not None and a >= 0 and c is not None and c >= 0:
-            return (0 if not d else -(-a // d), None if b is None else -(-b // max(c, 1)))
-        case "%" if c is not None and c >= 0:
-            return (0, None if d is None else max(d - 1, 0))
+            return a - d, b - c
+        case "*" if a >= 0 and c >= 0:
+            return a * c, inf if inf in (b, d) else b * d
+        case "//" if a >= 0 and c >= 0:
+            return _quotient(a, d), _quotient(b, max(c, 1))
+        case "cdiv" if a >= 0 and c >= 0:
+            return -_quotient(-a, d), -_quotient(-b, max(c, 1))
+        case "%" if c >= 0:
+            return 0, max(d - 1, 0)
         case "min":
-            return _each(min, a, c), _known(min, b, d)
+            return min(a, c), min(b, d)
         case "max":
-            return _known(max, a, c), _each(max, b, d)
+            return max(a, c), max(b, d)
         case _:
             return _UNKNOWN
 
 
+def _quotient(dividend: float, divisor: float) -> float:
+    """The floor quotient of two ends; a divisor of 0 is excluded at launch."""
+    if divisor in (0, inf):
+        return 0
+    return dividend if dividend in _UNKNOWN else dividend // divisor
+
+
 def _join(left: Interval, right: Interval) -> Interval:
     """The least interval around both."""
-    return _each(min, left[0], right[0]), _each(max, left[1], right[1])
+    return min(left[0], right[0]), max(left[1], right[1])
 
 
 def _meet(left: Interval, right: Interval) -> Interval:
     """What lies in both."""
-    return _known(max, left[0], right[0]), _known(min, left[1], right[1])
-
-
-def _each(choose: Callable[[list[int]], int], *ends: int | None) -> int | None:
-    """The choice of ends of intervals; None where one of them is open."""
-    known = [end for end in ends if end is not None]
-    return choose(known) if len(known) == len(ends) else None
-
-
-def _known(choose: Callable[[list[int]], int], *ends: int | None) -> int | None:
-    """The choice of those ends of intervals that are not open; None where all are."""
-    known = [end for end in ends if end is not None]
-    return choose(known) if known else None
-
-
-def _negative(value: int | None) -> int | None:
-    return None if value is None else -value
+    return max(left[0], right[0]), min(left[1], right[1])
 
 
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
@@ -181,18 +172,18 @@ def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
     context.ask(lambda values: _narrow(values, lets, fixed))
     for index, symbol in enumerate(context.symbols):
         high = context.ask(partial(_most, symbol.name))
-        if high is not None and high >= 0:
-            context.symbols[index] = records.evolve(symbol, upper_bound=high)
+        if 0 <= high < inf:
+            context.symbols[index] = records.evolve(symbol, upper_bound=int(high))
     for index, let in enumerate(context.lets):
         if let.dtype.is_integer and let.name not in context.tunable:
             high = context.ask(partial(_most, let.name))
-            if high is not None:
-                context.lets[index] = records.evolve(let, upper_bound=max(high, 0))
+            if high < inf:
+                context.lets[index] = records.evolve(let, upper_bound=int(max(high, 0)))
     context.ask(lambda values: _narrow(values, lets, conditions))
 
 
-def _most(name: str, context: Context) -> int | None:
-    return context.intervals.get(name, (0, None))[1]
+def _most(name: str, context: Context) -> float:
+    return context.intervals.get(name, _UNKNOWN)[1]
 
 
 def _narrow(context: Context, lets: tuple[ir.Let, ...], conditions: tuple[ir.Expr, ...]) -> None:
@@ -239,12 +230,12 @@ def _limit(operator: str, other: Interval) -> Interval:
     low, high = other
     match operator:
         case "<":
-            return (None, None if high is None else high - 1)
+            return -inf, high - 1
         case "<=":
-            return (None, high)
+            return -inf, high
         case ">":
-            return (None if low is None else low + 1, None)
+            return low + 1, inf
         case ">=":
-            return (low, None)
+            return low, inf
         case _:
             return other

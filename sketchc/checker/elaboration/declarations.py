@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Any
 
 from sketchc.base import records
@@ -103,7 +104,7 @@ def _symbol(context: Context, node: syntax.SymbolDeclaration) -> None:
     name = context.declare(node.name, node.span)
     context.scopes.add(node.name, ScalarName(name, ir.NameKind.SYMBOL, DType.I64, node.span))
     context.symbols.append(ir.Symbol(name, span=node.span))
-    context.note_interval(name, lambda _: (0, None))
+    context.note_interval(name, lambda _: (0, inf))
 
 
 def _bound(context: Context, node: syntax.SymbolDeclaration) -> None:
@@ -275,10 +276,10 @@ def _extents(
         if parameter:
             check_not_tunable(context, value, extent.span, "shapes a parameter")
         low, high = signs(context, value)
-        if high is not None and high < 0:
+        if high < 0:
             high = interval(context, value)[1]
             raise context.error(extent.span, "SK0214", "an extent is negative", f"is {high}")
-        if low is None or low < 0:
+        if low < 0:
             with context.branch(frozenset(), given):
                 context.require(ir.Binary(">=", value, ir.Literal(0)), extent.span)
         result.append(value)
@@ -425,12 +426,12 @@ def _extent(context: Context, node: syntax.Expression) -> ir.Expr:
             help="allocate the largest extent and slice the load: lanes beyond it stay void",
         )
     _, high = signs(context, value)
-    if high is not None and high < 1:
+    if high < 1:
         high = interval(context, value)[1]
         raise context.error(
             node.span, "SK0306", f"an extent of a tile is {high}", "must be at least 1"
         )
-    if high is None:
+    if high == inf:
         _warn_unbounded(context, node, value)
     return ir.Literal(1, span=node.span) if context.is_one(value) else value
 
@@ -439,7 +440,7 @@ def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -
     symbols = [
         reference.name
         for reference in walk.references(value)
-        if reference.kind is ir.NameKind.SYMBOL and signs(context, reference)[1] is None
+        if reference.kind is ir.NameKind.SYMBOL and signs(context, reference)[1] == inf
     ]
     name = symbols[0] if symbols else show(value)
     if name in context.bound_symbols:

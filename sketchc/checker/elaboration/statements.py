@@ -411,9 +411,9 @@ def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir
 def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
     """A step is never 0. One of unknown sign goes upwards, which the host checks at launch."""
     low, high = signs(context, step)
-    if (low is not None and low >= 1) or (high is not None and high <= -1):
+    if low >= 1 or high <= -1:
         return
-    if high is not None and high < 1:
+    if high < 1:
         raise context.error(span, "SK0315", f"the step is {show(step)}", "must not be 0")
     host = context.host_form(step)
     if host is None:
@@ -430,10 +430,9 @@ def note_loop(
 
     def found(values: Context) -> Interval:
         first, last = bounds(values, start), bounds(values, stop)
-        highest = bounds(values, step)[1]
-        if highest is not None and highest < 0:
-            return None if last[0] is None else last[0] + 1, first[1]
-        return first[0], None if last[1] is None else last[1] - 1
+        if bounds(values, step)[1] < 0:
+            return last[0] + 1, first[1]
+        return first[0], last[1] - 1
 
     context.note_interval(variable, found)
 

@@ -96,13 +96,16 @@ def unproved(
 ) -> Finding:
     """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it."""
     code, usual = _UNPROVED[claim]
+    if notes is None:  # what can be decided, and what was tried here
+        tried = budget.tried()
+        notes = (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
     diagnostic = error(
         span,
         code,
         message or usual.format(subject),
         label,
         labels=labels,
-        notes=undecided() if notes is None else notes,
+        notes=notes,
         help=advice,
     )
     return contested(claim, subject, diagnostic)
@@ -128,13 +131,6 @@ def in_iteration(where: Mapping[str, object], verb: str) -> str:
 def for_sizes(symbols: Mapping[str, object]) -> str:
     """`for M = 300, ` or nothing where a sketch has no symbols."""
     return f"for {assignments(symbols)}, " if symbols else ""
-
-
-def undecided() -> tuple[str, ...]:
-    """The notes of a claim that is neither proved nor refuted: what can be decided, and what was
-    tried here."""
-    tried = budget.tried()
-    return (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
 
 
 def severity(allow_unproved: bool) -> Severity:

@@ -11,7 +11,7 @@ mostly wrong at small sizes already. And what a sketch accesses may depend on pa
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice, product, takewhile
 from typing import TypeAlias, TypeVar, assert_never
@@ -486,18 +486,13 @@ def other_params(sketch: ir.Sketch, names: Collection[str]) -> tuple[ParamValues
     return tuple(some for place, some in enumerate(kept) if some not in kept[:place])
 
 
-def deciding_params(
-    sketch: ir.Sketch, sites: Sequence[Site], computed: Sequence[Computation] = ()
-) -> tuple[str, ...]:
+def deciding_params(sketch: ir.Sketch, places: Iterable[Site | Computation]) -> tuple[str, ...]:
     """The params that decide which elements are accessed, other than through data; and what is
-    `computed` from indices."""
+    computed from indices."""
     used: set[str] = set()
-    for site in sites:
-        for expression in accessed(site):
-            used |= names_behind(expression, site.scope)
-    for one in computed:
-        for expression in computed_from(one):
-            used |= names_behind(expression, one.scope)
+    for place in places:
+        for expression in accessed(place):
+            used |= names_behind(expression, place.scope)
     shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
     for extents in shapes:
         used.update(name for extent in extents for name in names(extent))
@@ -527,21 +522,13 @@ def named_params(
     }
 
 
-def accessed(site: Site) -> Iterator[ir.Expr]:
-    """The expressions that decide whether a site is reached, and what it touches."""
-    yield from expressions(site.statement)
-    yield from site.tile.extents
-    for step in site.path:
-        yield from _deciding(step)
-
-
-def computed_from(computation: Computation) -> Iterator[ir.Expr]:
-    """The expressions that decide whether a computation is reached, and what it takes from indices
-    and from the host."""
-    for operand in computation.statement.operands:
-        if not isinstance(operand, ir.TileOperand):
-            yield operand.value
-    for step in computation.path:
+def accessed(place: Site | Computation) -> Iterator[ir.Expr]:
+    """The expressions that decide whether a site or computation is reached, what it touches, and
+    what it takes from indices and from the host."""
+    yield from expressions(place.statement)
+    if isinstance(place, Site):
+        yield from place.tile.extents
+    for step in place.path:
         yield from _deciding(step)
 
 

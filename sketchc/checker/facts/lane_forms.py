@@ -114,18 +114,16 @@ def proves(scope: Scope, form: Linear, cases: int = _CASES) -> bool:
     for atom, coefficient in form.items():
         match scope.atoms.definitions[atom]:
             case Extremum(operator, left, right) if (coefficient > 0) == (operator == "min"):
-                rest = {other: c for other, c in form.items() if other != atom}
-                return all(
-                    proves(scope, add(rest, side, coefficient), cases - 1) for side in (left, right)
-                )
-            case Chosen() as chosen:
-                rest = {other: c for other, c in form.items() if other != atom}
-                return all(
-                    proves(scope.assume(facts), add(rest, side, coefficient), cases - 1)
-                    for facts, side in chosen.cases
-                )
-            case _:
+                sides: tuple[tuple[tuple[Fact, ...], Linear], ...] = (((), left), ((), right))
+            case Chosen(cases=sides):
                 pass
+            case _:
+                continue
+        rest = {other: c for other, c in form.items() if other != atom}
+        return all(
+            proves(scope.assume(facts), add(rest, side, coefficient), cases - 1)
+            for facts, side in sides
+        )
     return False
 
 

@@ -426,12 +426,6 @@ class Prover:
         return None
 
 
-def counters(scope: Scope) -> tuple[int, ...]:
-    """The counter atoms of the loops around, outermost first."""
-    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
-    return tuple(scope.counter(loop) for loop in loops)
-
-
 def iteration(
     path: Sequence[Step], scope: Scope, point: Mapping[int, int], host: Mapping[str, Any]
 ) -> dict[str, int]:

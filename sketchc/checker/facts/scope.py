@@ -143,7 +143,10 @@ class Scope:
             case ir.Bind(name, value):
                 return self.bind(name, value)
             case ir.Fetch(name, _, dtype):
-                return self.fetched(name, dtype)
+                if dtype.is_float:
+                    return self
+                known = self.unknown(name, dtype)
+                return records.evolve(known, loaded=self.loaded | {name})
             case Branch(condition, holds):
                 return self.given(condition, holds)
             case _:
@@ -183,6 +186,12 @@ class Scope:
         names = {name + kind for name in spelt for kind in ("", "'trip", "'back")}
         return next(atom for atom in form if self.atoms.names[atom] in names)
 
+    @property
+    def counters(self) -> tuple[int, ...]:
+        """The counter atoms of the loops around, outermost first."""
+        loops: tuple[ir.For | ir.HostFor, ...] = (*self.hosts, *self.loops)
+        return tuple(map(self.counter, loops))
+
     def loop_value(self, loop: ir.For | ir.HostFor, count: int, start: int, step: int) -> int:
         """The loop variable's value where its counter atom is `count`."""
         name = self.atoms.names[self.counter(loop)]
@@ -198,13 +207,6 @@ class Scope:
         loaded = self.loaded | {name} if names(value) & self.loaded else self.loaded
         bindings = {**self.bindings, name: value}
         return records.evolve(self, forms=forms, bindings=bindings, loaded=loaded)
-
-    def fetched(self, name: str, dtype: DType) -> Scope:
-        """The scope after `name = fetch(...)`: any value of the type."""
-        if dtype.is_float:
-            return self
-        known = self.unknown(name, dtype)
-        return records.evolve(known, loaded=self.loaded | {name})
 
     def unknown(self, name: str, dtype: DType) -> Scope:
         """A name that may have any value of an integer type."""

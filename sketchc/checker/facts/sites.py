@@ -247,9 +247,7 @@ def unknown(scope: Scope, expression: ir.Expr, suffix: str | None = None) -> Lin
     ]
     tag = scope.suffix if suffix is None else suffix
     key = f"{expression!r}{tag} at {', '.join(places)}"
-    loops: tuple[ir.For | ir.HostFor, ...] = (*scope.hosts, *scope.loops)
-    counters = frozenset(scope.counter(loop) for loop in loops)
-    return {scope.atoms.opaque(key, counters): 1}
+    return {scope.atoms.opaque(key, frozenset(scope.counters)): 1}
 
 
 @records.frozen

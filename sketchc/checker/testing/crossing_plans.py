@@ -263,7 +263,7 @@ def tile_size_plan(sketch: ir.Sketch, given: ParamValues, seed: int) -> Crossing
     without default."""
     root = root_scope(sketch)
     sites, computed = collect(sketch, root), computations(sketch, root)
-    deciding = deciding_params(sketch, sites, computed)
+    deciding = deciding_params(sketch, (*sites, *computed))
     varied = [
         params
         for params in other_params(sketch, deciding)

@@ -17,14 +17,14 @@ The axis is seen apart from the loop, since what is wrong may be the loop. One m
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts import budget, concrete
-from sketchc.checker.facts.concrete import accessed, computed_from
+from sketchc.checker.facts.concrete import accessed
 from sketchc.checker.facts.lane_forms import own_axes
 from sketchc.checker.facts.scope import Branch, Step, contains_iota, root_scope
 from sketchc.checker.facts.sites import Computation, Site, collect, placed
@@ -322,10 +322,8 @@ class Crossings:
         self.sketch = sketch
         self.ends = ends
         self.shapes = {view.name: view.extents for view in sketch.views}
-        self.sites = [(s, _used(sketch, accessed(s), s.path)) for s in _distinct(sites)]
-        self.computed = [
-            (c, _used(sketch, computed_from(c), c.path)) for c in computed if _tells(c)
-        ]
+        self.sites = [(s, _used(sketch, s)) for s in _distinct(sites)]
+        self.computed = [(c, _used(sketch, c)) for c in computed if _tells(c)]
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         used = (names for _, names in (*self.sites, *self.computed))
         self.names = concrete.with_lets(sketch, frozenset().union(*used, *map(names, shapes)))
@@ -378,10 +376,10 @@ def _tells(computation: Computation) -> bool:
     )
 
 
-def _used(sketch: ir.Sketch, read: Iterable[ir.Expr], path: Sequence[Step]) -> frozenset[str]:
-    """The names that decide whether the end of a path is reached, and what is read there."""
-    used: set[str] = set().union(*map(names, read))
-    for step in reversed(path):
+def _used(sketch: ir.Sketch, place: Site | Computation) -> frozenset[str]:
+    """The names that decide whether a place is reached, and what is read there."""
+    used: set[str] = set().union(*map(names, accessed(place)))
+    for step in reversed(place.path):
         if isinstance(step, ir.Bind) and step.name in used:
             used |= names(step.value)
     return concrete.with_lets(sketch, used)
