@@ -57,6 +57,14 @@ def placement(array: Any, device: str) -> Placement:
     return Placement(array, inner.view(dtype).reshape(array.shape), whole=whole)
 
 
+def tensor_of(array: Any) -> torch.Tensor:
+    """The array, which is contiguous, as a tensor that shares its memory."""
+    dtype = torch_dtype(array.dtype)
+    if not array.size:
+        return torch.empty(array.shape, dtype=dtype)
+    return torch.from_numpy(array.reshape(-1).view(np.uint8)).view(dtype).reshape(array.shape)
+
+
 def torch_dtype(dtype: Any) -> torch.dtype:
     """torch's type for a NumPy type, bf16 of ml_dtypes included."""
     found: torch.dtype = getattr(torch, dtype.name)

@@ -170,16 +170,17 @@ class Session:
         self.close()
 
 
-def reply_of(result: WorkerResult, timeout: float, log: str) -> dict[str, Any] | None:
-    """What a worker replied; None where it died. Raises `ToolchainError` where its time was up, and
-    for a reply {"failure": {"stage", "message"}}, in which "log" and "kinds" may stand."""
+def reply_of(
+    result: WorkerResult, timeout: float, log: str, stage: str = "launch"
+) -> dict[str, Any]:
+    """What a worker replied. Raises `ToolchainError` where its time was up, where it died (of that
+    `stage`), and for a reply that tells of a failure (`messages.failure`)."""
+    if result.timed_out:
+        msg = f"no answer within {timeout:g} s"
+        raise ToolchainError(stage="timeout", message=msg, log=log)
     if result.reply is None:
-        if result.timed_out:
-            msg = f"no answer within {timeout:g} s"
-            raise ToolchainError(stage="timeout", message=msg, log=log)
-        return None
-    failure = result.reply.get("failure")
-    if failure is not None:
+        raise ToolchainError(stage, result.describe(), log, result.kinds)
+    if (failure := result.reply.get("failure")) is not None:
         kinds = tuple(failure.get("kinds", ()))
         raise ToolchainError(failure["stage"], failure["message"], failure.get("log", ""), kinds)
     return dict(result.reply)

@@ -195,10 +195,7 @@ class CppSession(Session):
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
         }
         result = self._kept.call(request, tensors, timeout)
-        reply = reply_of(result, timeout, result.output)
-        if reply is None:
-            log, message = result.traceback or result.output, result.describe()
-            raise ToolchainError(stage="launch", message=message, log=log, kinds=result.kinds)
+        reply = reply_of(result, timeout, result.traceback or result.output)
         if "missing" in reply:
             msg, kinds = str(reply["missing"]), ("MissingEntryError",)
             raise ToolchainError(stage="compile", message=msg, kinds=kinds)

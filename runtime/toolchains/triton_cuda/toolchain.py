@@ -292,17 +292,13 @@ def _built(folder: Path) -> Path:
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
     """The reply. Raises `ToolchainError`."""
     log = last_lines(result)
-    reply = reply_of(result, timeout, log)
-    if reply is not None:
-        return reply
     kind, _, message = result.error.partition(": ")
     if kind in ("WrapperError", "LaunchError"):
         if kind == "WrapperError":
             message = message.removeprefix("LaunchError: ")
         raise ToolchainError(LAUNCH, message, log, result.kinds)
     # A compiler that dies, or a kernel that does, is the doing of what they were given.
-    stage = COMPILE if kind in _COMPILER_ERRORS else stage
-    raise ToolchainError(stage, result.describe(), log, result.kinds)
+    return reply_of(result, timeout, log, COMPILE if kind in _COMPILER_ERRORS else stage)
 
 
 def example_values(
