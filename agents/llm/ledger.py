@@ -62,12 +62,12 @@ class Record:
     """
 
     number: int
-    request: Request
+    started: str  # UTC, ISO 8601
     provider: str
+    request: Request
     reply: Reply | None
-    error: str = ""
-    message: str = ""
-    started: str = ""  # UTC, ISO 8601
+    error: str
+    message: str
 
 
 @attrs.frozen
@@ -132,15 +132,8 @@ class Ledger:
         `started` is when the call began, in UTC and ISO 8601; now, where it is not given. Raises
         `UsageError` when the disk takes no more; the file then ends where it did before.
         """
-        record = Record(
-            number=len(self._records) + 1,
-            request=request,
-            provider=provider,
-            reply=reply,
-            error=error,
-            message=message,
-            started=started or timestamp(),
-        )
+        number, started = len(self._records) + 1, started or timestamp()
+        record = Record(number, started, provider, request, reply, error, message)
         if self.path is not None:
             if self.header is None:
                 what = "a record was appended to a ledger that was not begun"
@@ -325,25 +318,16 @@ def _header_from_json(data: Any, path: Path) -> Header:
 
 def _record_to_json(record: Record, texts: Mapping[str, str]) -> dict[str, Any]:
     """One record; `texts` are those of parts that stand in it for the first time."""
-    request = record.request
-    return {
-        "number": record.number,
-        "started": record.started,
-        "provider": record.provider,
-        "parts": dict(texts),
-        "request": {
-            "purpose": request.purpose,
-            "level": request.level,
-            "messages": [
-                {"role": message.role, "content": _content_to_json(message)}
-                for message in request.messages
-            ],
-            "max_output_tokens": request.max_output_tokens,
-        },
-        "reply": None if record.reply is None else attrs.asdict(record.reply),
-        "error": record.error,
-        "message": record.message,
-    }
+    plain = attrs.asdict(record, value_serializer=_with_references)
+    head = {name: plain.pop(name) for name in ("number", "started", "provider")}
+    return {**head, "parts": dict(texts), **plain}
+
+
+def _with_references(_: object, field: Any, value: Any) -> Any:
+    """Messages as they stand in a ledger, anything else as it is."""
+    if field is None or field.name != "messages":
+        return value
+    return [{"role": message.role, "content": _content_to_json(message)} for message in value]
 
 
 def _content_to_json(message: Message) -> Any:

@@ -57,6 +57,15 @@ def placement(array: Any, device: str) -> Placement:
     return Placement(array, inner.view(dtype).reshape(array.shape), whole=whole)
 
 
+def poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill it with what no kernel computes, so that an element that nobody writes shows."""
+    if tensor.is_floating_point():
+        return tensor.fill_(float("nan"))
+    if tensor.dtype in (torch.bool, torch.complex64, torch.complex128):
+        return tensor
+    return tensor.fill_(torch.iinfo(tensor.dtype).max - 21)
+
+
 def tensor_of(array: Any) -> torch.Tensor:
     """The array, which is contiguous, as a tensor that shares its memory."""
     dtype = torch_dtype(array.dtype)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sketchc.lowering.kernel import Kernel
-    from sketchc.runtime.sandbox.worker import WorkerResult
+    from sketchc.runtime.sandbox.worker import KeptWorker, WorkerResult
 
 Tensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
 Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
@@ -150,6 +150,9 @@ class Session:
     """Runs of one kernel, one after the other, in one process where the toolchain offers that (a
     subclass): a kernel that keeps what it computed before is found out, and starting costs once."""
 
+    #: The processes that it keeps.
+    workers: tuple[KeptWorker, ...] = ()
+
     def __init__(self, toolchain: Toolchain, artefact: Artefact) -> None:
         self._toolchain = toolchain
         self._artefact = artefact
@@ -162,6 +165,8 @@ class Session:
 
     def close(self) -> None:
         """End what it keeps."""
+        for worker in self.workers:
+            worker.close()
 
     def __enter__(self) -> Self:
         return self

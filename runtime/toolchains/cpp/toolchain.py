@@ -185,6 +185,7 @@ class CppSession(Session):
     def __init__(self, artefact: Artefact) -> None:
         self._artefact = artefact
         self._kept = KeptWorker(_HANDLER, self._make)
+        self.workers = (self._kept,)
 
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
@@ -212,10 +213,6 @@ class CppSession(Session):
             environment=UNHURRIED,
             readable=[self._artefact.library],
         )
-
-    def close(self) -> None:
-        """End the worker."""
-        self._kept.close()
 
 
 def _check_status(kernel: Kernel, status: int, symbols: Sizes, params: Params) -> None:
