@@ -23,7 +23,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import attrs
 
@@ -37,8 +37,6 @@ _READ = (1, 2)
 
 #: What every ledger begins with, up to its version.
 MARK = b'{"sketchc_ledger": '
-
-Plain = TypeVar("Plain")
 
 
 @attrs.frozen
@@ -247,11 +245,14 @@ def parse(content: bytes, path: Path) -> Contents:
             message = f"line {number} of the ledger {path} is damaged: {error}"
             raise UsageError(message) from error
         try:
+            if not isinstance(data, dict):
+                message = f"a JSON object is expected, not {data!r:.60}"
+                raise TypeError(message)
             if header is None:
                 header = _header_from_json(data, path)
             else:
                 records.append(_record_from_json(data, len(records) + 1, texts))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             message = f"line {number} of the ledger {path} is not as it should be: {reason}"
             raise UsageError(message) from error
@@ -306,7 +307,10 @@ def _header_to_json(header: Header) -> dict[str, Any]:
 
 
 def _header_from_json(data: Any, path: Path) -> Header:
-    version = _take(data, "sketchc_ledger", int)
+    version = data["sketchc_ledger"]
+    if not isinstance(version, int):
+        message = f"'sketchc_ledger' is {version!r:.60}"
+        raise TypeError(message)
     if version not in _READ:
         message = (
             f"{path} is a ledger of version {version}; this sketchc reads version {VERSION}: "
@@ -341,13 +345,11 @@ def _content_to_json(message: Message) -> Any:
 
 def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record:
     """One record; `texts` of parts by version, to which it adds its own."""
-    number = _take(data, "number", int)
-    if number != expected:
+    if (number := data["number"]) != expected:
         message = f"it has the number {number}, where {expected} comes next"
         raise TypeError(message)
     data["reply"]  # KeyError
-    own = _take(data, "parts", dict) if "parts" in data else {}
-    texts |= {version: _take(own, version, str) for version in own}
+    texts |= data.get("parts", {})
     request = data["request"]
     messages = [
         {**message, "pieces": _pieces_of(message["content"], texts)}
@@ -366,15 +368,3 @@ def _pieces_of(content: Any, texts: Mapping[str, str]) -> list[Any]:
         else {"name": piece["part"], "text": texts[piece["version"]]}
         for piece in content
     ]
-
-
-def _take(data: Any, name: str, kind: type[Plain]) -> Plain:
-    """The field `name`, which must be there and of `kind`: KeyError, TypeError."""
-    if not isinstance(data, dict):
-        message = f"a JSON object is expected, not {data!r:.60}"
-        raise TypeError(message)
-    value = data[name]
-    if not isinstance(value, kind):
-        message = f"{name!r} is {value!r:.60}"
-        raise TypeError(message)
-    return value

@@ -298,5 +298,5 @@ def total_text(total: Against) -> str:
 def total_json(total: Against) -> dict[str, Any]:
     """Plain data."""
     shares = {f"{p:g}": share for p, share in total.fast.items()}
-    named = attrs.asdict(attrs.evolve(total, fast=shares)).items()
-    return {"fast_p" if name == "fast" else name: value for name, value in named}
+    plain = {**attrs.asdict(total), "fast": shares}
+    return {"fast_p" if name == "fast" else name: value for name, value in plain.items()}
