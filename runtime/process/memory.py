@@ -72,7 +72,7 @@ def _meminfo(name: str) -> int:
 
 
 def _field(path: str, name: str) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
+    with contextlib.suppress(OSError, ValueError, IndexError), open(path, errors="replace") as file:
         for line in file:
             words = line.split()
             if words and words[0] == name:
