@@ -245,6 +245,8 @@ class _Reader:
 
 
 _EXAMPLES = "examples"
+#: A kernel is one file: where it imports what several share, their text stands in place of this.
+_IMPORT = re.compile(r"^from sketchc\.docspec\.shared\.(\w+) import [^\n]*\n", re.MULTILINE)
 #: Files that a folder may hold although its manifest does not name them.
 _IGNORED = ("__pycache__", "__init__.py")
 
@@ -353,6 +355,7 @@ class _Folder:
         text, source = self.text(sketch_file), self.text(source_file)
         if text is None or source is None:
             return None
+        source = _IMPORT.sub(_shared_text, source)
         count, sketch, found = _elaborated(sketch_file, text)
         if count != 1:
             self.say(sketch_file, 1, "an example is one sketch")
@@ -403,6 +406,13 @@ class _Folder:
 
     def say(self, file: str, line: int, message: str) -> None:
         self.findings.append(Finding(file, line, message))
+
+
+def _shared_text(found: re.Match[str]) -> str:
+    """What stands below the imports of the module that a kernel names; the line itself where there
+    is no such module."""
+    path = Path(__file__).with_name("shared") / f"{found[1]}.py"
+    return path.read_text("utf-8").partition("\n\n\n")[2] if path.exists() else found[0]
 
 
 def _no_excerpt(fence: Fence, texts: Mapping[str, str]) -> str:

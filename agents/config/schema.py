@@ -72,8 +72,12 @@ def _flag_from_text(text: str) -> bool:
     return known[text.lower()]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+def _number(expected: str, fits: Callable[[float], bool]) -> Kind:
+    def accepts(value: Any) -> bool:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
+        return plain and math.isfinite(value) and fits(value)
+
+    return Kind(expected, accepts, float)
 
 
 def _whole(least: int) -> Kind:
@@ -114,14 +118,10 @@ def _is_devices(value: Any) -> bool:
 TEXT = Kind("a text that is not empty", _is_text)
 FOLDER = Kind("the path of a folder", _is_text)
 FLAG = Kind("true or false", lambda value: isinstance(value, bool), _flag_from_text)
-SECONDS = Kind("a number of seconds above 0", lambda value: _is_number(value) and value > 0, float)
-DELAY = Kind(
-    "a number of seconds, 0 or more", lambda value: _is_number(value) and value >= 0, float
-)
-MONEY = Kind("a number, 0 or more", lambda value: _is_number(value) and value >= 0, float)
-TEMPERATURE = Kind(
-    "a number from 0 to 2", lambda value: _is_number(value) and 0 <= value <= 2, float
-)
+SECONDS = _number("a number of seconds above 0", lambda value: value > 0)
+DELAY = _number("a number of seconds, 0 or more", lambda value: value >= 0)
+MONEY = _number("a number, 0 or more", lambda value: value >= 0)
+TEMPERATURE = _number("a number from 0 to 2", lambda value: 0 <= value <= 2)
 PROVIDER = Kind('"openai", "replay:FILE" or "mailbox:DIR"', _is_provider)
 ADDRESS = Kind(
     "an http:// or https:// address with no user name or password in it", _is_address, shown=False

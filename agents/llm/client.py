@@ -55,16 +55,17 @@ class Paid(Protocol):
 class Spend:
     """What a run has used so far, calls of earlier processes of the same run included.
 
-    `calls` counts tries, failed ones too; `unpriced` of them have a reply whose price is not known,
-    so that `cost` is without theirs.
+    `calls` counts tries, failed ones too; `unpriced_calls` of them have a reply whose price is not
+    known, so that `cost` is without theirs. `seconds` are wall time of this process, or, in the
+    record of a run, those of all its steps.
     """
 
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0
-    seconds: float = 0.0  # wall time of this process
-    unpriced: int = 0
+    unpriced_calls: int = 0
+    seconds: float = 0.0
 
 
 def spent_on(records: Sequence[Record]) -> Spend:
@@ -75,7 +76,7 @@ def spent_on(records: Sequence[Record]) -> Spend:
         input_tokens=sum(reply.usage.input_tokens for reply in replies),
         output_tokens=sum(reply.usage.output_tokens for reply in replies),
         cost=sum((reply.cost or 0.0 for reply in replies), 0.0),
-        unpriced=sum(reply.cost is None for reply in replies),
+        unpriced_calls=sum(reply.cost is None for reply in replies),
     )
 
 

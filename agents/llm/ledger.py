@@ -23,7 +23,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO
 
 import attrs
 
@@ -37,8 +37,6 @@ _READ = (1, 2)
 
 #: What every ledger begins with, up to its version.
 MARK = b'{"sketchc_ledger": '
-
-Plain = TypeVar("Plain")
 
 
 @attrs.frozen
@@ -62,12 +60,12 @@ class Record:
     """
 
     number: int
-    request: Request
+    started: str  # UTC, ISO 8601
     provider: str
+    request: Request
     reply: Reply | None
-    error: str = ""
-    message: str = ""
-    started: str = ""  # UTC, ISO 8601
+    error: str
+    message: str
 
 
 @attrs.frozen
@@ -132,15 +130,8 @@ class Ledger:
         `started` is when the call began, in UTC and ISO 8601; now, where it is not given. Raises
         `UsageError` when the disk takes no more; the file then ends where it did before.
         """
-        record = Record(
-            number=len(self._records) + 1,
-            request=request,
-            provider=provider,
-            reply=reply,
-            error=error,
-            message=message,
-            started=started or timestamp(),
-        )
+        number, started = len(self._records) + 1, started or timestamp()
+        record = Record(number, started, provider, request, reply, error, message)
         if self.path is not None:
             if self.header is None:
                 what = "a record was appended to a ledger that was not begun"
@@ -254,11 +245,14 @@ def parse(content: bytes, path: Path) -> Contents:
             message = f"line {number} of the ledger {path} is damaged: {error}"
             raise UsageError(message) from error
         try:
+            if not isinstance(data, dict):
+                message = f"a JSON object is expected, not {data!r:.60}"
+                raise TypeError(message)
             if header is None:
                 header = _header_from_json(data, path)
             else:
                 records.append(_record_from_json(data, len(records) + 1, texts))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
             message = f"line {number} of the ledger {path} is not as it should be: {reason}"
             raise UsageError(message) from error
@@ -313,7 +307,10 @@ def _header_to_json(header: Header) -> dict[str, Any]:
 
 
 def _header_from_json(data: Any, path: Path) -> Header:
-    version = _take(data, "sketchc_ledger", int)
+    version = data["sketchc_ledger"]
+    if not isinstance(version, int):
+        message = f"'sketchc_ledger' is {version!r:.60}"
+        raise TypeError(message)
     if version not in _READ:
         message = (
             f"{path} is a ledger of version {version}; this sketchc reads version {VERSION}: "
@@ -325,25 +322,16 @@ def _header_from_json(data: Any, path: Path) -> Header:
 
 def _record_to_json(record: Record, texts: Mapping[str, str]) -> dict[str, Any]:
     """One record; `texts` are those of parts that stand in it for the first time."""
-    request = record.request
-    return {
-        "number": record.number,
-        "started": record.started,
-        "provider": record.provider,
-        "parts": dict(texts),
-        "request": {
-            "purpose": request.purpose,
-            "level": request.level,
-            "messages": [
-                {"role": message.role, "content": _content_to_json(message)}
-                for message in request.messages
-            ],
-            "max_output_tokens": request.max_output_tokens,
-        },
-        "reply": None if record.reply is None else attrs.asdict(record.reply),
-        "error": record.error,
-        "message": record.message,
-    }
+    plain = attrs.asdict(record, value_serializer=_with_references)
+    head = {name: plain.pop(name) for name in ("number", "started", "provider")}
+    return {**head, "parts": dict(texts), **plain}
+
+
+def _with_references(_: object, field: Any, value: Any) -> Any:
+    """Messages as they stand in a ledger, anything else as it is."""
+    if field is None or field.name != "messages":
+        return value
+    return [{"role": message.role, "content": _content_to_json(message)} for message in value]
 
 
 def _content_to_json(message: Message) -> Any:
@@ -357,13 +345,11 @@ def _content_to_json(message: Message) -> Any:
 
 def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record:
     """One record; `texts` of parts by version, to which it adds its own."""
-    number = _take(data, "number", int)
-    if number != expected:
+    if (number := data["number"]) != expected:
         message = f"it has the number {number}, where {expected} comes next"
         raise TypeError(message)
     data["reply"]  # KeyError
-    own = _take(data, "parts", dict) if "parts" in data else {}
-    texts |= {version: _take(own, version, str) for version in own}
+    texts |= data.get("parts", {})
     request = data["request"]
     messages = [
         {**message, "pieces": _pieces_of(message["content"], texts)}
@@ -382,15 +368,3 @@ def _pieces_of(content: Any, texts: Mapping[str, str]) -> list[Any]:
         else {"name": piece["part"], "text": texts[piece["version"]]}
         for piece in content
     ]
-
-
-def _take(data: Any, name: str, kind: type[Plain]) -> Plain:
-    """The field `name`, which must be there and of `kind`: KeyError, TypeError."""
-    if not isinstance(data, dict):
-        message = f"a JSON object is expected, not {data!r:.60}"
-        raise TypeError(message)
-    value = data[name]
-    if not isinstance(value, kind):
-        message = f"{name!r} is {value!r:.60}"
-        raise TypeError(message)
-    return value

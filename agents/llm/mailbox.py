@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.agents.llm.client import Streamed
 from sketchc.agents.llm.ledger import Record
 from sketchc.agents.llm.messages import (
     Reply,
@@ -79,9 +80,7 @@ class MailboxProvider:
             if record.reply is not None and record.provider == self.name:
                 self._done[_label(record.request)] += 1
 
-    def send(
-        self, request: Request, idempotency_key: str, streamed: Callable[[int], None]
-    ) -> Reply:
+    def send(self, request: Request, idempotency_key: str, streamed: Streamed) -> Reply:
         """Write the prompt, or find it, and wait for its reply.
 
         Raises `TimeoutFailure`, and `ServerError` for a file that holds no UTF-8 text.

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.agents.llm.client import Streamed
 from sketchc.agents.llm.messages import (
     AuthenticationError,
     BadRequestError,
@@ -388,9 +389,7 @@ class OpenAIProvider:
         self._client = self._connect()
         _keep_out_of_logs(self._key)
 
-    def send(
-        self, request: Request, idempotency_key: str, streamed: Callable[[int], None]
-    ) -> Reply:
+    def send(self, request: Request, idempotency_key: str, streamed: Streamed) -> Reply:
         """One try. Raises an `LlmError`, or `UsageError` where no model is configured."""
         model = self._model(request.level)
         start = time.monotonic()

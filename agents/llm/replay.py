@@ -17,6 +17,7 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.agents.llm.client import Streamed
 from sketchc.agents.llm.ledger import Header, Record, read_ledger
 from sketchc.agents.llm.messages import Message, ReplayMissError, Reply, Request
 from sketchc.base.diagnostics import UsageError
@@ -60,9 +61,7 @@ class ReplayProvider:
             if record.reply is not None and waiting:
                 waiting.popleft()
 
-    def send(
-        self, request: Request, idempotency_key: str, streamed: Callable[[int], None]
-    ) -> Reply:
+    def send(self, request: Request, idempotency_key: str, streamed: Streamed) -> Reply:
         """The recorded reply, with its tokens and cost, in no time. Raises `ReplayMissError`."""
         waiting = self._recorded(request)
         if not waiting:

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from sketchc.agents.config.settings import Configuration
+from sketchc.agents.run.record import FILES, VERSION, RunRecord, RunVerdict, headline, recorded
 from sketchc.agents.run.run import RunOptions, session_of
-from sketchc.agents.run.summary import Facts, headline, summary
+from sketchc.agents.run.summary import Facts, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
-from sketchc.agents.state.state import RunContext, RunState, Step
+from sketchc.agents.state.state import RunContext, RunState
 from sketchc.base.diagnostics import DiagnosticError, UsageError
 from sketchc.base.json_form import to_plain
 from sketchc.lowering.plan_text import print_plan
@@ -31,7 +30,6 @@ from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.verify.verdict import from_json
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.tasks.client import WorkerTask
 
-#: Of verdict.json and trace.json; raised with every change that an older reader would misread.
-VERSION = 1
 STAGING = "outputs.new"
 #: Outcomes whose kernel is worth a drop-in module.
 _USABLE = ("passed", "generated")
@@ -68,7 +64,7 @@ def write_outputs(
         writer = _Writer(staging, options, state, task, stopped)
         writer.write()
         facts = writer.facts(spend, folder)
-        (staging / "trace.json").write_text(_json(trace(facts)), "utf-8")
+        (staging / "trace.json").write_text(_json(facts.record), "utf-8")
         (staging / "SUMMARY.md").write_text(summary(facts), "utf-8")
         return _move(staging, folder)
     except OSError as error:
@@ -104,81 +100,8 @@ def _earlier(folder: Path) -> set[str]:
     return {name for name in names if isinstance(name, str) and Path(name).name == name}
 
 
-def _json(data: Mapping[str, Any]) -> str:
-    return json.dumps(to_plain(dict(data)), indent=1, ensure_ascii=False) + "\n"
-
-
-# ---------------------------------------------------------------- the trace
-
-
-def trace(facts: Facts) -> dict[str, Any]:
-    """The run as data: what was asked, each step, each route, what it used (calls are counted
-    here; what they said is in the ledger)."""
-    state, options = facts.state, facts.options
-    return {
-        "version": VERSION,
-        "outcome": headline(state, facts.stopped),
-        "reason": facts.stopped or state.reason,
-        "task": options.task,
-        "target": options.target,
-        "hardware": options.hardware,
-        "workflow": options.workflow,
-        "coder": options.coder,
-        "seed": options.seed,
-        "options": attrs.asdict(options),
-        "attempts": state.attempt,
-        "steps": [attrs.asdict(step) for step in state.history],
-        "routes": [_route(step) for step in state.history if "route" in step.details],
-        "totals": {
-            "calls": facts.spend.calls,
-            "input_tokens": facts.spend.input_tokens,
-            "output_tokens": facts.spend.output_tokens,
-            "cost": facts.spend.cost,
-            "unpriced_calls": facts.spend.unpriced,
-            "seconds": round(sum(step.seconds for step in state.history), 3),
-        },
-        "verdict": _short(state.verdict),
-        "versions": versions(state),
-        "files": [name for name, _ in facts.files],
-    }
-
-
-def _route(step: Step) -> dict[str, Any]:
-    """One decision of the Conductor."""
-    return {
-        "step": step.number,
-        "attempt": step.attempt,
-        "failure": step.failure,
-        "outcome": step.outcome,
-        "decided_by": step.details.get("decided_by", "evidence"),
-        **step.details["route"],
-    }
-
-
-def _short(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The verdict without its cases, which are in verdict.json."""
-    if verdict is None:
-        return None
-    found = from_json(verdict)
-    return {
-        "verdict": found.word,
-        "passed": found.passed,
-        "failure": found.failure,
-        "cases": len(found.cases),
-        "passed_cases": sum(case.passed for case in found.cases),
-        "how_it_runs": found.how_it_runs,
-    }
-
-
-def versions(state: RunState) -> dict[str, str]:
-    """What the run was made with."""
-    found = {"python": sys.version.split()[0]}
-    for package in ("sketchc", "torch"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found | dict((state.verdict or {}).get("versions", {}))
+def _json(data: RunRecord | RunVerdict) -> str:
+    return json.dumps(to_plain(attrs.asdict(data)), indent=1, ensure_ascii=False) + "\n"
 
 
 # ---------------------------------------------------------------- the files
@@ -200,24 +123,25 @@ class _Writer:
     def write(self) -> None:
         stem = self.task.path.stem
         if self.state.sketch:
-            self._text(f"{stem}.sketch", self.state.sketch, "the sketch")
+            self._text(f"{stem}.sketch", self.state.sketch, FILES[".sketch"])
         plan = self._plan()
         if plan is not None and plan.phases:
-            self._text(
-                f"{stem}.plan", print_plan(plan), "the plan: the sketch mapped onto the chip"
-            )
+            self._text(f"{stem}.plan", print_plan(plan), FILES[".plan"])
         if self.state.kernel is not None:
             self._kernel(plan)
-        self._text("verdict.json", _json(self._verdict()), _about(self.state.verdict))
+        ended = headline(self.state, self.stopped), self.stopped or self.state.reason
+        found = RunVerdict(VERSION, *ended, self.state.verdict, self.state.measurement)
+        self._text("verdict.json", _json(found), _about(self.state.verdict))
 
     def facts(self, spend: Spend, folder: Path) -> Facts:
         self.files.append(("trace.json", "every step and route, with counts of calls, as data"))
         self.files.append(("SUMMARY.md", "this page"))
+        names = [name for name, _ in self.files]
         return Facts(
+            recorded(self.options, self.state, spend, self.stopped, names),
             options=self.options,
-            state=self.state,
-            spend=spend,
-            stopped=self.stopped,
+            verdict=self.state.verdict,
+            measurement=self.state.measurement,
             files=tuple(self.files),
             task_path=self.task.specification,
             folder=str(folder),
@@ -236,15 +160,6 @@ class _Writer:
     def _text(self, name: str, text: str, what: str) -> None:
         (self.folder / name).write_text(text if text.endswith("\n") else f"{text}\n", "utf-8")
         self.files.append((name, what))
-
-    def _verdict(self) -> dict[str, Any]:
-        return {
-            "version": VERSION,
-            "outcome": headline(self.state, self.stopped),
-            "reason": self.stopped or self.state.reason,
-            "verdict": self.state.verdict,
-            "measurement": self.state.measurement,
-        }
 
     def _plan(self) -> Plan | None:
         """The plan of the last sketch (without one, of the task's signature), if it has one."""
@@ -277,8 +192,7 @@ class _Writer:
         ending = load_language(text.language).suffix
         if kernel is not None and kernel.source_map and kernel.source == text.source:
             found = source_map_json(kernel, self.state.sketch, f"{kernel.name}{ending}")
-            what = "which lines of the kernel come from which lines of the sketch"
-            self._text(f"{kernel.name}.map.json", json.dumps(found), what)
+            self._text(f"{kernel.name}.map.json", json.dumps(found), FILES[".map.json"])
         if kernel is not None and self._dropin(kernel):
             return
         name = self.task.path.stem if kernel is None else kernel.name
@@ -320,16 +234,6 @@ def _about(verdict: Mapping[str, Any] | None) -> str:
 
 def _described(name: str, kernel: Kernel) -> str:
     """What one of the drop-in's files is."""
-    match name.removeprefix(kernel.name):
-        case ".py" | ".cpp":
-            return _KERNELS[0]
-        case "_dropin.py":
-            return "the drop-in module"
-        case "_task.py":
-            return "the task, which the drop-in builds on"
-        case "_module.cpp":
-            return "the glue of the Python module around the kernel"
-        case rest if rest.endswith(".so"):
-            return "the kernel as a Python module, for this machine"
-        case _:
-            return "imported by the task" if name.endswith(".py") else "part of the kernel"
+    rest = name.removeprefix(kernel.name)
+    other = "imported by the task" if name.endswith(".py") else "part of the kernel"
+    return FILES.get(".so" if rest.endswith(".so") else rest, other)

@@ -11,26 +11,29 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.agents.llm.client import Spend
 from sketchc.agents.llm.ledger import Record, read_ledger
 from sketchc.agents.llm.messages import Reply
+from sketchc.agents.run.record import (
+    FILES,
+    Evidence,
+    RunRecord,
+    RunVerdict,
+    Tried,
+    details_of,
+)
+from sketchc.agents.state.state import Step
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.json_form import from_plain
 from sketchc.lowering.registry import language_of_file
 from sketchc.lowering.source_map import digest
 from sketchc.runtime.bench.text import is_measurement
-from sketchc.runtime.report.content import (
-    OPEN,
-    Call,
-    Code,
-    Message,
-    Page,
-    Step,
-    Trace,
-)
+from sketchc.runtime.report.content import Code, Page
 from sketchc.runtime.report.files import facts_of, read_json, versions_of
 from sketchc.runtime.report.listings import LINKED, code_of, links_of, quotations
-from sketchc.runtime.report.results import Reproduce, measured_of, verified_of
-from sketchc.runtime.report.text import Fields, clean, clean_line
+from sketchc.runtime.report.results import Reproduce, measured_of, pairs, verified_of
+from sketchc.runtime.report.steps import OPEN, Call, Message, Trace, Visit
+from sketchc.runtime.report.text import clean, clean_line
 from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
 #: Characters of one prompt or reply, and of all of them, that a page holds.
@@ -65,47 +68,45 @@ def page_of_run(folder: Path) -> Page:
         else:
             msg = f"{folder} holds no run: `sketchc gen` leaves a trace.json in its folder"
         raise UsageError(msg)
-    trace = Fields(read_json(folder / "trace.json"))
-    if not isinstance(trace.raw("steps"), list):
+    data = read_json(folder / "trace.json")
+    if not isinstance(data, Mapping) or not isinstance(data.get("steps"), list):
         msg = f"{folder / 'trace.json'} holds no trace of `sketchc gen`"
         raise UsageError(msg)
+    record = from_plain(RunRecord, data, text=clean_line)
     found = folder / "verdict.json"
-    result = Fields(read_json(found) if found.exists() else {})
-    files = _Files(folder, trace)
-    verdict, measured = result.within("verdict"), result.within("measurement")
-    verdicts = (verified_of(verdict.data, files.reproduce()),) if verdict.mapping else ()
-    measurements = (measured_of(measured.mapping),) if is_measurement(measured.mapping) else ()
-    word = trace.text("outcome") or "unfinished"
-    target = trace.text("target")
-    facts = dict(facts_of(verdicts, measurements))
+    result = from_plain(RunVerdict, read_json(found) if found.exists() else {})
+    files = _Files(folder, record)
+    measured = result.measurement or {}
+    verdicts = (verified_of(result.verdict, files.reproduce()),) if result.verdict else ()
+    measurements = (measured_of(measured),) if is_measurement(measured) else ()
     own = {
-        "task": trace.text("task"),
-        "target": target,
-        "chip": trace.text("hardware"),
-        "workflow": trace.text("workflow"),
+        "task": record.task,
+        "target": record.target,
+        "chip": record.hardware,
+        "workflow": record.workflow,
         "Coder": {"builtin": "the built-in one", "llm": "a language model"}.get(
-            trace.text("coder"), trace.text("coder")
+            record.coder, record.coder
         ),
-        "attempts": trace.text("attempts"),
-        "seed": trace.text("seed"),
+        "attempts": str(record.attempts or ""),
+        "seed": "" if record.seed is None else str(record.seed),
     }
-    facts = {name: value for name, value in own.items() if value} | {
-        name: value for name, value in facts.items() if not own.get(name)
-    }
+    facts = {name: value for name, value in own.items() if value}
+    facts |= {n: value for n, value in facts_of(verdicts, measurements) if n not in facts}
+    word = record.outcome or "unfinished"
     return Page(
-        title=f"{trace.text('task').removesuffix('.py') or 'a task'} for {target}",
+        title=f"{record.task.removesuffix('.py') or 'a task'} for {record.target}",
         state=_WORDS.get(word, FAILED),
         word=word,
-        conclusion=trace.text("reason"),
+        conclusion=record.reason,
         facts=tuple(facts.items()),
         verdicts=verdicts,
         measurements=measurements,
-        not_measured=measured.text("not_measured"),
+        not_measured=clean_line(measured.get("not_measured", "")),
         code=files.code(),
-        trace=_trace(folder, trace),
-        files=tuple((name, _about(name)) for name in trace.texts("files")),
-        options=tuple((k.replace("_", " "), v) for k, v in trace.pairs("options")),
-        versions=tuple(dict.fromkeys((*trace.pairs("versions"), *versions_of(verdicts)))),
+        trace=_trace(folder, record),
+        files=tuple((name, _about(name)) for name in record.files),
+        options=tuple((k.replace("_", " "), v) for k, v in pairs(record.options)),
+        versions=tuple(dict.fromkeys((*pairs(record.versions), *versions_of(verdicts)))),
     )
 
 
@@ -117,16 +118,13 @@ class _Files:
     """The sketch and the kernel of a run's folder."""
 
     folder: Path
-    trace: Fields
-
-    def named(self) -> list[str]:
-        """The files of the run, by its own account; only names, no paths."""
-        names = self.trace.texts("files")
-        return [name for name in names if name == Path(name).name and name not in ("", ".", "..")]
+    record: RunRecord
 
     def first(self, *endings: str, but: tuple[str, ...] = ()) -> str:
-        """The first file whose name ends so, and not in one of `but`; "" without one."""
-        fitting = (name for name in self.named() if name.endswith(endings))
+        """The first file whose name ends so, and not in one of `but`; "" without one. Only names
+        count, no paths."""
+        names = (n for n in self.record.files if n == Path(n).name and n not in ("", ".", ".."))
+        fitting = (name for name in names if name.endswith(endings))
         return next((name for name in fitting if not name.endswith(but)), "")
 
     def sketch_name(self) -> str:
@@ -149,12 +147,9 @@ class _Files:
 
     def by_others(self) -> bool:
         """Whether the last kernel was not made by the built-in Coder."""
-        origins = [
-            step.within("details").text("origin")
-            for step in self.trace.each("steps")
-            if step.text("agent") == "coder"
-        ]
-        given = "given" if self.trace.within("options").text("kernel") else "builtin"
+        steps = self.record.steps
+        origins = [details_of(step).origin for step in steps if step.agent == "coder"]
+        given = "given" if self.record.options.get("kernel") else "builtin"
         return next((origin for origin in reversed(origins) if origin), given) != "builtin"
 
     def reproduce(self) -> Reproduce:
@@ -187,41 +182,23 @@ class _Files:
             quoted = quotations(sketch_text, kernel_text)
             return quoted, _QUOTED if quoted else _OTHERS
         try:
-            data = Fields(read_json(self.folder / name))
+            data = read_json(self.folder / name)
         except UsageError:
             return {}, _CHANGED
-        fits = (
-            data.text("code") == kernel
-            and data.text("code_digest") == digest(kernel_text)
-            and data.text("sketch_digest") == digest(sketch_text)
-        )
-        return (links_of(data.data), LINKED) if fits else ({}, _CHANGED)
-
-
-_ENDINGS = {
-    ".sketch": "the sketch",
-    ".plan": "the plan: the sketch mapped onto the chip",
-    ".map.json": "which lines of the kernel come from which lines of the sketch",
-    "_dropin.py": "the drop-in module",
-    "_task.py": "the task, which the drop-in builds on",
-    "_module.cpp": "the glue of the Python module around the kernel",
-    ".so": "the kernel as a Python module, for this machine",
-    "trace.json": "every step and route, as data",
-    "verdict.json": "the verdict and the measurement, as data",
-    "SUMMARY.md": "the run in words",
-    ".cpp": "the kernel",
-    ".py": "the kernel",
-}
+        digests = {"code_digest": digest(kernel_text), "sketch_digest": digest(sketch_text)}
+        wanted = {"code": kernel, **digests}.items()
+        fits = isinstance(data, Mapping) and wanted <= data.items()
+        return (links_of(data), LINKED) if fits else ({}, _CHANGED)
 
 
 def _about(name: str) -> str:
-    return next((what for ending, what in _ENDINGS.items() if name.endswith(ending)), "")
+    return next((what for ending, what in FILES.items() if name.endswith(ending)), "")
 
 
 # ---------------------------------------------------------------- the trace
 
 
-def _trace(folder: Path, trace: Fields) -> Trace:
+def _trace(folder: Path, record: RunRecord) -> Trace:
     """The trace with what the ledger of the folder holds."""
     note = ""
     records: Sequence[Record] = ()
@@ -231,60 +208,50 @@ def _trace(folder: Path, trace: Fields) -> Trace:
             records = read_ledger(ledger).records
         except UsageError as error:
             note = f"The ledger cannot be shown: {clean_line(error)}"
-    return trace_of(trace, records, note)
+    return trace_of(record, records, note)
 
 
-def trace_of(trace: Fields, records: Sequence[Record], note: str = "") -> Trace:
-    """What the agents did, from trace.json's data; `records` are all calls, in order."""
+def trace_of(record: RunRecord, records: Sequence[Record], note: str = "") -> Trace:
+    """What the agents did; `records` are all calls, in order."""
     calls = _calls(records)
     if any(call.left_out for call in calls):
         note = "Some texts are left out, since the page would be too large; "
         note += "`sketchc llm ledger` shows each call in full."
     steps, rest = [], list(calls)
-    for data in trace.each("steps"):
+    for step in record.steps:
         mine: list[Call] = []
-        wanted = data.integer("calls") or 0
         # Calls that failed stand before the one that was answered, and are the same step's.
-        while rest and sum(not call.failed for call in mine) < wanted:
+        while rest and sum(not call.failed for call in mine) < step.calls:
             mine.append(rest.pop(0))
-        steps.append(_step(data, tuple(mine)))
-    return Trace(tuple(steps), _totals(trace.within("totals")), tuple(rest), note)
+        steps.append(_visit(step, tuple(mine)))
+    return Trace(tuple(steps), tuple(_totals(record.totals)), tuple(rest), note)
 
 
-def _totals(data: Fields) -> tuple[tuple[str, str], ...]:
-    shown = [
-        (name.replace("_", " "), f"{value:,}")
-        for name in ("calls", "input_tokens", "output_tokens")
-        if (value := data.integer(name)) is not None
-    ]
-    unpriced = data.integer("unpriced_calls") or 0
-    cost = data.number("cost") or 0.0
-    if data.integer("calls"):
-        known = f"{cost:.4f}" if cost else "unknown" if unpriced else "0"
-        shown.append(("cost", f"{known}, without {unpriced} calls" if cost and unpriced else known))
-    seconds = data.number("seconds")
-    if seconds is not None:
-        shown.append(("time of all steps", f"{seconds:.1f} s"))
-    return tuple(shown)
+def _totals(totals: Spend | None) -> Iterator[tuple[str, str]]:
+    if totals is None:
+        return
+    yield "calls", f"{totals.calls:,}"
+    yield "input tokens", f"{totals.input_tokens:,}"
+    yield "output tokens", f"{totals.output_tokens:,}"
+    if totals.calls:
+        unpriced = totals.unpriced_calls
+        known = f"{totals.cost:.4f}" if totals.cost else "unknown" if unpriced else "0"
+        without = f", without {unpriced} calls" if totals.cost and unpriced else ""
+        yield "cost", known + without
+    yield "time of all steps", f"{totals.seconds:.1f} s"
 
 
-def _step(data: Fields, made: tuple[Call, ...]) -> Step:
-    details = data.within("details")
-    evidence = details.within("evidence")
-    advice, route = details.within("advice").mapping, details.within("route").mapping
-    inner = {
-        "diagnostics": [one.data for one in evidence.each("diagnostics")[:40]],
-        "route": {**advice, **route, "decided_by": details.raw("decided_by")} if route else None,
-    }
-    step = from_plain(Step, {**data.mapping, **inner}, text=clean_line)
-    return attrs.evolve(
-        step,
-        state=_state(step),
-        seconds=max(step.seconds, 0.0),
-        evidence=tuple(_evidence(evidence)),
-        log=clean("\n".join(_log_lines(evidence)), 20_000),
-        tried=tuple(_tried(one) for one in details.each("attempts")[:40]),
-        made=made,
+def _visit(step: Step, made: tuple[Call, ...]) -> Visit:
+    details = details_of(step, clean_line)
+    evidence = details.evidence
+    return Visit(
+        attrs.evolve(step, seconds=max(step.seconds, 0.0)),
+        details,
+        _state(step),
+        tuple(_evidence(evidence)),
+        clean("\n".join(map(str, evidence.log)), 20_000),
+        tuple(map(_tried, details.attempts[:40])),
+        made,
     )
 
 
@@ -295,59 +262,39 @@ def _state(step: Step) -> str:
     return FAILED if step.failure else PASSED
 
 
-def _evidence(data: Fields) -> Iterator[tuple[str, str]]:
+def _evidence(found: Evidence) -> Iterator[tuple[str, str]]:
     """The facts of a failure, in the words of docs/VERIFICATION.md."""
     for name in ("meaning", "reason"):
-        if data.text(name):
-            yield name, data.text(name)
-    case = data.within("case")
-    sizes = sizes_text(dict(case.within("sizes").entries()))
-    if case.mapping:
-        about = case.text("inputs_are") or case.text("inputs")
-        yield (
-            "case",
-            "; ".join(part for part in (sizes, f"inputs: {about}" if about else "") if part),
-        )
-    if data.integer("wrong") is not None:
-        yield (
-            "wrong elements",
-            f"{data.text('wrong')} of {data.text('elements')} of {data.text('output')}",
-        )
-    first = data.within("first_wrong")
-    if first.mapping:
-        index = first.raw("index")
-        place = ", ".join(map(str, index)) if isinstance(index, list) else ""
-        text = f"[{place}] is {first.text('actual')} and should be {first.text('expected')}"
-        if first.text("allowed"):
-            text += f" (off by {first.text('error')}, allowed {first.text('allowed')})"
+        if said := getattr(found, name):
+            yield name, said
+    if (case := found.case) is not None:
+        about = case.inputs_are or case.inputs
+        parts = (sizes_text(dict(pairs(case.sizes))), f"inputs: {about}" if about else "")
+        yield "case", "; ".join(part for part in parts if part)
+    if found.wrong is not None and found.elements is not None:
+        yield "wrong elements", f"{found.wrong} of {found.elements} of {found.output}"
+    if (first := found.first_wrong) is not None:
+        place = ", ".join(map(str, first.index))
+        text = f"[{place}] is {first.actual} and should be {first.expected}"
+        if first.allowed != "":
+            text += f" (off by {first.error}, allowed {first.allowed})"
         yield "first wrong element", clean_line(text)
     asked = {
-        "sketch_right": "the sketch is right there",
-        "code_as_sketch": "the code does what the sketch says",
+        "the sketch is right there": found.sketch_right,
+        "the code does what the sketch says": found.code_as_sketch,
     }
-    for name, words in asked.items():
-        truth = data.truth(name)
+    for words, truth in asked.items():
         if truth is not None:
             yield words, "yes" if truth else "no"
-    if undecided := data.text("undecided"):
-        yield "undecided", clean_line(undecided)
+    if found.undecided:
+        yield "undecided", found.undecided
 
 
-def _log_lines(evidence: Fields) -> Sequence[str]:
-    found = evidence.raw("log")
-    lines = found if isinstance(found, list) else [found] if isinstance(found, str) else []
-    return [str(line) for line in lines]
-
-
-def _tried(data: Fields) -> str:
+def _tried(found: Tried) -> str:
     """One sketch of the Designer in a line."""
-    codes = ", ".join(data.texts("codes"))
-    said = f"sketch {data.text('number')}: {data.text('stage')}"
-    return (
-        said
-        + (f" ({codes})" if codes else "")
-        + (f": {data.text('summary')}" if data.text("summary") else "")
-    )
+    codes = f" ({', '.join(found.codes)})" if found.codes else ""
+    said = f": {found.summary}" if found.summary else ""
+    return f"sketch {found.number}: {found.stage}{codes}{said}"
 
 
 # ---------------------------------------------------------------- calls

@@ -1,4 +1,4 @@
-"""A run in words: SUMMARY.md, from the run's options, its last state and what it used.
+"""A run in words: SUMMARY.md, from the run's record.
 
 Pure: nothing here reads a file or a clock. Takes plain data, returns Markdown.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.agents.llm.messages import ReplayMissError
+from sketchc.agents.run.record import RunRecord, details_of, headline
 from sketchc.agents.state.state import RunState, Step
 from sketchc.agents.workflows import Workflow, load_workflow
 from sketchc.lowering.registry import load_target
@@ -20,7 +21,6 @@ from sketchc.runtime.verify.verdict import Verdict, from_json
 from sketchc.runtime.verify.words import SKIPPED, sizes_text
 
 if TYPE_CHECKING:
-    from sketchc.agents.llm.client import Spend
     from sketchc.agents.run.run import RunOptions
 
 #: Rows of the table of cases, and characters of a cell and of a log.
@@ -31,14 +31,15 @@ _LOG_LINES = 20
 
 @attrs.frozen
 class Facts:
-    """What a summary is made of. `files` are (name, what it is); `dropin` is the module's name, ""
-    where there is none, and `no_dropin` then says why; `task_path` and `folder` are as the user
-    gave them; `given_kernel` is the file here that holds the kernel that was given."""
+    """What a summary is made of: the record, and what stands in verdict.json. `files` are (name,
+    what it is); `dropin` is the module's name, "" where there is none, and `no_dropin` then says
+    why; `task_path` and `folder` are as the user gave them; `given_kernel` is the file here that
+    holds the kernel that was given."""
 
+    record: RunRecord
     options: RunOptions
-    state: RunState
-    spend: Spend
-    stopped: str
+    verdict: Mapping[str, Any] | None
+    measurement: Mapping[str, Any] | None
     files: Sequence[tuple[str, str]]
     task_path: str
     folder: str = "out"
@@ -54,39 +55,34 @@ class Facts:
     @property
     def replies(self) -> bool:
         """Whether the ledger holds a reply, so that it can be replayed."""
-        return bool(self.spend.input_tokens + self.spend.output_tokens)
+        return bool(self.record.used.input_tokens + self.record.used.output_tokens)
 
 
 def summary(facts: Facts) -> str:
     """The whole page."""
-    options = facts.options
+    options, record = facts.options, facts.record
     parts = [
-        f"# {_stem(options.task)} for {options.target}: {headline(facts.state, facts.stopped)}",
-        conclusion(facts.state, facts.stopped),
+        f"# {_stem(options.task)} for {options.target}: {record.outcome}",
+        conclusion(record),
         "## What was asked\n\n" + _asked(facts),
-        "## What happened\n\n" + _steps(facts.state.history),
+        "## What happened\n\n" + _steps(record.steps),
     ]
-    if routes := _routes(facts.state.history):
+    if routes := _routes(record.steps):
         parts.append("## Who mended what, and why\n\n" + routes)
     parts.append("## Calls and spend\n\n" + _spend(facts))
-    verdict = None if facts.state.verdict is None else from_json(facts.state.verdict)
+    verdict = None if facts.verdict is None else from_json(facts.verdict)
     if verdict is not None:
         parts.append("## What was tried\n\n" + _tried(verdict))
     if verdict is not None and verdict.failures:
         parts.append("## The failure\n\n" + _failure(verdict))
-    if diagnostics := _diagnostics(facts.state):
+    if diagnostics := _diagnostics(record.steps):
         parts.append("## What is wrong with the sketch\n\n" + diagnostics)
-    if measured := _measured(facts.state.measurement):
+    if measured := _measured(facts.measurement):
         parts.append("## Speed\n\n" + measured)
     parts.append("## Files\n\n" + table(("file", "what it is"), _files(facts)))
     parts.append("## How to use it\n\n" + _use(facts))
     parts.append("## How to repeat it\n\n" + _repeat(facts))
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def headline(state: RunState, stopped: str) -> str:
-    """How the run ended, in a word or two."""
-    return "stopped" if stopped else state.outcome or "unfinished"
 
 
 def ending(state: RunState, stopped: str) -> str:
@@ -97,32 +93,33 @@ def ending(state: RunState, stopped: str) -> str:
     return f"{headline(state, '')}: {told}" if told else headline(state, "")
 
 
-def conclusion(state: RunState, stopped: str) -> str:
+def conclusion(record: RunRecord) -> str:
     """The verdict in words."""
-    if stopped:
-        return (
-            f"The run stopped before an end: {stopped.rstrip('.')}. What follows is how far it "
-            f"came. {_going_on(stopped)}"
-        )
-    match state.outcome:
+    reason = record.reason
+    match record.outcome:
+        case "stopped":
+            return (
+                f"The run stopped before an end: {reason.rstrip('.')}. What follows is how far it "
+                f"came. {_going_on(reason)}"
+            )
         case "passed":
-            return f"**The kernel is right**: {state.reason}."
+            return f"**The kernel is right**: {reason}."
         case "generated":
             return (
                 "**A kernel was written, and it is NOT VERIFIED**: this workflow compiles, runs "
                 "and compares nothing. Do not rely on it before `--workflow verifier-only` has "
                 "passed."
             )
-        case "rejected" if state.history and state.history[-1].failure == "infrastructure":
-            return f"**The kernel could not be judged**: {state.reason}."
+        case "rejected" if record.steps and record.steps[-1].failure == "infrastructure":
+            return f"**The kernel could not be judged**: {reason}."
         case "rejected":
-            return f"**The kernel is wrong**: {state.reason}."
+            return f"**The kernel is wrong**: {reason}."
         case "incomplete":
-            return f"**The kernel could not be judged**: {state.reason}."
+            return f"**The kernel could not be judged**: {reason}."
         case "exhausted":
-            return f"**No kernel was found that is right**: {state.reason}."
+            return f"**No kernel was found that is right**: {reason}."
         case _:
-            return f"**The run could not go on**: {state.reason}."
+            return f"**The run could not go on**: {reason}."
 
 
 def _going_on(stopped: str) -> str:
@@ -236,23 +233,21 @@ def _routes(history: Sequence[Step]) -> str:
     """One item per decision of the Conductor."""
     items = []
     for step in history:
-        found = step.details.get("route") if step.agent == "conductor" else None
-        if not isinstance(found, Mapping):
+        found = details_of(step).route if step.agent == "conductor" else None
+        if found is None:
             continue
         who = {"verifier": "the Verifier, once more", "nobody": "nobody"}.get(
-            found["agent"], f"the {found['agent'].capitalize()}"
+            found.agent, f"the {found.agent.capitalize()}"
         )
-        by = step.details.get("decided_by", "evidence")
-        doubt = "" if found.get("certain", True) else ", which leaves it open"
+        doubt = "" if found.certain else ", which leaves it open"
         item = f"- Attempt {step.attempt}, after {step.failure or 'no candidate'}: to {who}"
         if step.outcome == "exhausted":
             item = f"- Attempt {step.attempt}, after {step.failure or 'no candidate'}: the end;"
             item += f" another attempt would have gone to {who}"
-        item += f", by {'the model' if by == 'model' else 'evidence'}{doubt}."
-        item += f" {_sentence(found['reason'])}"
-        advice = step.details.get("advice")
-        if isinstance(advice, Mapping) and advice.get("suggestion"):
-            item += f"\n  Suggested: {' '.join(str(advice['suggestion']).split())[:600]}"
+        item += f", by {'the model' if found.decided_by == 'model' else 'evidence'}{doubt}."
+        item += f" {_sentence(found.reason)}"
+        if found.suggestion:
+            item += f"\n  Suggested: {' '.join(found.suggestion.split())[:600]}"
         items.append(item)
     return "\n".join(items)
 
@@ -263,11 +258,11 @@ def _sentence(text: str) -> str:
 
 
 def _spend(facts: Facts) -> str:
-    spend, history = facts.spend, facts.state.history
-    if not spend.calls:
+    totals = facts.record.used
+    if not totals.calls:
         return "No language model was called."
     agents: dict[str, list[Step]] = {}
-    for step in history:
+    for step in facts.record.steps:
         agents.setdefault(step.agent.capitalize(), []).append(step)
     rows: list[tuple[object, ...]] = [
         (
@@ -280,16 +275,17 @@ def _spend(facts: Facts) -> str:
         )
         for name, steps in agents.items()
     ]
-    total = (number(spend.input_tokens), number(spend.output_tokens), _money(spend.cost))
-    whole = seconds(sum(step.seconds for step in history))
-    rows.append(("**all, unfinished steps included**", spend.calls, *total, whole))
+    used = (number(totals.input_tokens), number(totals.output_tokens), _money(totals.cost))
+    rows.append(
+        ("**all, unfinished steps included**", totals.calls, *used, seconds(totals.seconds))
+    )
     head = ("", "calls", "tokens in", "tokens out", "cost", "time")
     text = table(head, rows, head[1:])
-    if not spend.unpriced:
+    if not totals.unpriced_calls:
         return text
-    if not spend.cost:
+    if not totals.cost:
         return text + "\n\nThe cost is unknown: no price is known of any call."
-    without = counted(spend.unpriced, "call")
+    without = counted(totals.unpriced_calls, "call")
     return text + f"\n\nThe cost is without that of {without}, of which no price is known."
 
 
@@ -348,25 +344,27 @@ def _failure(verdict: Verdict) -> str:
     return "\n\n".join(lines)
 
 
-def _diagnostics(state: RunState) -> str:
+def _diagnostics(history: Sequence[Step]) -> str:
     """Why the last sketch was refused, where nobody has mended it; "" where it was not."""
-    step = next((step for step in reversed(state.history) if step.agent != "conductor"), None)
-    evidence = step.details.get("evidence") if step and step.agent != "verifier" else None
-    found = evidence.get("diagnostics", ()) if isinstance(evidence, Mapping) else ()
-    if not found or not isinstance(evidence, Mapping):
+    step = next((step for step in reversed(history) if step.agent != "conductor"), None)
+    if step is None or step.agent == "verifier":
         return ""
+    evidence = details_of(step).evidence
     lines = []
-    for item in found:
-        line = f"- {item.get('severity', 'error')} `{item['code']}`"
-        if item.get("line"):
-            line += f" in line {item['line']}"
-        if text := str(item.get("text", "")).replace("`", "'"):
+    for item in evidence.diagnostics:
+        line = f"- {item.severity} `{item.code}`"
+        if item.line:
+            line += f" in line {item.line}"
+        if text := item.text.replace("`", "'"):
             line += f", `{text}`"
-        said = [item["message"], *item.get("notes", ()), item.get("help", "")]
-        lines.append(f"{line}: {'. '.join(str(part).rstrip('.') for part in said if part)}.")
-    if more := evidence.get("not_shown"):
-        lines.append(f"- and {more} more")
-    lines.append(f"\n`sketchc explain {found[0]['code']}` says what the first one means.")
+        said = [item.message, *item.notes, item.help]
+        lines.append(f"{line}: {'. '.join(part.rstrip('.') for part in said if part)}.")
+    if not lines:
+        return ""
+    if evidence.not_shown:
+        lines.append(f"- and {evidence.not_shown} more")
+    code = evidence.diagnostics[0].code
+    lines.append(f"\n`sketchc explain {code}` says what the first one means.")
     return "\n".join(lines)
 
 
@@ -394,7 +392,7 @@ def _measured(measurement: Mapping[str, Any] | None) -> str:
 
 def _files(facts: Facts) -> list[tuple[str, str]]:
     files = [(f"`{name}`", what) for name, what in facts.files]
-    if facts.spend.calls:
+    if facts.record.used.calls:
         what = "every call, with its prompt, reply, tokens and cost; to read it: "
         show = shlex.join(["sketchc", "llm", "ledger", facts.folder])
         files.append(("`run/ledger.jsonl`", f"{what}`{show}`"))
@@ -406,7 +404,7 @@ def _use(facts: Facts) -> str:
         return f"There is no drop-in module: {facts.no_dropin}."
     module = facts.dropin
     warning = ""
-    if facts.state.outcome != "passed":
+    if facts.record.outcome != "passed":
         warning = "Nothing of this was verified.\n\n"
     device = load_target(facts.options.target).device
     move = "" if device == "cpu" else f".{device}()"
@@ -454,8 +452,8 @@ def _repeat(facts: Facts) -> str:
     text += f"\n\n{_replayed(facts)}" if needs_model else ""
     if "KERNEL" in words:
         text += "\n\n`KERNEL` is the file that was given; its text is in run/run.json."
-    if facts.stopped:
-        text += f"\n\nThis starts anew. {_going_on(facts.stopped)}"
+    if facts.record.stopped:
+        text += f"\n\nThis starts anew. {_going_on(facts.record.stopped)}"
     return text
 
 
@@ -466,7 +464,7 @@ def _replayed(facts: Facts) -> str:
             "The command needs a model (`--llm`), as the run did: no reply was recorded that could "
             "be replayed."
         )
-    if facts.stopped:
+    if facts.record.stopped:
         return (
             "`run/ledger.jsonl` holds every prompt and reply up to the stop: replayed, the agents "
             "take the same steps so far, and the run stops where the next reply is missing."

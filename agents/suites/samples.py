@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
+from sketchc.agents.run.record import RunRecord, RunVerdict
 from sketchc.agents.suites.bounded import Ended
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.json_form import from_plain
 from sketchc.runtime.report.files import read_json
-from sketchc.runtime.report.text import Fields
+from sketchc.runtime.report.text import clean_line
 from sketchc.runtime.verify.verdict import from_json
 from sketchc.runtime.verify.words import INCOMPLETE, PASSED, SKIPPED
+
+Data = TypeVar("Data")
 
 BROKEN, CRASHED, STOPPED = "broken", "crashed", "stopped"
 #: Outcomes after which the same command tries again: nothing was found out about the task.
@@ -72,16 +76,15 @@ def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str)
     )
     if ended.cut or ended.status not in _WRITTEN:
         return found
-    trace, result = _json(folder / "trace.json"), _json(folder / "verdict.json")
-    totals = trace.within("totals")
+    used, result = _record(folder).used, _json(folder / "verdict.json", RunVerdict)
     sketches = [path.read_text("utf-8") for path in folder.glob("*.sketch")]
     return attrs.evolve(
         found,
-        **_shapes(result.within("verdict").mapping),
-        speedup=result.within("measurement").within("speedup").number("of_medians"),
-        calls=totals.integer("calls") or 0,
-        tokens=(totals.integer("input_tokens") or 0) + (totals.integer("output_tokens") or 0),
-        cost=totals.number("cost") or 0.0,
+        **_shapes(result.verdict or {}),
+        speedup=result.gain,
+        calls=used.calls,
+        tokens=used.input_tokens + used.output_tokens,
+        cost=used.cost,
         sketch_lines=sum(text.count("\n") for text in sketches),
     )
 
@@ -92,8 +95,8 @@ def _outcome(folder: Path, ended: Ended) -> tuple[str, str]:
         held = f"{ended.peak / 2**30:.1f} GiB in use"
         return ended.cut, f"ended by the suite after {ended.seconds:.0f} s with {held}"
     if ended.status in _WRITTEN:
-        trace = _json(folder / "trace.json")
-        return trace.text("outcome") or CRASHED, trace.text("reason")
+        record = _record(folder)
+        return record.outcome or CRASHED, record.reason
     lines = [line.strip() for line in ended.printed.split("\n") if line.strip()]
     if ended.status == 2:
         said = next((line for line in reversed(lines) if line.startswith("error: ")), "")
@@ -101,12 +104,18 @@ def _outcome(folder: Path, ended: Ended) -> tuple[str, str]:
     return CRASHED, f"status {ended.status}: {lines[-1] if lines else 'it printed nothing'}"
 
 
-def _json(path: Path) -> Fields:
+def _record(folder: Path) -> RunRecord:
+    """The record of the run; nothing in it where it is missing."""
+    return _json(folder / "trace.json", RunRecord)
+
+
+def _json(path: Path, kind: type[Data]) -> Data:
     """A file of the run; nothing where it is missing."""
     try:
-        return Fields(read_json(path))
+        data = read_json(path)
     except UsageError:
-        return Fields({})
+        data = {}
+    return from_plain(kind, data, text=clean_line)
 
 
 def _shapes(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.child import Scalar, StateMismatchError
 from sketchc.runtime.bench.timing import as_sequence
+from sketchc.runtime.guards.placement import poison
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.worker.torch_worker import DTYPES, state
 from sketchc.runtime.toolchains.cpp.toolchain import signature
@@ -146,15 +147,6 @@ class NativeLaunch:
             }
             self._requests[given] = signature(self._kernel, self._symbols, self._params, there)
         return self._requests[given]
-
-
-def poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill it with what no kernel computes, so that an element that nobody writes shows."""
-    if tensor.is_floating_point():
-        return tensor.fill_(float("nan"))
-    if tensor.dtype is torch.bool:
-        return tensor
-    return tensor.fill_(torch.iinfo(tensor.dtype).max - 21)
 
 
 def _python(kernel: Kernel, path: Path, params: Mapping[str, Scalar]) -> Launch:

@@ -38,9 +38,9 @@ from sketchc.runtime.bench.launcher import (
     NativeLaunch,
     launcher,
     model_launcher,
-    poison,
 )
 from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, Turn, write_varied
+from sketchc.runtime.guards.placement import poison
 from sketchc.runtime.guards.torch_state import TorchState, replaced, seen, torch_settings
 from sketchc.runtime.process import messages
 from sketchc.runtime.tasks.worker.task_file import Raised, TaskError

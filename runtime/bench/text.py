@@ -259,9 +259,9 @@ class Against:
     baseline: str
     kernels: int
     compared: int
+    incomplete: int
     fast: dict[float, float]
     geometric_mean: float | None
-    incomplete: int = 0
 
 
 def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against, ...]:
@@ -276,9 +276,9 @@ def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against
                 baseline,
                 len(entries),
                 len(known),
+                sum(entry.incomplete for entry in entries),
                 {threshold: fast_p(gains, threshold) for threshold in THRESHOLDS},
                 geometric_mean(known) if known else None,
-                sum(entry.incomplete for entry in entries),
             )
         )
     return tuple(found)
@@ -297,11 +297,6 @@ def total_text(total: Against) -> str:
 
 def total_json(total: Against) -> dict[str, Any]:
     """Plain data."""
-    return {
-        "baseline": total.baseline,
-        "kernels": total.kernels,
-        "compared": total.compared,
-        "incomplete": total.incomplete,
-        "fast_p": {f"{p:g}": share for p, share in total.fast.items()},
-        "geometric_mean": total.geometric_mean,
-    }
+    shares = {f"{p:g}": share for p, share in total.fast.items()}
+    plain = {**attrs.asdict(total), "fast": shares}
+    return {"fast_p" if name == "fast" else name: value for name, value in plain.items()}

@@ -79,7 +79,8 @@ class Plants:
                 continue
             if float(value) != number and not self.shown:
                 continue  # the reference compares with what the type cannot hold
-            found |= dict.fromkeys(float(one) for one in _with_neighbours(value))
+            beside = np.nextafter(value, np.asarray([-np.inf, np.inf]).astype(value.dtype))
+            found |= dict.fromkeys(map(float, (value, *beside)))
         return list(found)
 
     def extremes(self, dtype: DType) -> list[float]:
@@ -189,12 +190,6 @@ def _planted(array: Array, values: Sequence[float | int], random: np.random.Gene
     found = array.copy()
     found.reshape(-1)[places] = np.asarray(chosen).astype(array.dtype)
     return found
-
-
-def _with_neighbours(value: Array) -> list[Array]:
-    """A value of a type, and the next ones below and above."""
-    infinity = np.asarray(np.inf).astype(value.dtype)
-    return [value, np.nextafter(value, -infinity), np.nextafter(value, infinity)]
 
 
 Argument: TypeAlias = "Array | Scalar | None"

@@ -37,7 +37,7 @@ from sketchc.runtime.cases.sizes import elements, nearest, refusal, tensor_shape
 from sketchc.runtime.cases.sums import host_scope
 from sketchc.runtime.tasks.outline import Domain
 
-_NO_VALUE = (KeyError, ArithmeticError, ValueError, InternalError)
+NO_VALUE = (KeyError, ArithmeticError, ValueError, InternalError)
 Sizes = Mapping[str, int]
 
 
@@ -58,7 +58,7 @@ def effort(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) 
     for number, phase in enumerate(sketch.phases):
         try:
             scope, launches = host_scope(sketch, number, host)
-        except _NO_VALUE:
+        except NO_VALUE:
             scope, launches = dict(host), 1
         total += launches * _body(phase.body, scope, sizes)
     return total
@@ -81,7 +81,7 @@ def _body(
             case ir.Bind(name, value):
                 try:
                     values = {**values, name: evaluate(value, values)}
-                except _NO_VALUE:
+                except NO_VALUE:
                     total += LANES_PER_STATEMENT
             case ir.Load(tile=tile) | ir.Store(tile=tile) | ir.Atomic(tile=tile):
                 total += LANES_PER_STATEMENT + sizes[tile]
@@ -95,7 +95,7 @@ def _body(
 def _value(expression: ir.Expr, values: Mapping[str, Value]) -> int:
     try:
         return int(evaluate(expression, values))
-    except _NO_VALUE:
+    except NO_VALUE:
         return 1
 
 

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import attrs
 
-from sketchc.base.diagnostics import InternalError, UsageError
+from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample
@@ -28,7 +28,7 @@ from sketchc.ir.walk import children, names
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import draw
 from sketchc.runtime.cases.reach import Freedom
-from sketchc.runtime.cases.shapes import ShapeCase
+from sketchc.runtime.cases.shapes import NO_VALUE, ShapeCase
 from sketchc.runtime.tasks.description import Scalar, TaskFailure
 from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
@@ -40,8 +40,6 @@ Side = tuple[int, bool]
 _ALL_TRIPS, _ENDS = 8, 3
 #: Statements looked at for one case.
 _MOST_STEPS = 20_000
-
-_NO_VALUE = (KeyError, ArithmeticError, ValueError, InternalError)
 
 
 @attrs.frozen
@@ -238,7 +236,7 @@ class _Walk:
             self.choices(bound, values)
         try:
             trips = range(*(int(evaluate(bound, values)) for bound in bounds))
-        except _NO_VALUE:
+        except NO_VALUE:
             return ()
         if len(trips) <= _ALL_TRIPS:
             return trips
@@ -248,7 +246,7 @@ class _Walk:
         """The side that is taken; both where data decides."""
         try:
             holds = bool(evaluate(condition, values))
-        except _NO_VALUE:
+        except NO_VALUE:
             return True, False
         if (place := self.branches.place(condition)) is not None:
             self.found.add((place, holds))
@@ -259,7 +257,7 @@ class _Walk:
         self.choices(value, values)
         try:
             values[name] = evaluate(value, values)
-        except _NO_VALUE:
+        except NO_VALUE:
             return
 
     def choices(self, expression: ir.Expr, values: Mapping[str, Value]) -> None:

@@ -57,6 +57,23 @@ def placement(array: Any, device: str) -> Placement:
     return Placement(array, inner.view(dtype).reshape(array.shape), whole=whole)
 
 
+def poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill it with what no kernel computes, so that an element that nobody writes shows."""
+    if tensor.is_floating_point():
+        return tensor.fill_(float("nan"))
+    if tensor.dtype in (torch.bool, torch.complex64, torch.complex128):
+        return tensor
+    return tensor.fill_(torch.iinfo(tensor.dtype).max - 21)
+
+
+def tensor_of(array: Any) -> torch.Tensor:
+    """The array, which is contiguous, as a tensor that shares its memory."""
+    dtype = torch_dtype(array.dtype)
+    if not array.size:
+        return torch.empty(array.shape, dtype=dtype)
+    return torch.from_numpy(array.reshape(-1).view(np.uint8)).view(dtype).reshape(array.shape)
+
+
 def torch_dtype(dtype: Any) -> torch.dtype:
     """torch's type for a NumPy type, bf16 of ml_dtypes included."""
     found: torch.dtype = getattr(torch, dtype.name)

@@ -29,6 +29,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import sketchc
+from sketchc.runtime.guards.placement import poison
 
 _CHUNK = 1 << 24
 #: What a wrapper may ask of ATen.
@@ -236,7 +237,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.watch.refuse(f"{space}.{name}")
         result = func(*args, **(kwargs or {}))
         if name in ALLOCATIONS and isinstance(result, torch.Tensor):
-            _poison(result)
+            poison(result)
         self.watch.done(name, args, result)
         return result
 
@@ -255,14 +256,6 @@ class _Functions(TorchFunctionMode):
             self.watch.refuse(f"Tensor.{name}")
         result = func(*args, **(kwargs or {}))
         return self.watch.handed_out(result) if name in ("numpy", "__array__") else result
-
-
-def _poison(tensor: torch.Tensor) -> None:
-    """Elements that nobody writes must show, as in the buffers that verification hands out."""
-    if tensor.is_floating_point():
-        tensor.fill_(float("nan"))
-    elif tensor.dtype not in (torch.bool, torch.complex64, torch.complex128):
-        tensor.fill_(torch.iinfo(tensor.dtype).max - 21)
 
 
 def watched(watch: Watch | None) -> AbstractContextManager[None]:

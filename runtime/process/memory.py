@@ -39,20 +39,21 @@ def kills() -> int:
 def of_tree(root: int) -> int:
     """Bytes that a process and all those that it has started hold, what several share counted
     once where the system says so."""
-    return sum(map(_held, tree(root)))
+    return sum(map(_held, {root, *below(root)}))
 
 
-def tree(root: int) -> set[int]:
-    """A process and all those that it has started, and these in turn."""
+def below(ancestor: int) -> set[int]:
+    """All processes that one has started, and these in turn."""
     parents = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # The name in brackets may hold anything; the parent is the second word behind it.
-            parents[int(place.parent.name)] = int(place.read_text().rpartition(")")[2].split()[1])
-    inside = {root}
-    while more := {one for one, parent in parents.items() if parent in inside} - inside:
-        inside |= more
-    return inside
+            words = place.read_bytes().rpartition(b")")[2].split()
+            parents[int(place.parent.name)] = int(words[1])
+    found: set[int] = set()
+    while more := {one for one, parent in parents.items() if parent in {ancestor, *found}} - found:
+        found |= more
+    return found
 
 
 def _held(process: int) -> int:
@@ -71,7 +72,7 @@ def _meminfo(name: str) -> int:
 
 
 def _field(path: str, name: str) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError), open(path) as file:
+    with contextlib.suppress(OSError, ValueError, IndexError), open(path, errors="replace") as file:
         for line in file:
             words = line.split()
             if words and words[0] == name:

@@ -67,6 +67,11 @@ class Raw:
         self.data = data
 
 
+def failure(stage: str, message: str, kinds: Iterable[str] = (), log: str = "") -> dict[str, Any]:
+    """The reply of a worker that tells of a failure: see `toolchains.base.ToolchainError`."""
+    return {"failure": {"stage": stage, "message": message, "kinds": list(kinds), "log": log}}
+
+
 def raw_of(array: np.ndarray[Any, Any]) -> Raw:
     """A NumPy array's bytes. Raises `MessageError` for elements that are not numbers."""
     import numpy as np

@@ -11,10 +11,8 @@ from collections.abc import Sequence
 import attrs
 
 from sketchc.runtime.bench.measurement import Measurement, Speedup, Summary
+from sketchc.runtime.report.steps import Trace
 from sketchc.runtime.verify.verdict import CaseResult, Verdict
-
-#: How something ended, also the name of its colour: right, wrong, left out, neither.
-OPEN = "open"
 
 
 @attrs.frozen
@@ -129,94 +127,6 @@ class Code:
     kernel: Listing | None
     linked: bool
     note: str
-
-
-@attrs.frozen
-class Message:
-    """One message of a prompt."""
-
-    role: str
-    text: str
-
-
-@attrs.frozen
-class Call:
-    """One call of a language model. `left_out` says that its texts are not in the page."""
-
-    number: int
-    purpose: str
-    level: str
-    provider: str
-    model: str
-    started: str
-    outcome: str
-    failed: bool
-    tokens: str
-    cost: str
-    seconds: float
-    messages: tuple[Message, ...] = ()
-    reply: str = ""
-    left_out: bool = False
-
-
-@attrs.frozen
-class Route:
-    """One decision of the Conductor: who gets the work, and what a model advised."""
-
-    agent: str = "nobody"
-    decided_by: str = "evidence"
-    certain: bool = True
-    reason: str = ""
-    diagnosis: str = ""
-    suggestion: str = ""
-
-
-@attrs.frozen
-class Diagnostic:
-    """What is wrong with a sketch, as an agent was told; `line` 0 is none."""
-
-    code: str
-    message: str
-    severity: str = "error"
-    line: int = 0
-    text: str = ""
-    notes: tuple[str, ...] = ()
-    help: str = ""
-
-
-@attrs.frozen
-class Step:
-    """One visit to one agent, in the words of trace.json. `evidence` are facts on its failure,
-    `tried` what it tried inside."""
-
-    number: int
-    agent: str
-    attempt: int | None
-    outcome: str
-    failure: str
-    reason: str
-    seconds: float = 0.0
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-    route: Route | None = None
-    diagnostics: tuple[Diagnostic, ...] = ()
-    state: str = OPEN
-    evidence: tuple[tuple[str, str], ...] = ()
-    log: str = ""
-    tried: tuple[str, ...] = ()
-    made: tuple[Call, ...] = ()
-
-
-@attrs.frozen
-class Trace:
-    """What the agents did. `loose` are calls of a step that did not end."""
-
-    steps: tuple[Step, ...]
-    totals: tuple[tuple[str, str], ...]
-    loose: tuple[Call, ...] = ()
-    note: str = ""
 
 
 @attrs.frozen

@@ -7,7 +7,7 @@ that hold lists or named objects of such, are joined on one page.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import attrs
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.measurement import Measurement
 from sketchc.runtime.bench.text import is_measurement
-from sketchc.runtime.report.content import OPEN, Code, Measured, Page, Verified
+from sketchc.runtime.report.content import Code, Measured, Page, Verified
 from sketchc.runtime.report.results import Reproduce, machine, measured_of, pairs, verified_of
-from sketchc.runtime.report.text import Fields, clean_line, times
-from sketchc.runtime.verify.verdict import Verdict
+from sketchc.runtime.report.steps import OPEN
+from sketchc.runtime.report.text import clean_line, times
+from sketchc.runtime.verify.verdict import Verdict, from_json
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED, sizes_text
 
 #: Bytes of a file that are read: far above what any command prints.
@@ -34,7 +35,7 @@ _WHAT += "a folder that `sketchc gen` left"
 class Result:
     """The JSON of one verdict or measurement, and how it is repeated."""
 
-    data: Fields
+    data: Mapping[str, Any]
     reproduce: Reproduce | None = None
 
 
@@ -54,23 +55,18 @@ def read_json(path: Path) -> Any:
         raise UsageError(msg) from error
 
 
-def is_verdict(data: Fields) -> bool:
+def is_verdict(data: Mapping[str, Any]) -> bool:
     """True for the JSON of `sketchc verify`."""
-    return isinstance(data.raw("cases"), list) and "passed" in data.mapping
+    return isinstance(data.get("cases"), list) and "passed" in data
 
 
-def found_in(data: object, depth: int = 0) -> Iterator[Fields]:
+def found_in(data: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """The verdicts and measurements in a file, in order: it may be one, a list, or hold them by
     name."""
-    fields = Fields(data)
-    if is_verdict(fields) or is_measurement(fields.mapping):
-        yield fields
-        return
-    if depth > 2:
-        return
-    inner = data if isinstance(data, list) else list(fields.mapping.values())
-    for item in inner:
-        if isinstance(item, dict | list):
+    if isinstance(data, Mapping) and (is_verdict(data) or is_measurement(data)):
+        yield data
+    elif depth <= 2 and isinstance(data, Mapping | list):
+        for item in data.values() if isinstance(data, Mapping) else data:
             yield from found_in(item, depth + 1)
 
 
@@ -91,18 +87,19 @@ def results_in(paths: Sequence[Path], sketch: str = "") -> tuple[list[Result], l
     return results, notes
 
 
-def _reproduce(data: Fields, sketch: str) -> Reproduce:
-    kernel = data.within("kernel")
-    path, foreign = kernel.long_text("path"), kernel.truth("foreign") is True
-    return Reproduce(path or sketch or "FILE", foreign=foreign)
+def _reproduce(data: Mapping[str, Any], sketch: str) -> Reproduce | None:
+    if not is_verdict(data):
+        return None
+    kernel = from_json(data).kernel
+    return Reproduce(
+        str(kernel.get("path") or sketch or "FILE"), foreign=bool(kernel.get("foreign"))
+    )
 
 
 def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence[str] = ()) -> Page:
     """One page of all results."""
-    verdicts = [
-        verified_of(one.data.data, one.reproduce) for one in results if is_verdict(one.data)
-    ]
-    measurements = [measured_of(one.data.mapping) for one in results if not is_verdict(one.data)]
+    verdicts = [verified_of(one.data, one.reproduce) for one in results if is_verdict(one.data)]
+    measurements = [measured_of(one.data) for one in results if not is_verdict(one.data)]
     states = {*(one.state for one in verdicts), *(one.state for one in measurements)}
     wrong = FAILED in states
     word, state = "passed" if verdicts else "measured", PASSED

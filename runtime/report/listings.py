@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sketchc.runtime.report.content import Code, Line, Listing
-from sketchc.runtime.report.text import Fields, clean
+from sketchc.runtime.report.text import clean
 
 #: How a reader finds lines that belong together.
 LINKED = (
@@ -128,7 +128,7 @@ def quotations(sketch: str, code: str) -> dict[int, tuple[int, ...]]:
 def links_of(data: object) -> dict[int, tuple[int, ...]]:
     """Lines of the sketch by line of the code, from a source map's JSON."""
     found: dict[int, tuple[int, ...]] = {}
-    entries = Fields(data).raw("lines")
+    entries = data.get("lines") if isinstance(data, Mapping) else None
     for pair in entries if isinstance(entries, list) else ():
         match pair:
             case [int(line), [*origins]] if line > 0:

@@ -20,7 +20,8 @@ from markupsafe import Markup
 
 from sketchc import __version__
 from sketchc.runtime.report import plots, results, suite_plots, text
-from sketchc.runtime.report.content import OPEN, Measured, Page, Step
+from sketchc.runtime.report.content import Measured, Page
+from sketchc.runtime.report.steps import OPEN, Visit
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -167,12 +168,12 @@ def _others(measurements: Sequence[Measured]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def gantt(steps: Sequence[Step]) -> list[tuple[Any, Any]]:
+def gantt(steps: Sequence[Visit]) -> list[tuple[Any, Any]]:
     """Start and width of each step on the axis of time; every step can be seen."""
-    total = sum(step.seconds for step in steps) or 1.0
+    total = sum(visit.step.seconds for visit in steps) or 1.0
     found, start = [], 0.0
-    for step in steps:
-        width = max(_AXIS * step.seconds / total, 4.0)
+    for visit in steps:
+        width = max(_AXIS * visit.step.seconds / total, 4.0)
         found.append((round(min(start, _AXIS - width), 1), round(width, 1)))
-        start += _AXIS * step.seconds / total
+        start += _AXIS * visit.step.seconds / total
     return found

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import attrs
+import numpy as np
 from markupsafe import Markup
 
 from sketchc.runtime.bench.measurement import Speedup
@@ -203,6 +204,8 @@ _GOLDEN = 0.6180339887
 _SMALLEST = 1e-5
 #: Where samples span more than this, their axis is logarithmic.
 _SPREAD = 30.0
+#: Units of times.
+_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 #: Rows of a plot over several measurements.
 _MOST_ROWS = 24
 
@@ -259,7 +262,8 @@ def times_plot(measured: Measured, identifier: str) -> Markup:
     samples = [value for one in contenders for value in one.samples if value > 0]
     wide = bool(samples) and max(samples) / min(samples) > _SPREAD
     scale = log_scale(samples, _LEFT, _RIGHT) if wide else linear_scale(samples, _LEFT, _RIGHT)
-    unit, size = _unit(max(samples, default=1.0))
+    largest = max(samples, default=1.0)
+    unit, size = next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
     height = 60 + 62 * len(contenders)
     bottom = height - 42.0
     drawing = Drawing(
@@ -285,7 +289,7 @@ def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None
     drawing.words(_LEFT, top + 4, f"{one.name}: {seconds(one.times.median)}", "row")
     middle = top + 27
     ordered = sorted(one.samples)
-    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
+    low, high = map(float, np.quantile(ordered, [0.25, 0.75]))
     reach = 1.5 * (high - low)
     inside = [value for value in ordered if low - reach <= value <= high + reach] or ordered
     drawing.line(scale(inside[0]), middle, scale(inside[-1]), middle, f"whisker {colour}")
@@ -296,19 +300,6 @@ def _samples(drawing: Drawing, scale: Scale, top: float, one: Contender) -> None
         drawing.dot(scale(value), y, 2.6, f"sample {colour}", seconds(value, 4))
     at = scale(one.times.median)
     drawing.line(at, middle - 13, at, middle + 13, f"median {colour}")
-
-
-def _quantile(ordered: Sequence[float], part: float) -> float:
-    """Of sorted values, between neighbours linearly."""
-    place = part * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-def _unit(largest: float) -> tuple[str, float]:
-    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
-    return next((unit for unit in units if largest >= unit[1]), units[-1])
 
 
 def _significant(value: float) -> str:
@@ -370,7 +361,8 @@ def roofline_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
     drawn = [m for m in measurements if m.measurement.flops and m.measurement.bytes and m.bandwidth]
     if not drawn:
         return Markup()
-    roofs = _roofs(drawn)
+    # One of each machine and precision class.
+    roofs = list(dict.fromkeys((m.bandwidth, m.peak) for m in drawn if m.bandwidth))
     points = [
         (m.measurement.flops / m.measurement.bytes, one.rate, one, m)
         for m in drawn
@@ -408,11 +400,6 @@ def roofline_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
         size = 6.0 if one.own else 4.6
         drawing.dot(x_scale(x), y_scale(y), size, f"point who-{_colour(one)}", tip)
     return drawing.text()
-
-
-def _roofs(measurements: Sequence[Measured]) -> list[tuple[float, float | None]]:
-    """(bandwidth, peak) of each machine and precision class."""
-    return list(dict.fromkeys((m.bandwidth, m.peak) for m in measurements if m.bandwidth))
 
 
 def _roof(

@@ -13,8 +13,9 @@ import attrs
 from sketchc.base.json_form import number
 from sketchc.runtime.bench import text as measurements
 from sketchc.runtime.bench.measurement import Baseline, Measurement
-from sketchc.runtime.report.content import OPEN, Contender, Failure, Measured, Verified
-from sketchc.runtime.report.text import Fields, clean, clean_line
+from sketchc.runtime.report.content import Contender, Failure, Measured, Verified
+from sketchc.runtime.report.steps import OPEN
+from sketchc.runtime.report.text import clean, clean_line
 from sketchc.runtime.verify.compare import Comparison, PaperRule, Waiver, WrongElement
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
@@ -120,8 +121,18 @@ def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
 
 
 def pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Names and values as text."""
-    return tuple(Fields(values).entries())
+    """Names and values as text; what holds objects or lists is left out."""
+    plain = {
+        name: value
+        for name, value in values.items()
+        if not isinstance(value, Mapping | list | tuple) and value is not None
+    }
+    return tuple((clean_line(name), _plain(value)) for name, value in plain.items())
+
+
+def _plain(value: object) -> str:
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return clean_line(text.lower() if isinstance(value, bool) else text)
 
 
 def sizes(case: CaseResult) -> str:

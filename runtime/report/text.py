@@ -3,21 +3,12 @@
 Escaping for HTML is the template's business. What is done here is for the eye: colours of terminals
 are taken out, and characters that nobody sees, or that change the order in which others are shown,
 are written out. Takes any text, returns text that UTF-8 can encode.
-
-JSON that others wrote is read field by field (`Fields`): what is missing or of another kind is a
-default, never a crash, so that older and newer files can be read alike.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-import attrs
-
-from sketchc.base.json_form import number
 
 #: Characters that a page shows of one log or reply; the middle of a longer one is left out.
 LONGEST = 60_000
@@ -144,79 +135,3 @@ def power(value: float) -> str:
         return f"{10.0**exponent:g}"
     raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"10{raised}"
-
-
-#: No count is larger: digits without end would fill the page.
-_HUGE = 10**18
-
-
-@attrs.frozen
-class Fields:
-    """One JSON object. `data` may be anything: what is no object has no fields."""
-
-    data: object
-
-    @property
-    def mapping(self) -> Mapping[str, Any]:
-        """The fields by name."""
-        return self.data if isinstance(self.data, Mapping) else {}
-
-    def raw(self, name: str) -> Any:
-        """The field as it is; None where it is not there."""
-        return self.mapping.get(name)
-
-    def within(self, name: str) -> Fields:
-        """An object inside."""
-        return Fields(self.raw(name))
-
-    def each(self, name: str) -> list[Fields]:
-        """The objects of a list inside; what is no object is left out."""
-        found = self.raw(name)
-        items = found if isinstance(found, list | tuple) else ()
-        return [Fields(item) for item in items if isinstance(item, Mapping)]
-
-    def text(self, name: str) -> str:
-        """Text in one harmless line; "" without it."""
-        found = self.raw(name)
-        return "" if found is None or isinstance(found, Mapping | list) else clean_line(found)
-
-    def long_text(self, name: str) -> str:
-        """Text as it is, to be cleaned where it is shown."""
-        found = self.raw(name)
-        return found if isinstance(found, str) else ""
-
-    def number(self, name: str) -> float | None:
-        """A number; NaN and infinities may be written as text. None for anything else."""
-        return number(self.raw(name))
-
-    def integer(self, name: str) -> int | None:
-        """A whole number."""
-        found = self.raw(name)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            return None
-        return int(found) if abs(found) < _HUGE else None
-
-    def truth(self, name: str) -> bool | None:
-        """True, False, or None where it is neither."""
-        found = self.raw(name)
-        return found if isinstance(found, bool) else None
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts, each one harmless line."""
-        found = self.raw(name)
-        items = found if isinstance(found, list | tuple) else ()
-        return tuple(clean_line(item) for item in items if isinstance(item, str | int | float))
-
-    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """The entries of an object inside as text."""
-        return tuple(self.within(name).entries())
-
-    def entries(self) -> Iterator[tuple[str, str]]:
-        """The entries as text; those that hold objects or lists are left out."""
-        for name, value in self.mapping.items():
-            if not isinstance(value, Mapping | list | tuple) and value is not None:
-                text = f"{value:g}" if isinstance(value, float) else str(value)
-                yield (
-                    clean_line(name),
-                    clean_line(text.lower() if isinstance(value, bool) else text),
-                )

@@ -363,7 +363,7 @@ def _supervise(settings: Settings, mode: str, child: int, groups: list[Path]) ->
 def _own(mode: str) -> Iterator[int]:
     """The processes below the watcher."""
     if mode == PLAIN:
-        yield from _descendants(os.getpid())
+        yield from memory.below(os.getpid())
     else:
         yield from (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
 
@@ -379,28 +379,10 @@ def _usage(processes: Iterator[int]) -> tuple[int, int]:
     return count, pages * _PAGE
 
 
-def _descendants(ancestor: int) -> list[int]:
-    """All processes below one, by /proc."""
-    parents: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                with open(f"/proc/{name}/stat") as file:
-                    parent = int(file.read().rpartition(")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(name))
-    found: list[int] = []
-    todo = [ancestor]
-    while todo:
-        children = parents.get(todo.pop(), [])
-        found += children
-        todo += children
-    return found
-
-
 def _end_descendants() -> None:
     """Without namespaces: end what is left, which is adopted by this process, until nothing is."""
     for _ in range(200):
-        left = _descendants(os.getpid())
+        left = memory.below(os.getpid())
         for process in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)

@@ -42,18 +42,23 @@ from sketchc.runtime.process.peer import (
     signal_name,
 )
 from sketchc.runtime.tasks.description import (
+    NONE,
     Axis,
     Built,
+    Inits,
     InputSpec,
     NamedPlaces,
     OtherSpec,
     Readings,
     Scalar,
+    Specs,
+    State,
     TaskDescription,
     TaskFailure,
     TaskKilledError,
     TensorSpec,
     Thresholds,
+    Values,
 )
 from sketchc.runtime.tasks.inputs import (
     check_declared,
@@ -313,12 +318,7 @@ class WorkerTask:
         that `require_deterministic` did not run, because it is large."""
         self._ask({"command": "numbers", **self._own(seed)})
 
-    def require_same(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array],
-        substitutes: Mapping[int, Scalar],
-    ) -> None:
+    def require_same(self, inputs: Values, state: State, substitutes: Inits) -> None:
         """Raises `TaskFailure` where runs on these inputs differ, whatever that takes."""
         self._large = 0
         request = self._request(inputs, state, substitutes, double=True)
@@ -358,14 +358,12 @@ class WorkerTask:
         request = {"command": "own_inputs", "seed": seed, "variant": variant}
         return _received(self._ask(request)["inputs"])
 
-    def valid_inputs(
-        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
-    ) -> list[Array | Scalar | None]:
+    def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
         """What the model's `valid_inputs` makes of these; its init inputs as in `reference`."""
         request = {"command": "valid", "inputs": _sent(inputs), "substitutes": dict(substitutes)}
         return _received(self._ask(request)["inputs"])
 
-    def built(self, substitutes: Mapping[int, Scalar]) -> Built:
+    def built(self, substitutes: Inits) -> Built:
         """The model when init inputs (by position) have other values."""
         key = tuple(sorted(substitutes.items()))
         if key not in self._built:
@@ -374,11 +372,7 @@ class WorkerTask:
         return self._built[key]
 
     def probe(
-        self,
-        inputs: Sequence[TensorSpec | Scalar | None],
-        substitutes: Mapping[int, Scalar],
-        *,
-        real: bool = False,
+        self, inputs: Specs, substitutes: Inits, *, real: bool = False
     ) -> tuple[tuple[TensorSpec, ...], dict[str, tuple[int, ...]]]:
         """The outputs, and the shapes of parameters and buffers by name, for inputs of other shapes
         and init inputs (by position) of other values; made without data where possible, unless they
@@ -389,44 +383,34 @@ class WorkerTask:
         reply = self._ask({**_asked("probe", inputs, substitutes), "real": real})
         return tuple(_tensor(value) for value in reply["outputs"]), _shapes(reply["state"])
 
-    def trace(
-        self, inputs: Sequence[TensorSpec | Scalar | None], substitutes: Mapping[int, Scalar]
-    ) -> dict[str, Any]:
+    def trace(self, inputs: Specs, substitutes: Inits) -> dict[str, Any]:
         """The operations that the task runs on inputs of these shapes, as `worker.trace` tells
         them. Raises `TaskFailure` where it cannot be traced."""
         return self._ask(_asked("trace", inputs, substitutes))
 
     def reference(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        double: bool = True,
+        self, inputs: Values, state: State = NONE, substitutes: Inits = NONE, double: bool = True
     ) -> list[Array]:
         """The model's outputs on `inputs`, with parameters and buffers replaced by `state`.
 
         With `double`, floating-point inputs, parameters and outputs are float64.
         """
-        request = self._request(inputs, state or {}, substitutes or {}, double=double)
+        request = self._request(inputs, state, substitutes, double=double)
         outputs = _arrays(self._ask(request)["outputs"])
         elements = sum(v.size for v in (*inputs, *outputs) if isinstance(v, np.ndarray))
         if self._large and double and elements <= _SMALL_ELEMENTS:
             self._large -= 1
             # The caller may write into its arrays before another process has seen them.
-            inputs, state = copy.deepcopy((list(inputs), dict(state or {})))
-            kept = self._request(inputs, state, substitutes or {}, double=True)
+            inputs, state = copy.deepcopy((list(inputs), dict(state)))
+            kept = self._request(inputs, state, substitutes, double=True)
             self._repeat_elsewhere(kept, outputs)
         return outputs
 
     def readings(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        rtol: float = 0.0,
+        self, inputs: Values, state: State = NONE, substitutes: Inits = NONE, rtol: float = 0.0
     ) -> Readings:
         """What else the task may give on these inputs; what it rounds counts as off by `rtol`."""
-        request = self._request(inputs, state or {}, substitutes or {}, double=True)
+        request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "command": "readings", "rtol": rtol})
         return Readings(
             tuple(tuple(_arrays(run)) for run in reply["runs"]),
@@ -436,22 +420,15 @@ class WorkerTask:
         )
 
     def thresholds(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
+        self, inputs: Values, state: State = NONE, substitutes: Inits = NONE
     ) -> Thresholds:
         """The numbers at which its results may bend, seen on these inputs."""
-        request = self._request(inputs, state or {}, substitutes or {}, double=True)
+        request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "command": "thresholds"})
         return Thresholds(tuple(reply["numbers"]), reply["selects"], reply["shown"])
 
     def _request(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array],
-        substitutes: Mapping[int, Scalar],
-        double: bool,
+        self, inputs: Values, state: State, substitutes: Inits, double: bool
     ) -> dict[str, Any]:
         """What asks for a reference."""
         return {
@@ -578,7 +555,7 @@ class _CrossProcess:
 # ---------------------------------------------------------------- what is said
 
 
-def _sent(values: Sequence[Array | Scalar | None]) -> list[Raw | Scalar | None]:
+def _sent(values: Values) -> list[Raw | Scalar | None]:
     plain = (bool, int, float, type(None))
     return [value if isinstance(value, plain) else raw_of(value) for value in values]
 
@@ -591,11 +568,7 @@ def _arrays(raws: Sequence[Raw]) -> list[Array]:
     return [array_of(raw) for raw in raws]
 
 
-def _asked(
-    command: str,
-    inputs: Sequence[TensorSpec | Scalar | None],
-    substitutes: Mapping[int, Scalar],
-) -> dict[str, Any]:
+def _asked(command: str, inputs: Specs, substitutes: Inits) -> dict[str, Any]:
     """A request about inputs of other shapes, and init inputs (by position) of other values."""
     described = [
         {"dtype": value.dtype.value, "shape": list(value.shape)}

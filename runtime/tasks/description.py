@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from sketchc.runtime.tasks.outline import Hint
 
 Scalar = int | float | bool
+#: Inputs by position (None is neither a tensor nor a number), parameters and buffers by name, and
+#: init inputs that have other values, by position.
+Values: TypeAlias = Sequence[Array | Scalar | None]
+State: TypeAlias = Mapping[str, Array]
+Inits: TypeAlias = Mapping[int, Scalar]
+#: No parameters, and no init inputs.
+NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class TaskFailure(UsageError):
@@ -56,6 +64,8 @@ class OtherSpec:
 
 
 InputSpec = TensorSpec | Scalar | OtherSpec
+#: Inputs of other shapes, by position.
+Specs: TypeAlias = Sequence[TensorSpec | Scalar | None]
 #: (position of an input, its axis)
 Axis = tuple[int, int]
 

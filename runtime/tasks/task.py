@@ -7,7 +7,6 @@ The process of a PyTorch task is a fork of one that has imported torch (`process
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -22,10 +21,14 @@ from sketchc.runtime.process.peer import (
 )
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
+    NONE,
     Built,
+    Inits,
     Scalar,
+    State,
     TaskDescription,
     TaskFailure,
+    Values,
 )
 from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
 from sketchc.runtime.tasks.outline import read_outline
@@ -56,24 +59,18 @@ class Task(Protocol):
         """The inputs at its own sizes, by position; None for what is neither tensor nor number.
         `variant` counts the further lists of `TaskDescription.others`."""
 
-    def valid_inputs(
-        self, inputs: Sequence[Array | Scalar | None], substitutes: Mapping[int, Scalar]
-    ) -> list[Array | Scalar | None]:
+    def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""
         del substitutes
         return list(inputs)
 
-    def built(self, substitutes: Mapping[int, Scalar]) -> Built:
+    def built(self, substitutes: Inits) -> Built:
         """The model when init inputs (by position) have other values. Raises `TaskFailure`."""
         del substitutes
         return Built()
 
     def reference(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        double: bool = True,
+        self, inputs: Values, state: State = NONE, substitutes: Inits = NONE, double: bool = True
     ) -> list[Array]:
         """The outputs, floats in float64. Raises `TaskFailure`."""
 

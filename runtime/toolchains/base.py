@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sketchc.lowering.kernel import Kernel
-    from sketchc.runtime.sandbox.worker import WorkerResult
+    from sketchc.runtime.sandbox.worker import KeptWorker, WorkerResult
 
 Tensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
 Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
@@ -150,6 +150,9 @@ class Session:
     """Runs of one kernel, one after the other, in one process where the toolchain offers that (a
     subclass): a kernel that keeps what it computed before is found out, and starting costs once."""
 
+    #: The processes that it keeps.
+    workers: tuple[KeptWorker, ...] = ()
+
     def __init__(self, toolchain: Toolchain, artefact: Artefact) -> None:
         self._toolchain = toolchain
         self._artefact = artefact
@@ -162,6 +165,8 @@ class Session:
 
     def close(self) -> None:
         """End what it keeps."""
+        for worker in self.workers:
+            worker.close()
 
     def __enter__(self) -> Self:
         return self
@@ -170,16 +175,17 @@ class Session:
         self.close()
 
 
-def reply_of(result: WorkerResult, timeout: float, log: str) -> dict[str, Any] | None:
-    """What a worker replied; None where it died. Raises `ToolchainError` where its time was up, and
-    for a reply {"failure": {"stage", "message"}}, in which "log" and "kinds" may stand."""
+def reply_of(
+    result: WorkerResult, timeout: float, log: str, stage: str = "launch"
+) -> dict[str, Any]:
+    """What a worker replied. Raises `ToolchainError` where its time was up, where it died (of that
+    `stage`), and for a reply that tells of a failure (`messages.failure`)."""
+    if result.timed_out:
+        msg = f"no answer within {timeout:g} s"
+        raise ToolchainError(stage="timeout", message=msg, log=log)
     if result.reply is None:
-        if result.timed_out:
-            msg = f"no answer within {timeout:g} s"
-            raise ToolchainError(stage="timeout", message=msg, log=log)
-        return None
-    failure = result.reply.get("failure")
-    if failure is not None:
+        raise ToolchainError(stage, result.describe(), log, result.kinds)
+    if (failure := result.reply.get("failure")) is not None:
         kinds = tuple(failure.get("kinds", ()))
         raise ToolchainError(failure["stage"], failure["message"], failure.get("log", ""), kinds)
     return dict(result.reply)

@@ -7,7 +7,7 @@ the sketch's interpretation, where there is no task: a `SketchTask` stands for i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,16 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Scalar, TaskDescription, TaskFailure, TensorSpec
+from sketchc.runtime.tasks.description import (
+    NONE,
+    Inits,
+    Scalar,
+    State,
+    TaskDescription,
+    TaskFailure,
+    TensorSpec,
+    Values,
+)
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains import interpreter
 from sketchc.runtime.toolchains.base import ToolchainError
@@ -90,11 +99,7 @@ class SketchTask(Task):
         return [*found, *(self.params[param.name] for param in self.sketch.params)]
 
     def reference(
-        self,
-        inputs: Sequence[Array | Scalar | None],
-        state: Mapping[str, Array] | None = None,
-        substitutes: Mapping[int, Scalar] | None = None,
-        double: bool = True,
+        self, inputs: Values, state: State = NONE, substitutes: Inits = NONE, double: bool = True
     ) -> list[Array]:
         """The interpretation. Raises `TaskFailure` with the rule of the language that is broken."""
         from sketchc.runtime.cases.binding import bind_symbols

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse
+from sketchc.base.json_form import from_plain
 from sketchc.cli import options
 from sketchc.lowering.registry import TARGETS, load_language, load_target
-from sketchc.runtime.report.content import Page, Trace
+from sketchc.runtime.report.content import Page
 from sketchc.runtime.report.files import MOST, Result, page_of
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
 from sketchc.runtime.report.results import Reproduce, pairs
-from sketchc.runtime.report.text import Fields, clean_line
+from sketchc.runtime.report.steps import Trace
+from sketchc.runtime.report.text import clean_line
 
 if TYPE_CHECKING:
     from sketchc.base.diagnostics import Source
@@ -169,10 +171,11 @@ def _trace(found: Mapping[str, Any]) -> Trace | None:
     """What the agents of a run did; None for one that has no trace yet."""
     from sketchc.agents.llm.ledger import VERSION, parse
     from sketchc.agents.run.page import trace_of
+    from sketchc.agents.run.record import RunRecord
 
-    trace = Fields(found.get("trace"))
-    if not trace.mapping:
+    if not found.get("trace"):
         return None
+    trace = from_plain(RunRecord, found["trace"], text=clean_line)
     lines = _rows(found, "ledger")
     if not lines:
         return trace_of(trace, ())
@@ -193,17 +196,17 @@ class _File:
 def _files(claim: Mapping[str, Any], folder: Path | None) -> tuple[_File, _File | None]:
     """What was verified, and the sketch it was called by where that is another file. `folder` is
     that of the run in which this was done; it may be gone, and its files may be of a later step."""
-    evidence, kernel = Fields(claim["evidence"]), Fields(claim["kernel"])
-    given, name = evidence.within("kernel").long_text("path"), kernel.text("name") or "FILE"
-    sketch = kernel.long_text("sketch_text")
-    if kernel.text("origin") == "builtin":
+    evidence, kernel = claim["evidence"], claim["kernel"]
+    given, name = evidence["kernel"].get("path", ""), clean_line(kernel["name"])
+    sketch = kernel["sketch_text"] or ""
+    if kernel["origin"] == "builtin":
         return _file(sketch, given, f"{name}.sketch", folder), None
-    ending = load_language(kernel.text("language")).suffix
-    verified = _file(kernel.long_text("text"), given, f"{name}{ending}", folder)
-    called = Fields(claim).long_text("signature") or sketch
+    ending = load_language(kernel["language"]).suffix
+    verified = _file(kernel["text"], given, f"{name}{ending}", folder)
+    called = claim.get("signature") or sketch
     if not called:
         return verified, None
-    named = evidence.within("asked").long_text("signature")
+    named = evidence.get("asked", {}).get("signature", "")
     return verified, _file(called, named, f"{name}.sketch", folder)
 
 
@@ -239,19 +242,18 @@ def _gone(claim: Mapping[str, Any], files: tuple[_File, _File | None]) -> list[s
 
 def _result(claim: Mapping[str, Any], verified: _File, called: _File | None) -> Result:
     """A claim's evidence, and what it is repeated with."""
-    foreign = Fields(claim["kernel"]).text("origin") != "builtin"
+    foreign = claim["kernel"]["origin"] != "builtin"
     signature = "" if called is None else called.path
-    return Result(Fields(claim["evidence"]), Reproduce(verified.path, signature, foreign))
+    return Result(claim["evidence"], Reproduce(verified.path, signature, foreign))
 
 
 def _texts(kernel: Mapping[str, Any]) -> Texts:
-    row = Fields(kernel)
     return Texts(
-        name=row.text("name") or "kernel",
-        sketch=row.long_text("sketch_text"),
-        source=row.long_text("text"),
-        language=row.text("language"),
-        target=row.text("target"),
-        hardware=row.text("hardware"),
-        constants=row.pairs("constants"),
+        name=clean_line(kernel["name"]),
+        sketch=kernel["sketch_text"] or "",
+        source=kernel["text"],
+        language=kernel["language"],
+        target=kernel["target"],
+        hardware=kernel["hardware"],
+        constants=pairs(kernel["constants"]),
     )

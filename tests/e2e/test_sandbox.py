@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from toolchains import require
 
+from sketchc.runtime.process import memory
 from sketchc.runtime.sandbox import confine, namespaces, worker
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
@@ -198,7 +199,7 @@ def settled(target: Target, expected: dict[str, object] | None = None) -> dict[s
 
 def state(target: Target) -> dict[str, object]:
     """What must be as it was: descriptors, threads, processes below this one, files."""
-    descendants = [p for p in confine._descendants(os.getpid()) if _alive(p)]
+    descendants = [p for p in memory.below(os.getpid()) if _alive(p)]
     return {
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": threading.active_count(),

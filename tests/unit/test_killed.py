@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -74,6 +75,17 @@ def test_children_that_hold_too_much_together_are_ended_at_the_cap(handlers: str
     assert "held more than 1.0 GiB" in found.describe()
     error = ToolchainError("launch", found.describe(), "", found.kinds)
     assert classify(error, "c++") == "resource"
+
+
+def test_a_process_is_found_below_another_whatever_it_calls_itself() -> None:
+    renames = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff) S 1 ', 0, 0, 0)"
+    shown = f"{renames}; print(flush=True); input()"
+    command = [sys.executable, "-c", shown]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert process.pid in memory.below(os.getpid())
+        process.communicate(b"\n")
 
 
 #: What the watcher saw -> the kind of the end, its class of failure, and a part of what is said.

@@ -81,7 +81,7 @@ def test_each_try_is_in_the_ledger_as_it_went(ledger: Ledger) -> None:
         client = Client(provider_of(server, model=PRICED), ledger, timing=clock.timing())
         got = client.complete(QUESTION)
     assert (got.text, got.attempts, got.cost) == ("yes", 3, 15.0)
-    assert client.spend == Spend(3, 10, 5, 15.0, sum(clock.pauses))
+    assert client.spend == Spend(3, 10, 5, 15.0, seconds=sum(clock.pauses))
     assert client.position == 3
     ledger.close()
     records = read_ledger(ledger.path or Path()).records
@@ -240,7 +240,7 @@ def test_failed_tries_count_as_calls_but_not_as_tokens(ledger: Ledger) -> None:
         client = Client(provider_of(server), ledger, Caps(calls=3), timing=clock.timing())
         with pytest.raises(CapReachedError, match="3 of 3 calls"):
             client.complete(QUESTION)
-        assert client.spend == Spend(3, 0, 0, 0.0, sum(clock.pauses))
+        assert client.spend == Spend(3, 0, 0, 0.0, seconds=sum(clock.pauses))
     assert len(server.requests) == 3
 
 
@@ -267,7 +267,7 @@ def test_a_cap_on_cost_without_prices_stops_after_one_call(ledger: Ledger) -> No
             client.complete(QUESTION)
     assert caught.value.cap == "money"
     assert len(server.requests) == 1
-    assert client.spend.unpriced == 1
+    assert client.spend.unpriced_calls == 1
 
 
 def test_the_cap_on_cost_is_not_for_replies_that_nobody_pays(
@@ -445,4 +445,4 @@ def test_spend_adds_up_over_processes(ledger: Ledger) -> None:
         client = Client(provider_of(server), ledger, consumed=1)
         got = client.complete(question("bbbbbbbb"))
     assert got.usage == Usage(2, 1, estimated=True)
-    assert attrs.evolve(client.spend, seconds=0.0) == Spend(2, 12, 6, 15.0, unpriced=1)
+    assert attrs.evolve(client.spend, seconds=0.0) == Spend(2, 12, 6, 15.0, unpriced_calls=1)

@@ -15,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchc.agents.llm.client import Spend
-from sketchc.agents.run.output import STAGING, VERSION, trace, write_outputs
+from sketchc.agents.run.output import STAGING, write_outputs
+from sketchc.agents.run.record import VERSION, recorded
 from sketchc.agents.run.run import RunOptions
 from sketchc.agents.run.summary import Facts, counted, summary, table
 from sketchc.agents.state.state import KernelText, RunState, Step, dump_state, load_state
 from sketchc.base.diagnostics import Source, UsageError
+from sketchc.base.json_form import to_plain
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
@@ -155,7 +157,7 @@ def test_every_end(outcome: str, task: TorchTask, kernel: KernelText, tmp_path: 
 
 
 def test_the_trace(kernel: KernelText) -> None:
-    data = trace(facts_of(state_of("exhausted", kernel)))
+    data = to_plain(attrs.asdict(facts_of(state_of("exhausted", kernel)).record))
     assert [step["agent"] for step in data["steps"]] == [
         "designer",
         "coder",
@@ -175,9 +177,12 @@ def test_the_trace(kernel: KernelText) -> None:
     assert data["versions"]["triton"] == "3.6"
 
 
-def facts_of(state: RunState, **fields: Any) -> Facts:
-    given = {"options": OPTIONS, "spend": SPEND, "stopped": "", "files": [("a", "b")]} | fields
-    return Facts(state=state, task_path="t.py", **given)
+def facts_of(
+    state: RunState, spend: Spend = SPEND, stopped: str = "", no_dropin: str = ""
+) -> Facts:
+    record = recorded(OPTIONS, state, spend, stopped, ["a"])
+    found = state.verdict, state.measurement
+    return Facts(record, OPTIONS, *found, [("a", "b")], "t.py", no_dropin=no_dropin)
 
 
 def test_the_summary_says_what_happened(kernel: KernelText) -> None:
@@ -410,10 +415,10 @@ def test_a_sketch_that_nobody_mends_is_shown_with_its_diagnostics(agent: str, ou
     ],
 )
 def test_a_cost_that_is_not_known_is_said_to_be_so(cost: float, unpriced: int, says: str) -> None:
-    spend = attrs.evolve(SPEND, cost=cost, unpriced=unpriced)
+    spend = attrs.evolve(SPEND, cost=cost, unpriced_calls=unpriced)
     facts = facts_of(RunState("", history=STEPS), spend=spend)
     assert section(summary(facts), "Calls and spend").partition("\n\n")[2] == says
-    assert trace(facts)["totals"]["unpriced_calls"] == unpriced
+    assert facts.record.used.unpriced_calls == unpriced
 
 
 def test_counts_have_their_nouns() -> None:

@@ -23,7 +23,6 @@ from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.cases.shapes import NATIVE, ShapeCase
 from sketchc.runtime.report.files import Result, page_of
-from sketchc.runtime.report.text import Fields
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.running import KINDS, Runner, smallest_tiles
@@ -186,11 +185,11 @@ def test_a_verdict_is_one_of_three_words(found: Verdict, word: str, status: int)
 def test_a_page_says_that_a_verdict_is_incomplete() -> None:
     right, open_ = verdict(""), verdict("", unreached=("a tile of X",))
     for found, word in (([right], "passed"), ([right, open_], "incomplete")):
-        page = page_of([Result(Fields(to_json(one))) for one in found])
+        page = page_of([Result(to_json(one)) for one in found])
         assert page.word == word
     assert any("a tile of X" in note for note in page.verdicts[1].notes)
     assert "1 of 2 kernels are right, 1 incomplete" in page.conclusion
-    wrong = page_of([Result(Fields(to_json(one))) for one in (verdict("numerical"), open_)])
+    wrong = page_of([Result(to_json(one)) for one in (verdict("numerical"), open_)])
     assert wrong.word == "failed"
 
 

@@ -185,6 +185,7 @@ class CppSession(Session):
     def __init__(self, artefact: Artefact) -> None:
         self._artefact = artefact
         self._kept = KeptWorker(_HANDLER, self._make)
+        self.workers = (self._kept,)
 
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
@@ -195,10 +196,7 @@ class CppSession(Session):
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
         }
         result = self._kept.call(request, tensors, timeout)
-        reply = reply_of(result, timeout, result.output)
-        if reply is None:
-            log, message = result.traceback or result.output, result.describe()
-            raise ToolchainError(stage="launch", message=message, log=log, kinds=result.kinds)
+        reply = reply_of(result, timeout, result.traceback or result.output)
         if "missing" in reply:
             msg, kinds = str(reply["missing"]), ("MissingEntryError",)
             raise ToolchainError(stage="compile", message=msg, kinds=kinds)
@@ -215,10 +213,6 @@ class CppSession(Session):
             environment=UNHURRIED,
             readable=[self._artefact.library],
         )
-
-    def close(self) -> None:
-        """End the worker."""
-        self._kept.close()
 
 
 def _check_status(kernel: Kernel, status: int, symbols: Sizes, params: Params) -> None:

@@ -280,15 +280,13 @@ def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
     """The reply, or what went wrong as a `ToolchainError`."""
     log = last_lines(result)
     try:
-        reply = reply_of(result, timeout, log)
+        # Where it died before forward, what it was doing is the file's doing, too.
+        return reply_of(result, timeout, log, stage)
     except ToolchainError as error:
-        if error.stage == "timeout" and result.reply is None:
+        if result.reply is None:
             raise
         message = str(error)
         if "CalledProcessError" in error.kinds and (said := re.search(COMPILER_ERROR, log)):
             message = said[0].strip()
         printed = f"{log}\n{error.log}".strip()
         raise ToolchainError(error.stage, message, printed, error.kinds) from None
-    if reply is None:  # it died before forward: what it was doing is the file's doing, too
-        raise ToolchainError(stage, result.describe(), log, result.kinds)
-    return reply

@@ -23,7 +23,8 @@ import torch
 
 from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.module_guard import Guard, building
-from sketchc.runtime.guards.placement import Placement, placement
+from sketchc.runtime.guards.placement import Placement, placement, tensor_of
+from sketchc.runtime.process.messages import failure
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.layout import rebuild
 
@@ -95,9 +96,8 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
         with session.guard.loading():
             session.module = import_file(session.path, session.path.stem)
             if not isinstance(getattr(session.module, CLASS, None), type):
-                return failed(
-                    COMPILE, f"the file defines no class {CLASS}", "MissingEntryError"
-                ), {}
+                message = f"the file defines no class {CLASS}"
+                return failure(COMPILE, message, ["MissingEntryError"]), {}
     except BaseException as error:
         return raised(session.guard, COMPILE, error), {}
     try:
@@ -106,7 +106,7 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     except BaseException as error:
         return raised(session.guard, LAUNCH, error), {}
     if against := session.guard.verdict(0):
-        return failed(POLICY, against), {}
+        return failure(POLICY, against), {}
     tuned = {} if session.turns is None else session.turns.tuned(session.module)
     return {"state": state, "device": session.device, "tuned": tuned}, {}
 
@@ -172,7 +172,7 @@ def forward(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     guard.shut, guard.building = request["shut"], ""
     reply, outputs = _forward(SESSIONS[0], request, arrays)
     if guard.building and not guard.sentences:
-        return failed(POLICY, building(guard.building), BUILDS), {}
+        return failure(POLICY, building(guard.building), [BUILDS]), {}
     return reply, outputs
 
 
@@ -186,7 +186,7 @@ def _forward(
     try:
         model = session.model(literals(request["init"]))
         if request["state"]:
-            given = {n: _tensor(arrays[f"state.{n}"]) for n in request["state"]}
+            given = {n: tensor_of(arrays[f"state.{n}"].copy()) for n in request["state"]}
             with guard.loading():
                 model.load_state_dict(given, strict=False)
         inputs, held = _inputs(session, request, arrays)
@@ -202,15 +202,15 @@ def _forward(
         _require_plain(outputs)
         found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
     except wrapper_guard.WrongOutputsError as error:
-        return failed(SHAPE, str(error).replace("the wrapper", "forward")), {}
+        return failure(SHAPE, str(error).replace("the wrapper", "forward")), {}
     if against := guard.verdict(sum(array.size for array in found.values())):
-        return failed(POLICY, against), {}
+        return failure(POLICY, against), {}
     if request["judge_writes"] and (idle := guard.writes.unwritten(outputs, inputs)):
         text = f"no launch and no library has written {', '.join(idle)}: only copies were made"
-        return failed(POLICY, text), {}
+        return failure(POLICY, text), {}
     for name, placed in held.items():
         if stray := placed.stray(f"input {name}", unchanged=True):
-            return failed(ACCESS, stray.replace("the input input", "input")), {}
+            return failure(ACCESS, stray.replace("the input input", "input")), {}
     # Copies: the model may write into its buffers again.
     return {}, {name: array.copy() for name, array in found.items()}
 
@@ -250,7 +250,7 @@ def _inputs(
             continue
         array = arrays[value["array"]]
         if request["strided"]:
-            inputs.append(_strided(_tensor(array).to(session.device)))
+            inputs.append(_strided(tensor_of(array.copy()).to(session.device)))
             continue
         placed = _placed(session, position, array, fresh=request["fresh"])
         held[str(position + 1)] = placed
@@ -263,7 +263,7 @@ def _placed(session: LoadedModule, position: int, array: Any, *, fresh: bool) ->
     key = (position, array.shape, array.dtype.name)
     kept = session.placed.get(key)
     if kept is not None and not fresh:
-        kept.tensor.copy_(_tensor(array))
+        kept.tensor.copy_(tensor_of(array))
         kept.array = array
         return kept
     made = placement(array, session.device)
@@ -281,21 +281,7 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def _tensor(array: Any) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        import numpy as np
-
-        return torch.from_numpy(array.view(np.uint16).copy()).view(torch.bfloat16)
-    return torch.from_numpy(array.copy())
-
-
 # ---------------------------------------------------------------- failures
-
-
-def failed(stage: str, message: str, kind: str = "", log: str = "") -> dict[str, Any]:
-    """A reply that tells of a failure."""
-    kinds = [kind] if kind else []
-    return {"failure": {"stage": stage, "message": message, "kinds": kinds, "log": log}}
 
 
 def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
@@ -303,7 +289,7 @@ def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
     if against := guard.verdict(0):
-        return failed(POLICY, against)
+        return failure(POLICY, against)
     from sketchc.runtime.sandbox.confine import exception_kinds
 
     log = traceback.format_exc()[-_BUILD_LOG:]
@@ -316,6 +302,4 @@ def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
         stage = COMPILE
     # Triton's interpreter wraps what the kernel did; no compiler has looked at it before.
     kinds = [kind for kind in kinds if kind != "InterpreterError"] or kinds
-    told = failed(stage, message, log=log)
-    told["failure"]["kinds"] = kinds
-    return told
+    return failure(stage, message, kinds, log)

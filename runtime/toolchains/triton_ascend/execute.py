@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from sketchc.base.types import DType
@@ -26,8 +25,8 @@ from sketchc.runtime.guards.host_limit import (
     host_limit,
     off_the_clock,
 )
-from sketchc.runtime.guards.placement import raw_bytes
-from sketchc.runtime.process.messages import Arrays
+from sketchc.runtime.guards.placement import raw_bytes, tensor_of
+from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import exception_kinds
 from sketchc.runtime.sandbox.worker import run_inside
 from sketchc.runtime.toolchains.tracer import (
@@ -223,7 +222,7 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     back for every result, unless dry.
     """
     torch.set_num_threads(1)
-    tensors = {name: _tensor(array) for name, array in arrays.items()}
+    tensors = {name: tensor_of(array) for name, array in arrays.items()}
     before = {name: tensors[name].clone() for name in names_of(request, "in") if name in tensors}
     watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
     clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
@@ -236,22 +235,22 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
         results = {} if request["dry"] else _results(names_of(request, "out", "inout"), returned)
     except HostTimeoutError:
         message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
-        return {"failure": _told("timeout", message)}, {}
+        return failure("timeout", message), {}
     except Exception as error:
         if watch is not None and watch.refused:
-            return {"failure": _told("policy", watch.verdict(0))}, {}
-        return {"failure": _failure(error)}, {}
+            return failure("policy", watch.verdict(0)), {}
+        return _failure(error), {}
     if torch_before is not None and (changes := torch_before.changes()):
-        return {"failure": _told("policy", "; ".join(changes))}, {}
+        return failure("policy", "; ".join(changes)), {}
     elements = sum(array.size for array in results.values())
     if watch is not None and (against := watch.verdict(elements)):
-        return {"failure": _told("policy", against)}, {}
+        return failure("policy", against), {}
     changed = [
         n for n, old in before.items() if not torch.equal(raw_bytes(old), raw_bytes(tensors[n]))
     ]
     if changed:
         message = f"the kernel changes its input {', '.join(changed)}"
-        return {"failure": _told("launch", message, kinds=["IllegalAccessError"])}, {}
+        return failure("launch", message, ["IllegalAccessError"]), {}
     return {"launches": machine.launches}, results
 
 
@@ -263,14 +262,14 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     """
     torch.set_num_threads(1)
     given, states = states_of(arrays, request["states"])
-    tensors = {name: _tensor(array) for name, array in given.items()}
+    tensors = {name: tensor_of(array) for name, array in given.items()}
     tracer = Tracer(tensors, states)
     try:
         wrapper, _ = _load(request, None, tracer)
         call = bound_call(wrapper, request, tensors)
         done, contents = tracer.trace(call, names_of(request, "out", "inout"))
     except Exception as error:
-        return {"failure": _failure(error)}, {}
+        return _failure(error), {}
     return {"launches": tracer.launches, "done": done}, contents
 
 
@@ -278,12 +277,6 @@ def _results(names: list[str], returned: Any) -> Arrays:
     """What a wrapper returns, by name. Raises `wrapper_guard.WrongOutputsError`."""
     outputs = wrapper_guard.named_outputs(names, returned)
     return {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
-
-
-def _told(
-    stage: str, message: str, log: str = "", kinds: list[str] | None = None
-) -> dict[str, Any]:
-    return {"stage": stage, "message": message, "log": log, "kinds": kinds or []}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
@@ -310,10 +303,4 @@ def _failure(error: Exception) -> dict[str, Any]:
             name = ""
         case _:
             pass
-    return _told(stage, f"{name}{error}", log, kinds)
-
-
-def _tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
+    return failure(stage, f"{name}{error}", kinds, log)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sketchc.runtime.guards.pages import GuardedBuffer
-from sketchc.runtime.process.messages import Raw
+from sketchc.runtime.process.messages import Raw, failure
 from sketchc.runtime.sandbox import seccomp
 
 _SCALARS: dict[str, Any] = {
@@ -121,6 +121,8 @@ def _ordered(count: int, order: str) -> list[int]:
 
 # ---------------------------------------------------------------- as a launcher
 
+_KINDS = ("IllegalAccessError",)
+
 
 def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
     """Execute "launches" (see `tracer`) one after the other; returns all buffers but "unchanged".
@@ -139,10 +141,11 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
                 launch["library"], launch["kernel"], bound, launch["grid"], request["order"]
             )
     except IllegalAccessError as error:
-        return _refused(str(error)), {}
+        return failure("launch", str(error), _KINDS), {}
     changed = [name for name, old in before.items() if old != raws[name].data]
     if changed:
-        return _refused(f"the kernel changes its input {', '.join(changed)}"), {}
+        message = f"the kernel changes its input {', '.join(changed)}"
+        return failure("launch", message, _KINDS), {}
     return {}, {name: raw for name, raw in raws.items() if name not in before}
 
 
@@ -156,8 +159,3 @@ def _bound(argument: Mapping[str, Any], raws: Mapping[str, Raw]) -> Argument:
     size = data.nbytes
     start = ctypes.addressof(ctypes.c_char.from_buffer(data)) if size else 0
     return Buffer(argument["name"], start, size, argument["offset"], argument["item"])
-
-
-def _refused(message: str) -> dict[str, Any]:
-    kinds = ["IllegalAccessError"]
-    return {"failure": {"stage": "launch", "message": message, "log": "", "kinds": kinds}}

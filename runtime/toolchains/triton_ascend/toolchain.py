@@ -237,16 +237,12 @@ def _kept_builds(source: str) -> Path:
 def _replied(result: WorkerResult, timeout: float) -> Reply:
     """A reply and its arrays. Raises `ToolchainError`."""
     log = f"{result.traceback}\n{result.output}".strip()
-    reply = reply_of(result, timeout, log)
-    if reply is not None:
-        return reply, dict(result.arrays)
     told = [line for line in result.output.splitlines() if line.startswith("sketchc: ")]
-    if told:
+    if told and result.reply is None and not result.timed_out:
         message = told[-1].removeprefix("sketchc: ")
         kind = "MemoryError" if message.startswith("no memory") else "IllegalAccessError"
         raise ToolchainError(stage="launch", message=message, log=log, kinds=(kind,))
-    words = result.describe()
-    raise ToolchainError(stage="launch", message=words, log=log, kinds=result.kinds)
+    return reply_of(result, timeout, log), dict(result.arrays)
 
 
 def _samples(

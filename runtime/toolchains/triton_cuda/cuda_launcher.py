@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sketchc.runtime.process.messages import Raw
+from sketchc.runtime.process.messages import Raw, failure
 
 _GUARD_BYTES = 4096
 _PATTERN = 0xA5
@@ -159,7 +159,9 @@ def serve(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any]
             return {"capability": driver.capability()}, {}
         return _execute(driver, request, raws)
     except CudaError as error:
-        return {"failure": _told(error)}, {}
+        stage = "illegal_access" if error.name in _ACCESS else "launch"
+        kinds = ["OutOfResources"] if error.name in _WANT else []
+        return failure(stage, str(error), kinds), {}
 
 
 serve.takes_raw = True  # type: ignore[attr-defined]
@@ -174,11 +176,11 @@ def _execute(
     found = {}
     for name, buffer in buffers.items():
         if side := buffer.stray():
-            return _refused(f"memory {side} {name} was overwritten"), {}
+            return failure("illegal_access", f"memory {side} {name} was overwritten"), {}
         contents = buffer.contents()
         if name in request["unchanged"]:
             if contents != raws[name].data:
-                return _refused(f"the input {name} was changed"), {}
+                return failure("illegal_access", f"the input {name} was changed"), {}
         else:
             found[name] = Raw("uint8", (buffer.size,), memoryview(contents))
     for buffer in buffers.values():
@@ -210,14 +212,3 @@ def _value(argument: Mapping[str, Any], buffers: Mapping[str, _Buffer]) -> Any:
     if "buffer" in argument:
         return ctypes.c_uint64(buffers[argument["buffer"]].start + argument["offset"])
     return _SCALARS[argument["scalar"]](argument["value"])
-
-
-def _refused(message: str) -> dict[str, Any]:
-    return {"failure": {"stage": "illegal_access", "message": message, "kinds": []}}
-
-
-def _told(error: CudaError) -> dict[str, Any]:
-    if error.name in _ACCESS:
-        return {"stage": "illegal_access", "message": str(error), "kinds": []}
-    kinds = ["OutOfResources"] if error.name in _WANT else []
-    return {"stage": "launch", "message": str(error), "kinds": kinds}

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
+from sketchc.runtime.process.messages import failure
 from sketchc.runtime.tasks.layout import rebuild
 from sketchc.runtime.toolchains.torch_module.worker import (
     SESSIONS,
     Arrays,
     LoadedModule,
-    failed,
     literals,
     load,
     plain,
@@ -108,7 +108,7 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
                 model(*rebuild(request["layout"], inputs))
     except HostTimeoutError:
         text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
-        return failed("timeout", text), {}
+        return failure("timeout", text), {}
     except Exception as error:
         return raised(session.guard, "launch", error), {}
     folder = Path(tempfile.mkdtemp())

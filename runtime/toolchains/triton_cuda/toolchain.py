@@ -169,6 +169,7 @@ class TritonSession(Session):
         self._source = placed(artefact.kernel, artefact.folder)
         make = self._interpreting if interpreted else self._on_the_gpu
         self._kept = KeptWorker(f"{_WORKER}:run_kernel", make)
+        self.workers = (self._kept,)
 
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
@@ -199,10 +200,6 @@ class TritonSession(Session):
             writable=[built],
         )
 
-    def close(self) -> None:
-        """End the worker."""
-        self._kept.close()
-
 
 class LaunchedSession(Session):
     """Runs of a kernel of our own on a GPU: one worker runs the wrapper, without a GPU, another one
@@ -220,6 +217,7 @@ class LaunchedSession(Session):
         self._built = _built(artefact.folder)
         self._tracer = KeptWorker(_TRACE, self._tracing)
         self._launcher = KeptWorker(_LAUNCH, self._launching)
+        self.workers = (self._tracer, self._launcher)
         self._launch = launch or self._on_the_gpu
         self._architecture = architecture
 
@@ -271,11 +269,6 @@ class LaunchedSession(Session):
         del tensor_bytes, file_bytes
         return Worker(preload=(_LAUNCH.partition(":")[0],), readable=[self._built])
 
-    def close(self) -> None:
-        """End the workers."""
-        self._tracer.close()
-        self._launcher.close()
-
 
 def placed(kernel: Kernel, folder: Path) -> Path:
     """Write the source of a kernel; returns the file."""
@@ -292,17 +285,13 @@ def _built(folder: Path) -> Path:
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
     """The reply. Raises `ToolchainError`."""
     log = last_lines(result)
-    reply = reply_of(result, timeout, log)
-    if reply is not None:
-        return reply
     kind, _, message = result.error.partition(": ")
     if kind in ("WrapperError", "LaunchError"):
         if kind == "WrapperError":
             message = message.removeprefix("LaunchError: ")
         raise ToolchainError(LAUNCH, message, log, result.kinds)
     # A compiler that dies, or a kernel that does, is the doing of what they were given.
-    stage = COMPILE if kind in _COMPILER_ERRORS else stage
-    raise ToolchainError(stage, result.describe(), log, result.kinds)
+    return reply_of(result, timeout, log, COMPILE if kind in _COMPILER_ERRORS else stage)
 
 
 def example_values(

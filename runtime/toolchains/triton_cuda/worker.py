@@ -16,14 +16,13 @@ from types import ModuleType
 from typing import Any
 
 import attrs
-import numpy as np
 import torch
 
 from sketchc.base.types import DType
 from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
-from sketchc.runtime.guards.placement import placement, torch_dtype
-from sketchc.runtime.process.messages import Arrays
+from sketchc.runtime.guards.placement import placement, tensor_of
+from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.toolchains.tracer import Tracer, bound_call, names_of, require_entry, states_of
 
@@ -200,27 +199,23 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
                 torch.cuda.synchronize()
     except Exception:
         if watch is not None and watch.refused:
-            return _failed("policy", watch.verdict(0)), {}
+            return failure("policy", watch.verdict(0)), {}
         raise
     if before is not None and (changes := before.changes()):
-        return _failed("policy", "; ".join(changes)), {}
+        return failure("policy", "; ".join(changes)), {}
     try:
         outputs = wrapper_guard.named_outputs(names_of(request, "out", "inout"), returned)
         found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
     except wrapper_guard.WrongOutputsError as error:
-        return _failed("wrong_shape", str(error)), {}
+        return failure("wrong_shape", str(error)), {}
     elements = sum(array.size for array in found.values())
     if watch is not None and (against := watch.verdict(elements)):
-        return _failed("policy", against), {}
+        return failure("policy", against), {}
     read = names_of(request, "in")
     for name, buffer in placed.items():
         if stray := buffer.stray(name, unchanged=name in read):
-            return _failed("illegal_access", stray), {}
+            return failure("illegal_access", stray), {}
     return {"device": device}, found
-
-
-def _failed(stage: str, message: str) -> dict[str, Any]:
-    return {"failure": {"stage": stage, "message": message}}
 
 
 def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
@@ -287,7 +282,7 @@ def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, 
         return {"kernels": _compile_all(request)}, {}
     except HostTimeoutError:
         message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
-        return _failed("timeout", message), {}
+        return failure("timeout", message), {}
 
 
 def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -384,7 +379,7 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
     with "states", "architecture" (90 for sm_90) and "folder" (for cubins). The reply is
     {"launches", "done"}; arrays are the contents of buffers."""
     given, states = states_of(arrays, request["states"])
-    tensors = {name: _tensor(array) for name, array in given.items()}
+    tensors = {name: tensor_of(array) for name, array in given.items()}
     module = loaded(request["source"])
     call = bound_call(entry_of(module, request), request, tensors)
     tracer = Tracer(tensors, states)
@@ -400,13 +395,6 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
         launch = record.pop("launch")
         record["artefact"] = built_launch(launch, request["architecture"], Path(request["folder"]))
     return {"launches": tracer.launches, "done": done}, contents
-
-
-def _tensor(array: Any) -> torch.Tensor:
-    dtype = torch_dtype(array.dtype)
-    if not array.size:
-        return torch.empty(array.shape, dtype=dtype)
-    return torch.from_numpy(array.reshape(-1).view(np.uint8)).view(dtype).reshape(array.shape)
 
 
 def _written(launch: Launch, tracer: Tracer) -> dict[str, Any]:
