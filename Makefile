@@ -30,7 +30,7 @@ demo: environment ascend
 
 # MindSpore is large: only continuous integration installs it for the tests, others by `make mindspore`.
 test: environment $(DONE)/dev ascend $(if $(filter 1,$(SKETCHC_REQUIRE_TOOLCHAINS)),mindspore)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs \
 	    tests/unit tests/golden tests/e2e $(PYTEST_ARGS)
 
 lint: format imports types

@@ -11,7 +11,6 @@ import attrs
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, has_errors
 from sketchc.checker.elaboration.elaborate import Elaboration
-from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan, with_constants
 from sketchc.lowering.target import Target
@@ -130,8 +129,6 @@ class Planner:
     allow_unproved: bool = False
     #: each program found so far
     _programs: list[Program] = attrs.field(factory=list, init=False)
-    #: what was decided on the way to proofs, for the points that use the same constants there
-    _answers: budget.Store = attrs.field(factory=dict, init=False)
 
     def plan(self, constants: Mapping[str, Value]) -> PlannedSketch:
         """The plan for these constants; the hardware decides on those that stay open.
@@ -177,12 +174,11 @@ class Planner:
         from sketchc.checker.claims.proofs import prove
         from sketchc.checker.domains.inference import infer_domains
 
-        with budget.keeping(self._answers):
-            sketch, more = infer_domains(bound.plan.sketch)
-            found = (*bound.diagnostics, *more)
-            if has_errors(found):
-                raise DiagnosticError(found)
-            sketch, proofs, more = prove(sketch, self.allow_unproved, test=True)
+        sketch, more = infer_domains(bound.plan.sketch)
+        found = (*bound.diagnostics, *more)
+        if has_errors(found):
+            raise DiagnosticError(found)
+        sketch, proofs, more = prove(sketch, self.allow_unproved, test=True)
         found += more
         if has_errors(found):
             raise DiagnosticError(found)

@@ -35,8 +35,10 @@ Progress = Callable[[CaseResult], None]
 
 #: Kinds of inputs, in rotation.
 KINDS = ("normal", "structured", "mixed_scale", "large", "non_negative")
-#: After so many failures nothing new is learnt.
+#: After so many failures nothing new is learnt, and after one from no case that takes long: so many
+#: lanes (`shapes.effort`) take seconds in the interpreter, which says who is to blame.
 _ENOUGH_FAILURES = 3
+_LONG = 1 << 25
 #: Sizes tried in place of those of one case, and of all cases.
 _MOST_TRIES, _MOST_REFUSALS = 8, 48
 #: How far symbols move to suit each other where one is changed.
@@ -105,7 +107,7 @@ class Runner:
         in for those that the task refuses."""
         drawn = self.seed
         for number, (case, kind) in enumerate(cases):
-            if (case.drawn or is_neighbour(kind)) and self.failing:
+            if self.failing and (case.drawn or is_neighbour(kind) or self._takes_long(case)):
                 continue  # they find out whether what seems to be right is
             drawn = drawn if is_neighbour(kind) else self.seed + number
             # The first case may have one element: of a foreign kernel, a larger one is repeated.
@@ -115,6 +117,10 @@ class Runner:
                 self._stand_in(case, kind, drawn, limits)
             if self.settled:
                 break
+
+    def _takes_long(self, case: ShapeCase) -> bool:
+        params = {**self.session.binding.params, **case.numbers}
+        return effort(self.session.candidate.plan, case.symbols, params) > _LONG
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int = 1) -> CaseResult:
         """One case, kept and told."""
@@ -234,6 +240,8 @@ class Runner:
         """Cases that reach more, as far as there is time for them."""
         session.timeout = min(session.timeout, max(clock.left, _SHORTEST))
         while not self.settled and (found := reaching.take()) is not None:
+            if self.failing and found.cost > _LONG:
+                continue
             if not clock.allows(found.cost):
                 reaching.untried.append(found)
                 continue

@@ -6,6 +6,7 @@ Used by the interpreter, the launch wrappers and the counter-examples: one meani
 from __future__ import annotations
 
 import math
+import operator as python
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
@@ -17,21 +18,21 @@ Value = int | float | bool
 
 #: Scalar operators and functions by name, as the interpreter compiles them.
 BINARY: dict[str, Callable[[Value, Value], Value]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+    "+": python.add,
+    "-": python.sub,
+    "*": python.mul,
+    "/": python.truediv,
+    "//": python.floordiv,
+    "%": python.mod,
     "cdiv": lambda a, b: -(-a // b),
     "min": min,
     "max": max,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    "<": python.lt,
+    "<=": python.le,
+    ">": python.gt,
+    ">=": python.ge,
+    "==": python.eq,
+    "!=": python.ne,
     "and": lambda a, b: bool(a) and bool(b),
     "or": lambda a, b: bool(a) or bool(b),
 }
@@ -49,37 +50,64 @@ FUNCTION: dict[str, Callable[..., Value]] = {
 }
 
 
+#: A scalar expression as a function of the values of its names.
+_Compiled = Callable[[Mapping[str, Value]], Value]
+#: Those of the expressions that were asked about, by identity: searches for sizes ask about a few
+#: a million times. An expression stands beside its function, so that no other one takes its id.
+_COMPILED: dict[int, tuple[ir.Expr, _Compiled]] = {}
+_MOST_COMPILED = 1 << 14
+
+
 def evaluate(expression: ir.Expr, values: Mapping[str, Value]) -> Value:
     """The value of a scalar expression; `values` maps every name it uses.
 
     Raises `ZeroDivisionError` as Python does, `KeyError` for a name without a value, and
     `InternalError` for an index tile.
     """
+    known = _COMPILED.get(id(expression))
+    if known is None:
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        known = _COMPILED[id(expression)] = (expression, _compiled(expression))
+    return known[1](values)
+
+
+def _compiled(expression: ir.Expr) -> _Compiled:
     match expression:
         case ir.Literal(value):
-            return value
+            return lambda values: value
         case ir.Ref(name, ir.NameKind.PRESENT):  # an optional tensor is there, if nothing is said
-            return values.get(name, True)
+            return lambda values: values.get(name, True)
         case ir.Ref(name):
-            return values[name]
+            return python.itemgetter(name)
         case ir.Unary(operator, operand):
-            inner = evaluate(operand, values)
-            return -inner if operator == "-" else not inner
-        case ir.Binary("and", left, right):  # the right side may have a value only then
-            return bool(evaluate(left, values)) and bool(evaluate(right, values))
-        case ir.Binary("or", left, right):
-            return bool(evaluate(left, values)) or bool(evaluate(right, values))
-        case ir.Binary(operator, left, right):
-            return BINARY[operator](evaluate(left, values), evaluate(right, values))
-        case ir.Choice(condition, then, otherwise):
-            return evaluate(then if evaluate(condition, values) else otherwise, values)
+            inner = _compiled(operand)
+            if operator == "-":
+                return lambda values: -inner(values)
+            return lambda values: not inner(values)
+        case ir.Binary(operator, one, other):
+            left, right, joined = _compiled(one), _compiled(other), BINARY[operator]
+            if operator == "and":  # the right side may have a value only then
+                return lambda values: bool(left(values)) and bool(right(values))
+            if operator == "or":
+                return lambda values: bool(left(values)) or bool(right(values))
+            return lambda values: joined(left(values), right(values))
+        case ir.Choice():
+            condition, then, otherwise = map(_compiled, expression.parts)
+            return lambda values: (then if condition(values) else otherwise)(values)
         case ir.Function(name, arguments):
-            return FUNCTION[name](*(evaluate(a, values) for a in arguments))
+            function, given = FUNCTION[name], tuple(map(_compiled, arguments))
+            return lambda values: function(*(argument(values) for argument in given))
         case ir.Iota() | ir.TileLanes():
-            msg = "an index tile has no scalar value"
-            raise InternalError(msg)
+            return _refuse
         case _:
             assert_never(expression)
+
+
+def _refuse(values: Mapping[str, Value]) -> Value:
+    del values
+    msg = "an index tile has no scalar value"
+    raise InternalError(msg)
 
 
 def constants_of(sketch: ir.Sketch) -> dict[str, Value]:

@@ -6,6 +6,7 @@ The copy is installed and asked by its command line, so that nothing of this pro
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import site
 import subprocess
@@ -48,8 +49,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = registry.read_text("utf-8")
     assert text.count(LAST) == 1
     registry.write_text(text.replace(LAST, LAST + LINE), "utf-8")
-    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
-    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=300)
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built", "--compile"]
+    # Byte code also where the environment asks for none: each command would compile all modules.
+    compiles = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run(command, cwd=source, env=compiles, check=True, capture_output=True, timeout=300)
     environment = source / "environment"
     venv.create(environment)
     # The libraries are those of this environment; a folder in a .pth file is not asked for others.

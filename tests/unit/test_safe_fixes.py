@@ -85,26 +85,35 @@ def assert_kept(text: str, name: str) -> int:
         diagnostics.apply_edits(text, fix.edits) for each in found for fix in each.fixes if fix.safe
     ]
     mended = {*alone, mend(Source(name, text), STATIC).text} - {text}
-    return sum(compared(before, after, name) for after in sorted(mended))
+    known = [meant(old) for old in before.judged] if mended else []
+    return sum(compared(before, known, after, name) for after in sorted(mended))
 
 
-def compared(before: CheckResult, text: str, name: str) -> int:
-    """Compare what the sketches of a text mean with what they meant before."""
+Meant = list[tuple[dict[str, int], dict[str, bytes]]]
+
+
+def meant(old: CheckedSketch) -> Meant:
+    """What a sketch means, at all sizes at which it may be launched."""
+    found = []
+    for wanted in SIZES:
+        wishes = {s.name: wanted[place % 3] for place, s in enumerate(old.sketch.symbols)}
+        sizes = nearest(old.sketch, wishes, params_for(old.sketch), least=1)
+        if sizes is not None and (first := meaning(old, sizes)) is not None:
+            found.append((sizes, first))
+    return found
+
+
+def compared(before: CheckResult, known: list[Meant], text: str, name: str) -> int:
+    """Compare what the sketches of a text mean with what is `known` of them before."""
     if not before.judged:
         return 0
     after = check(Source(name, text))
     assert len(after.judged) == len(before.judged), text
-    count = 0
-    for old, new in zip(before.judged, after.judged, strict=True):
+    for old, new, means in zip(before.judged, after.judged, known, strict=True):
         assert not (tiles(new.sketch) - tiles(old.sketch)), text
-        for wanted in SIZES:
-            wishes = {s.name: wanted[place % 3] for place, s in enumerate(old.sketch.symbols)}
-            sizes = nearest(old.sketch, wishes, params_for(old.sketch), least=1)
-            if sizes is None or (first := meaning(old, sizes)) is None:
-                continue
+        for sizes, first in means:
             assert first == meaning(new, sizes), (sizes, text)
-            count += 1
-    return count
+    return sum(map(len, known))
 
 
 def tiles(sketch: ir.Sketch) -> set[tuple[str, DType, tuple[ir.Expr, ...]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +15,8 @@ import numpy as np
 def mend() -> None:
     """Apply all of it; further calls do nothing."""
     _prepare_once()
+    _count_no_overflows()
+    _describe_types_once()
     _reduce_whole_rows()
     _scan_whole_rows()
     _multiply_bfloat16()
@@ -49,6 +52,50 @@ def _prepare_once() -> None:
         return scope
 
     interpreter._patch_lang = patch_lang
+
+
+def _count_no_overflows() -> None:
+    """Let Triton's interpreter leave out what is only for assertions of kernels in debug mode: it
+    works out every sum and product of integers again in 64 bits, and then asserts nothing."""
+    from triton.runtime import interpreter
+
+    options = interpreter.interpreter_builder.options
+    if not options.debug:
+        interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
+
+
+def _describe_types_once() -> None:
+    """Let Triton's interpreter look up what follows from a type alone. It makes a table of all
+    types for each number that it reads, and a type of its shape for each tensor."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    numpy_type = interpreter._get_np_dtype
+    equal, initialise = tl.dtype.__eq__, tl.tensor.__init__
+    numpy_types: dict[str, Any] = {}
+    shapes: dict[str, tuple[Any, Any]] = {}
+
+    def get_np_dtype(kind: Any) -> Any:
+        found = numpy_types.get(kind.name)
+        if found is None:
+            found = numpy_types[kind.name] = numpy_type(kind)
+        return found
+
+    def is_equal(self: Any, other: Any) -> Any:
+        return self is other or equal(self, other)
+
+    def make_tensor(self: Any, handle: Any, kind: Any) -> None:
+        known = shapes.get(kind.name)
+        if known is None:
+            initialise(self, handle, kind)
+            shapes[kind.name] = (self.shape, self.numel)
+        else:
+            self.handle, self.type, self.dtype = handle, kind, kind.scalar
+            self.shape, self.numel = known
+
+    interpreter._get_np_dtype = get_np_dtype
+    tl.dtype.__eq__ = is_equal
+    tl.tensor.__init__ = make_tensor
 
 
 def _reduce_whole_rows() -> None:

@@ -5,18 +5,16 @@ One unit is about a microsecond of one processor core. `claim` gives one claim i
 one way to decide it; what is spent inside counts outside as well, so that a whole check ends. Where
 nobody set a limit, as in the passes that lower a sketch, work is free.
 
-Answers are kept from one tuning point of a sketch to the next: the systems of inequalities behind
-domains and proofs hold the values of the constants that they use, and no others. Where a system
-comes back, at a point at which these are the same, so does its answer. A `Store` is filled while
-`keeping` it; elsewhere nothing is kept.
+Answers are kept from one tuning point of a sketch to the next, from its check to its plans, and
+from one sketch to another: the systems of inequalities behind domains and proofs hold the values of
+the constants that they use, and no others. Where a system comes back, so does its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from typing import ParamSpec, TypeAlias, TypeVar
+from typing import ParamSpec, TypeVar
 
 from sketchc.base import records
 
@@ -120,35 +118,24 @@ def _granted(
             outer.left -= granted - max(0, inner.left)
 
 
-#: By question: the answer, and the work that it took.
-Store: TypeAlias = dict[Hashable, tuple[object, int]]
-
-_STORE: ContextVar[Store | None] = ContextVar("store", default=None)
-
-
-@contextmanager
-def keeping(store: Store) -> Iterator[None]:
-    """A block that answers from the store where it can, and adds to it."""
-    token = _STORE.set(store)
-    try:
-        yield
-    finally:
-        _STORE.reset(token)
+#: By question: the answer, and the work that it took, counted or not. The oldest make room.
+_KEPT: dict[Hashable, tuple[object, int]] = {}
+_MOST_KEPT = 1 << 13
 
 
 def known(question: Callable[[], Hashable], answer: Callable[[], Result]) -> Result:
-    """What `answer` gives; where a store is kept, what it gave for an equal question. The work is
-    counted again, so that a claim is given up at every point or at none."""
-    store = _STORE.get()
-    if store is None:
-        return answer()
+    """What `answer` gives, or gave for an equal question. The work is counted again, so that a
+    claim is given up at every point or at none."""
     before = left()
     key = (before is None, question())
-    if key in store:
-        found, work = store[key]
+    kept = _KEPT.get(key)
+    if kept is not None:
+        found, work = kept
         spend(work)
         return found  # type: ignore[return-value]  # of the type that the question's kind has
     result = answer()
     after = left()
-    store[key] = (result, 0 if before is None or after is None else before - after)
+    if len(_KEPT) >= _MOST_KEPT:
+        _KEPT.pop(next(iter(_KEPT)), None)
+    _KEPT[key] = (result, 0 if before is None or after is None else before - after)
     return result
