@@ -78,6 +78,12 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "nearest": ("F.interpolate(x, scale_factor=2)", ((2, 3, 10, 11),)),
     "looked_up": ("x[(w.abs() * 3).long() % x.shape[0]]", ((20, 30), (17,))),
     "place_of_the_largest": ("torch.argmax(x, dim=1)", ((6, 70, 40),)),
+    "along_an_axis": ("torch.max(x, dim=1)[0] - torch.min(x, dim=1).values", ((6, 70, 40),)),
+    "place_of_the_smallest": ("torch.min(x, dim=-1, keepdim=True)[1]", ((6, 7, 40),)),
+    "each_channel": ("F.conv2d(x, w, groups=x.shape[1])", ((2, 6, 12, 14), (6, 1, 3, 3))),
+    "volumes": ("F.conv3d(x, w, padding=1)", ((2, 3, 6, 7, 8), (4, 3, 2, 3, 2))),
+    "normed_images": ("F.instance_norm(F.conv2d(x, w))", ((2, 3, 12, 14), (4, 3, 3, 3))),
+    "running_products": ("torch.cumprod(x, dim=1)", ((20, 300),)),
     "running": ("torch.cumsum(x.flip(1), dim=1).flip(1) + x", ((20, 300),)),
     "running_rows": ("torch.cumprod(x, dim=0)", ((30, 40),)),
 }

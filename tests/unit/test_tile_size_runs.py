@@ -632,3 +632,29 @@ def test_a_tile_size_of_one_value_has_nothing_to_vary() -> None:
     text = rows("softmax(x, y)").replace("64 in [32, 64, 128]", "64 in [64]")
     proof, _ = verdict(text)
     assert proof is None or proof.tier in (ir.Tier.PROVED, ir.Tier.REFUTED)
+
+
+def test_where_windows_make_small_sizes_dear_runs_go_on() -> None:
+    """An output needs 21 rows and columns of the input, and 441 loads an element."""
+    assert "l_tile" in agreed(
+        """\
+sketch windows {
+    symbols: K, P;
+    let: K_OUT = (K-21)//21 + 1; P_OUT = (P-21)//21 + 1;
+    tensors: X[K, P]: in f32; Y[K_OUT, P_OUT]: out f32;
+    constexpr: T in [256, 512];
+
+    @llm_hint("parallel", "grididx")
+    for k in range(K_OUT):
+        @llm_hint("parallel", "grididx")
+        for l_tile in range(ceil(P_OUT, T)):
+            total = alloc([T], init=0, llm_hint=["fastest", "accumulator"])
+            for r in range(21):
+                for s in range(21):
+                    x = alloc([T], llm_hint=["fast", "input_cache"])
+                    load(X[21*k+r, s+l_tile*T*21:min(s + (l_tile+1)*T*21, s + 21*P_OUT):21] -> x)
+                    add(total, x, total)
+            store(total -> Y[k, l_tile*T:(l_tile+1)*T])
+}
+"""
+    )
