@@ -20,7 +20,7 @@ from shared_work import shared
 from toolchains import require
 
 from sketchc.cli.main import run
-from sketchc.runtime.process.memory import tree
+from sketchc.runtime.process.memory import below
 
 SCALED = """import torch
 
@@ -188,7 +188,7 @@ def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
     second = tmp_path / "out/kernels/b/1/run/state.json"
     with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until(second.exists, 120)
-        others = tree(process.pid) - {process.pid}
+        others = below(process.pid)
         process.send_signal(signal.SIGKILL)
     assert len(others) >= 2
     until(lambda: not any(Path(f"/proc/{one}").exists() for one in others), 20)
