@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,21 +27,24 @@ from sketchc.agents.autosketch.loops import (
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 
 _REDUCTIONS = {"sum": "sum", "prod": "prod", "amax": "max", "amin": "min"}
 
 
-def _dims(builder: Builder, node: Node) -> tuple[Any, tuple[ir.Expr, ...], list[int]]:
-    source = node.arguments.get("inp", node.arguments.get("self"))
+def _dims(
+    builder: Builder, arguments: Mapping[str, Any]
+) -> tuple[Any, tuple[ir.Expr, ...], list[int]]:
+    source = arguments.get("inp", arguments.get("self"))
     shape = builder.shape(source)
-    given = node.arguments.get("dims")
+    given = arguments.get("dims")
     places = range(len(shape)) if not given else (integer(place) % len(shape) for place in given)
     return source, shape, sorted(places)
 
 
 def _reduction(operation: str) -> Rule:
     def rule(builder: Builder, node: Node) -> None:
-        source, shape, dims = _dims(builder, node)
+        source, shape, dims = _dims(builder, node.arguments)
         builder.reduce(
             node.results[0],
             dims,
@@ -55,7 +59,7 @@ def _reduction(operation: str) -> Rule:
 
 def _variance(builder: Builder, node: Node) -> None:
     """The mean first, then the squares of what is left of it: no cancellation."""
-    source, shape, dims = _dims(builder, node)
+    source, shape, dims = _dims(builder, node.arguments)
     specification = node.results[0]
     total, squares = (
         f"{value_name(builder.number, 0)}_total",
@@ -86,6 +90,54 @@ def _variance(builder: Builder, node: Node) -> None:
         node,
         lambda index: Apply("div", (Element(squares, index, dtype), Number(divisor, dtype)), dtype),
     )
+
+
+def _norm(builder: Builder, node: Node) -> None:
+    """The norm along axes. Of a single element it is the magnitude, as in PyTorch: the square of a
+    small one would be 0."""
+    source, shape, dims = _dims(builder, {**node.arguments, "dims": node.arguments["dim"]})
+    dtype = node.results[0].dtype
+    order = builder.element(node.arguments["ord"], ())
+    if not isinstance(order, Number) or isinstance(order.value, ir.Expr):
+        msg = "the built-in Designer has no form for a norm whose order follows the sizes"
+        raise UsageError(msg)
+    power = float(order.value)
+
+    def magnitude(index: Index) -> Scalar:
+        return Apply("abs", (builder.element(source, index),), dtype)
+
+    def raised(index: Index) -> Scalar:
+        if math.isinf(power) or power == 1.0:
+            return magnitude(index)
+        if power == 0.0:
+            found = Apply("ne", (builder.element(source, index), Number(0.0, dtype)), DType.BOOL)
+            return Apply("cast", (found,), dtype)
+        if power == 2.0:
+            return Apply("mul", (builder.element(source, index),) * 2, dtype)
+        return Apply("pow", (magnitude(index), Number(power, dtype)), dtype)
+
+    name = f"{value_name(builder.number, 0)}_total"
+    operation = {math.inf: "max", -math.inf: "min"}.get(power, "sum")
+    kept = [place for place in range(len(shape)) if place not in dims]
+    reduced = Specification(dtype, tuple(shape[place] for place in kept))
+    builder.reduce(reduced, dims, shape, operation, raised, name)
+    held = len(node.results[0].shape) == len(shape)
+    alone = ir.Binary("==", symbolic.product([shape[place] for place in dims]), ir.Literal(1))
+
+    def rooted(index: Index) -> Scalar:
+        place = tuple(index[n] for n in kept) if held else index
+        found: Scalar = Element(name, place, dtype)
+        if math.isinf(power) or power in (0.0, 1.0):
+            return found
+        root = ("sqrt", ()) if power == 2.0 else ("pow", (Number(1.0 / power, dtype),))
+        found = Apply(root[0], (found, *root[1]), dtype)
+        whole: list[ir.Expr] = [ir.Literal(0)] * len(shape)
+        for place_of, own in zip(kept, place, strict=True):
+            whole[place_of] = own
+        operands = (Number(alone, DType.BOOL), magnitude(tuple(whole)), found)
+        return Apply("where", operands, dtype)
+
+    builder.map(node, rooted)
 
 
 def _without(axes: Index, dim: int) -> Index:
@@ -168,6 +220,7 @@ def _scan(operation: str) -> Rule:
 RULES: Mapping[str, Rule] = {
     **{name: _reduction(operation) for name, operation in _REDUCTIONS.items()},
     "var": _variance,
+    "linalg_vector_norm": _norm,
     "cumsum": _scan("sum"),
     "cumprod": _scan("prod"),
     **{name: _along(name, values=True) for name in ("max", "min")},

@@ -81,6 +81,8 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "along_an_axis": ("torch.max(x, dim=1)[0] - torch.min(x, dim=1).values", ((6, 70, 40),)),
     "place_of_the_smallest": ("torch.min(x, dim=-1, keepdim=True)[1]", ((6, 7, 40),)),
     "each_channel": ("F.conv2d(x, w, groups=x.shape[1])", ((2, 6, 12, 14), (6, 1, 3, 3))),
+    "norms": ("x.norm(p=3, dim=0) * x.norm(p=1, dim=0) + x.norm(dim=0)", ((30, 40),)),
+    "unit_rows": ("x / x.norm(dim=-1, keepdim=True)", ((20, 300),)),
     "volumes": ("F.conv3d(x, w, padding=1)", ((2, 3, 6, 7, 8), (4, 3, 2, 3, 2))),
     "normed_images": ("F.instance_norm(F.conv2d(x, w))", ((2, 3, 12, 14), (4, 3, 3, 3))),
     "running_products": ("torch.cumprod(x, dim=1)", ((20, 300),)),
@@ -169,6 +171,17 @@ def test_a_design_is_proved_and_means_the_task(name: str, tmp_path: Path) -> Non
             np.testing.assert_allclose(output, expected, rtol=2e-5, atol=2e-6 * scale)
         compared += 1
     assert compared > 1
+
+
+def test_the_norm_of_one_element_is_its_magnitude(tmp_path: Path) -> None:
+    """Its square is 0 in single precision; PyTorch takes no square of it."""
+    with load_task(str(written(tmp_path, "unit_rows"))) as task:
+        tree, _ = parse(Source("unit_rows.sketch", design(task)))
+    assert tree is not None
+    sketch = build_plan(tree.sketches[0], "cpp").plan.sketch
+    given = {"X": np.array([[-1e-30]], np.float32)}
+    (output,) = interpret(sketch, given, {"M": 1, "N": 1}, {}).outputs.values()
+    assert output.tolist() == [[-1.0]]
 
 
 def test_what_has_no_form_is_listed_at_once(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ _WHOLE = (
     *("relu", "clamp", "clamp_min", "clamp_max", "leaky_relu", "elu", "hardsigmoid", "hardswish"),
     *("gelu", "erf", "sigmoid", "silu", "softplus", "hardtanh"),
     *("constant_pad_nd", "embedding", "gather", "index_select"),
+    "linalg_vector_norm",
 )
 
 
