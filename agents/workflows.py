@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 
 
 @attrs.frozen
@@ -129,6 +129,5 @@ AGENTS: dict[str, str] = {
 def load_workflow(name: str) -> Workflow:
     """The workflow of that name. Raises `UsageError` for an unknown one."""
     if name not in WORKFLOWS:
-        msg = f"unknown workflow {name!r}; known: {', '.join(WORKFLOWS)}"
-        raise UsageError(msg)
+        refuse(f"unknown workflow {name!r}; known: {', '.join(WORKFLOWS)}")
     return WORKFLOWS[name]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
+from sketchc.base.diagnostics import DiagnosticError, Source, has_errors, refuse
 from sketchc.base.types import DType
 from sketchc.docspec.markdown import parse_document
 from sketchc.docspec.needs import needs_of
@@ -260,8 +260,7 @@ def folder_of(target_or_folder: str | Path) -> Path:
     folder = Path(target_or_folder)
     if not folder.is_dir():
         known = ", ".join(folders)
-        msg = f"{name} is no folder with documents and no target that has some: {known}"
-        raise UsageError(msg)
+        refuse(f"{name} is no folder with documents and no target that has some: {known}")
     return folder
 
 

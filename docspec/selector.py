@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.docspec.schema import FAILURES, Category, DocSpec, Example, Section
 from sketchc.lowering.registry import load_language
@@ -108,8 +108,7 @@ def select(
     negative budget.
     """
     if budget_tokens < 0:
-        msg = f"a budget of {budget_tokens} tokens is less than nothing"
-        raise UsageError(msg)
+        refuse(f"a budget of {budget_tokens} tokens is less than nothing")
     wanted, words = Counter(operations), frozenset(topics)
     needed: list[tuple[int, int, int, Part]] = []
     left_out: list[Part] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.lowering.language import PYTHON, Language
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ TARGETS: dict[str, str] = {
 def load_target(name: str) -> Target:
     """The record of a target. Raises `UsageError` for an unknown one."""
     if name not in TARGETS:
-        msg = f"unknown target {name!r}; known: {', '.join(TARGETS)}"
-        raise UsageError(msg)
+        refuse(f"unknown target {name!r}; known: {', '.join(TARGETS)}")
     target: Target = importlib.import_module(TARGETS[name]).TARGET
     return target
 

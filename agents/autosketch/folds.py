@@ -24,7 +24,7 @@ from sketchc.agents.autosketch.loops import (
     Scalar,
     Scan,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -99,8 +99,7 @@ def _norm(builder: Builder, node: Node) -> None:
     dtype = node.results[0].dtype
     order = builder.element(node.arguments["ord"], ())
     if not isinstance(order, Number) or isinstance(order.value, ir.Expr):
-        msg = "the built-in Designer has no form for a norm whose order follows the sizes"
-        raise UsageError(msg)
+        refuse("the built-in Designer has no form for a norm whose order follows the sizes")
     power = float(order.value)
 
     def magnitude(index: Index) -> Scalar:
@@ -151,8 +150,7 @@ def _extremes(builder: Builder, node: Node, operation: str) -> tuple[str, str]:
     source = node.arguments["self"]
     shape = builder.shape(source)
     if node.arguments["dim"] is None and len(shape) != 1:
-        msg = f"the built-in Designer has no form for {plain(node.operation)} of all elements"
-        raise UsageError(msg)
+        refuse(f"the built-in Designer has no form for {plain(node.operation)} of all elements")
     dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
     dtype = builder.graph.specification(source).dtype
     kept = _without(shape, dim)

@@ -18,7 +18,7 @@ import numpy as np
 
 from sketchc.agents.autosketch.loops import free_name
 from sketchc.base import records
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -263,8 +263,7 @@ class _Merged:
     def specification(self, each: list[Mapping[str, Any]]) -> Specification:
         dtype = _DTYPES.get(each[0]["dtype"])
         if dtype is None:
-            msg = f"the task computes in {each[0]['dtype']}, which sketches do not have"
-            raise UsageError(msg)
+            refuse(f"the task computes in {each[0]['dtype']}, which sketches do not have")
         return Specification(dtype, tuple(self.value([one["shape"] for one in each], sizes=True)))
 
     def value(self, each: list[Any], *, sizes: bool = False) -> Any:

@@ -21,7 +21,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Scalar,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 
@@ -75,8 +75,7 @@ def _indexed(builder: Builder, node: Node) -> None:
     shape = builder.shape(source)
     given = {n: each for n, each in enumerate(places) if each is not None}
     if any(builder.graph.specification(each).dtype is DType.BOOL for each in given.values()):
-        msg = "the built-in Designer has no form for an index that is a mask"
-        raise UsageError(msg)
+        refuse("the built-in Designer has no form for an index that is a mask")
     wide = max(len(builder.shape(each)) for each in given.values())
     adjacent = max(given) - min(given) == len(given) - 1
     start = min(given) if adjacent else 0

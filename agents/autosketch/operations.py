@@ -10,7 +10,7 @@ from sketchc.agents.autosketch import folds, lookups, pointwise, products, views
 from sketchc.agents.autosketch.builder import Builder, plain
 from sketchc.agents.autosketch.graph import Graph
 from sketchc.agents.autosketch.loops import Loops
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
 _FAMILIES = (pointwise, views, folds, products, lookups)
@@ -30,8 +30,7 @@ def build_loops(graph: Graph) -> Loops:
             unknown[name] = unknown.get(name, 0) + 1
     if unknown:
         listed = ", ".join(f"{n} ({c} times)" if c > 1 else n for n, c in sorted(unknown.items()))
-        msg = f"the built-in Designer has no form for: {listed}"
-        raise UsageError(msg)
+        refuse(f"the built-in Designer has no form for: {listed}")
     for number, node in enumerate(graph.nodes):
         builder.number = number
         _TABLE[plain(node.operation)](builder, node)

@@ -35,7 +35,7 @@ from sketchc.agents.autosketch.loops import (
     resolved,
     text,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -229,11 +229,10 @@ def _fits(loops: Loops) -> None:
             size += 1 + (sizes.get(part.source, 0) if isinstance(part, Element) else 0)
         sizes[name] = size if isinstance(value, Map) else 0
         if size > _MOST_PARTS:
-            msg = (
+            refuse(
                 f"the built-in Designer has no form for one element that takes more than "
                 f"{_MOST_PARTS:,} operations"
             )
-            raise UsageError(msg)
 
 
 def _renamed(axes: Sequence[Axis], letters: str) -> tuple[Axis, ...]:

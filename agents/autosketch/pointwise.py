@@ -22,7 +22,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Scalar,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 
@@ -121,8 +121,7 @@ def _with(operation: str, **attributes: str) -> Rule:
         for name, argument in attributes.items():
             value = builder.element(node.arguments[argument], ())
             if not isinstance(value, Number) or isinstance(value.value, ir.Expr):
-                msg = f"the built-in Designer has no form for {plain(node.operation)} of a tensor"
-                raise UsageError(msg)
+                refuse(f"the built-in Designer has no form for {plain(node.operation)} of a tensor")
             given.append((name, float(value.value)))
         source = node.arguments["self"]
         builder.map(
@@ -157,8 +156,7 @@ def _elu(builder: Builder, node: Node) -> None:
         builder.element(node.arguments[name], ()) for name in ("alpha", "scale", "input_scale")
     )
     if not isinstance(alpha, Number) or not isinstance(inner, Number) or inner.value != 1:
-        msg = "the built-in Designer has no form for elu with an input scale"
-        raise UsageError(msg)
+        refuse("the built-in Designer has no form for elu with an input scale")
     given = (("alpha", float(alpha.value)),)  # type: ignore[arg-type]
 
     def body(index: Index) -> Scalar:
@@ -231,8 +229,7 @@ def _filled(name: str) -> Rule:
         dtype = node.results[0].dtype
         number = value if isinstance(value, Number) else None
         if number is None:
-            msg = "the built-in Designer has no form for a tensor filled with an element"
-            raise UsageError(msg)
+            refuse("the built-in Designer has no form for a tensor filled with an element")
         builder.map(node, lambda index: attrs.evolve(number, dtype=dtype))
 
     return rule

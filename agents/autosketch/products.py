@@ -26,7 +26,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Scalar,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 
@@ -82,8 +82,9 @@ def _matmul(left: str, right: str, *, added: str = "") -> Rule:
         arguments = node.arguments
         for scale in ("alpha", "beta"):
             if arguments.get(scale, ir.Literal(1)) not in (ir.Literal(1), 1, 1.0):
-                msg = f"the built-in Designer has no form for {plain(node.operation)} with {scale}"
-                raise UsageError(msg)
+                refuse(
+                    f"the built-in Designer has no form for {plain(node.operation)} with {scale}"
+                )
 
         def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
             *batch, row, column = index

@@ -21,7 +21,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     Scalar,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -82,10 +82,9 @@ def _as_strided(builder: Builder, node: Node) -> None:
         dense = dense and (size == ir.Literal(1) or symbolic.equal(own, stride))
         stride = ir.Binary("*", stride, size)
     if not dense:
-        msg = (
+        refuse(
             "the built-in Designer has no form for as_strided of other strides than a tensor's own"
         )
-        raise UsageError(msg)
     _reshape(builder, node)
 
 
@@ -152,8 +151,7 @@ def _constant_pad(builder: Builder, node: Node) -> None:
     rank = len(builder.shape(source))
     value = builder.element(node.arguments["value"], ())
     if not isinstance(value, Number) or not isinstance(value.value, int | float):
-        msg = "the built-in Designer has no form for padding with an element"
-        raise UsageError(msg)
+        refuse("the built-in Designer has no form for padding with an element")
     outside = value.value
     before = [0] * rank
     for place, number in enumerate(given[::2]):

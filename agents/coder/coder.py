@@ -19,7 +19,7 @@ from sketchc.agents.designer.design_check import diagnostics_json
 from sketchc.agents.prompts.language import reach
 from sketchc.agents.state.candidates import plan_of, signature_plan
 from sketchc.agents.state.state import Feedback, KernelText, RunContext, RunState, Turn
-from sketchc.base.diagnostics import DiagnosticError, Severity, Source, UsageError
+from sketchc.base.diagnostics import DiagnosticError, Severity, Source, refuse
 from sketchc.docspec.loader import load
 from sketchc.lowering.registry import load_target
 
@@ -48,8 +48,9 @@ class Coder:
         mending = state.feedback is not None and state.kernel is not None
         by_model = session.coder == "llm" or not state.sketch
         if by_model and session.model is None:
-            msg = "without a sketch only a model can write the kernel: add --coder llm or --sketch"
-            raise UsageError(msg)
+            refuse(
+                "without a sketch only a model can write the kernel: add --coder llm or --sketch"
+            )
         try:
             assignment = _assignment(state, session)
             if not by_model:

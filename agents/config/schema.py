@@ -19,7 +19,7 @@ import attrs
 
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.workflows import WORKFLOWS
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.lowering.registry import TARGETS
 
 #: provider -> what stands after its colon, "" for nothing.
@@ -274,11 +274,10 @@ def read_file(path: Path, searched: bool = False) -> dict[str, Any]:
         msg = f"cannot read {path}: {error.strerror}"
         raise UsageError(msg) from error
     if searched and hasattr(os, "getuid") and owner not in (os.getuid(), 0):
-        msg = (
+        refuse(
             f"{path} belongs to another user, and it says where prompts and the key are sent: "
             f"to use it all the same, say --config {path}"
         )
-        raise UsageError(msg)
     try:
         document = tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -310,8 +309,7 @@ def _read_table(
         elif own is not None:
             values[".".join(key)] = _checked(own, value, key, path)
         else:
-            msg = f"{path}: {'.'.join(key)} must be a table with {', '.join(names_below(key))}"
-            raise UsageError(msg)
+            refuse(f"{path}: {'.'.join(key)} must be a table with {', '.join(names_below(key))}")
 
 
 def _checked(setting: Setting, value: Any, key: tuple[str, ...], path: Path, also: str = "") -> Any:
@@ -343,13 +341,12 @@ def _as_toml(value: Any) -> str:
 def _refuse_secrets(name: str, key: tuple[str, ...], path: Path) -> None:
     letters = "".join(letter for letter in name.lower() if letter.isalpha())
     if letters in KEY_NAMES or letters.endswith("apikey"):
-        msg = (
+        refuse(
             f"{path}: {'.'.join(key)}: a key does not belong in a file, which is copied, committed "
             "and shown. Remove it there (and have it replaced, if others could see the file), put "
             "it into an environment variable, and name that: "
             'api_key_env = "OPENAI_API_KEY" in [llm]'
         )
-        raise UsageError(msg)
 
 
 def _unknown(name: str, above: tuple[str, ...], path: Path) -> str:

@@ -33,7 +33,7 @@ from sketchc.agents.llm.settings import (
     TargetSettings,
     nearest_model,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 
 
 @attrs.frozen
@@ -208,8 +208,7 @@ def _required(kind: Any, value: Any, where: str, given: object = None) -> Any:
     """`value`, where it fits; an error shows it as it was `given`."""
     if value is None or not kind.accepts(value):
         shown = f", not {value if given is None else given!r}" if kind.shown else ""
-        msg = f"{where} must be {kind.expected}{shown}"
-        raise UsageError(msg)
+        refuse(f"{where} must be {kind.expected}{shown}")
     return value
 
 

@@ -20,7 +20,7 @@ import attrs
 from sketchc.agents.llm.client import Streamed
 from sketchc.agents.llm.ledger import Header, Record, read_ledger
 from sketchc.agents.llm.messages import Message, ReplayMissError, Reply, Request
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 
 #: How much of a differing line is shown, and how much of it stands before the difference.
 _SHOWN, _BEFORE = 100, 30
@@ -45,8 +45,7 @@ class ReplayProvider:
         self.header: Header = contents.header
         self._records = [record for record in contents.records if record.reply is not None]
         if not self._records:
-            msg = f"the recording {path} holds no reply"
-            raise UsageError(msg)
+            refuse(f"the recording {path} holds no reply")
         self.noted: Callable[[str], None] = lambda text: None
         self._changed: set[str] = set()
         self._waiting: dict[str, deque[Record]] = defaultdict(deque)

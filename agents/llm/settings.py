@@ -11,7 +11,7 @@ import attrs
 
 from sketchc.agents.llm.client import Caps, Provider, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 
 FILE_NAME = "sketchc.toml"
 
@@ -94,14 +94,13 @@ def require_prices(llm: LlmSettings) -> None:
         for (name, missing), levels in unpriced.items()
     )
     (name, _), (level, *_) = next(iter(unpriced.items()))
-    msg = (
+    refuse(
         f"the cap on cost ({llm.caps.cost:g}; --max-cost, or cost in [llm.caps]) needs the prices "
         f"of all models: {lacks}. Set them in {FILE_NAME} where the model is named, per million "
         f'tokens, such as:\n\n    [llm.models.{level}]\n    name = "{name}"\n'
         "    price_input = ...\n    price_output = ...\n\n"
         "or cap tokens instead: --max-tokens, or tokens in [llm.caps]"
     )
-    raise UsageError(msg)
 
 
 NOTHING_CONFIGURED = """\
@@ -136,8 +135,7 @@ def make_provider(settings: LlmSettings, target: TargetSettings | None = None) -
     if not settings.provider:
         raise UsageError(NOTHING_CONFIGURED)
     if settings.provider not in PROVIDERS:
-        msg = f"unknown provider {settings.provider!r}; known: {', '.join(PROVIDERS)}"
-        raise UsageError(msg)
+        refuse(f"unknown provider {settings.provider!r}; known: {', '.join(PROVIDERS)}")
     return PROVIDERS[settings.provider](settings.for_target(target or TargetSettings()))
 
 
@@ -146,22 +144,20 @@ def _openai(settings: LlmSettings) -> Provider:
     from sketchc.agents.llm.secret import take_key
 
     if not settings.models:
-        msg = (
+        refuse(
             "no model is named: say --model NAME, set SKETCHC_LLM_MODEL=NAME, or write into "
             'sketchc.toml:\n\n    [llm.models.complex]\n    name = "NAME"\n\n'
             "Levels without a model of their own use the nearest that has one."
         )
-        raise UsageError(msg)
     require_prices(settings)
     key = take_key(settings.api_key_env)
     if not key and not is_local(settings.base_url):
         where = settings.base_url or "OpenAI's endpoint"
-        msg = (
+        refuse(
             f"{where} wants a key, and the environment variable {settings.api_key_env} is not set: "
             f"export {settings.api_key_env}=..., or name the variable that holds the key with "
             "api_key_env in [llm] of sketchc.toml or with SKETCHC_LLM_API_KEY_ENV"
         )
-        raise UsageError(msg)
     return OpenAIProvider(settings, key)
 
 
@@ -170,11 +166,10 @@ def _replay(settings: LlmSettings) -> Provider:
 
     path = Path(settings.location)
     if not path.is_file():
-        msg = (
+        refuse(
             f"--llm replay: there is no recording {path}; a recording is the ledger that an "
             "earlier run left in its folder"
         )
-        raise UsageError(msg)
     return ReplayProvider(path)
 
 

@@ -21,7 +21,7 @@ from sketchc.agents.run.run import RunOptions, session_of
 from sketchc.agents.run.summary import Facts, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
 from sketchc.agents.state.state import RunContext, RunState
-from sketchc.base.diagnostics import DiagnosticError, UsageError
+from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse
 from sketchc.base.json_form import to_plain
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_language
@@ -79,8 +79,7 @@ def _move(staging: Path, folder: Path) -> list[Path]:
     for path in made:
         there = folder / path.name
         if there.exists() and path.name not in earlier:
-            msg = f"{there} is no file of this run, so it is kept; the outputs are in {staging}"
-            raise UsageError(msg)
+            refuse(f"{there} is no file of this run, so it is kept; the outputs are in {staging}")
     for name in earlier - {path.name for path in made}:
         (folder / name).unlink(missing_ok=True)
     moved = []

@@ -23,7 +23,7 @@ from sketchc.agents.run.record import (
     details_of,
 )
 from sketchc.agents.state.state import Step
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.json_form import from_plain
 from sketchc.lowering.registry import language_of_file
 from sketchc.lowering.source_map import digest
@@ -70,8 +70,7 @@ def page_of_run(folder: Path) -> Page:
         raise UsageError(msg)
     data = read_json(folder / "trace.json")
     if not isinstance(data, Mapping) or not isinstance(data.get("steps"), list):
-        msg = f"{folder / 'trace.json'} holds no trace of `sketchc gen`"
-        raise UsageError(msg)
+        refuse(f"{folder / 'trace.json'} holds no trace of `sketchc gen`")
     record = from_plain(RunRecord, data, text=clean_line)
     found = folder / "verdict.json"
     result = from_plain(RunVerdict, read_json(found) if found.exists() else {})

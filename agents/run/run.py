@@ -37,7 +37,7 @@ from sketchc.agents.state.state import (
     load_state,
 )
 from sketchc.agents.workflows import AGENTS, Workflow, load_workflow
-from sketchc.base.diagnostics import InternalError, UsageError
+from sketchc.base.diagnostics import InternalError, UsageError, refuse
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -221,8 +221,7 @@ class RunFolder:
         """Raises `UsageError` for a folder that holds no run of this version."""
         data = read_object(self.inner / "run.json")
         if data is None or data.pop("version", None) != VERSION:
-            msg = f"{self.path} holds no run that this version of sketchc can go on with"
-            raise UsageError(msg)
+            refuse(f"{self.path} holds no run that this version of sketchc can go on with")
         return RunOptions(**data)
 
     def write_checkpoint(self, state: RunState, consumed: int) -> None:
@@ -285,8 +284,7 @@ def digest(text: str) -> str:
 def require_own_folder(folder: RunFolder) -> None:
     """Raises `UsageError` for a new run in a folder that holds other files."""
     if not folder.exists() and (foreign := folder.foreign_files()):
-        msg = f"{folder.path} holds other files ({foreign}); give the run a folder of its own: -o"
-        raise UsageError(msg)
+        refuse(f"{folder.path} holds other files ({foreign}); give the run a folder of its own: -o")
 
 
 def settle_options(
@@ -300,8 +298,9 @@ def settle_options(
     """
     if folder.exists():
         if not resume:
-            msg = f"{folder.path} holds a run; add --resume to go on with it, or choose another -o"
-            raise UsageError(msg)
+            refuse(
+                f"{folder.path} holds a run; add --resume to go on with it, or choose another -o"
+            )
         stored = folder.read_options()
         wanted = attrs.evolve(wanted, seed=stored.seed if wanted.seed < 0 else wanted.seed)
         _agree(wanted, stored, folder.path)
@@ -309,8 +308,7 @@ def settle_options(
             stored, max_attempts=wanted.max_attempts, max_repairs=wanted.max_repairs
         )
     if resume:
-        msg = f"there is no run to go on with in {folder.path}"
-        raise UsageError(msg)
+        refuse(f"there is no run to go on with in {folder.path}")
     if wanted.seed < 0:
         seed = recorded.seed if recorded is not None else fresh_seed()
         wanted = attrs.evolve(wanted, seed=seed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sketchc.agents.state.state import KernelText, RunContext, RunState
-from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
+from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors, refuse
 from sketchc.ir.evaluate import Value
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
@@ -29,8 +29,7 @@ def plan_of(text: str, session: RunContext, tiles: Mapping[str, Value] | None = 
     if tree is None or has_errors(found):
         raise DiagnosticError(found)
     if len(tree.sketches) != 1:
-        msg = f"the sketch file holds {len(tree.sketches)} sketches; a run takes one"
-        raise UsageError(msg)
+        refuse(f"the sketch file holds {len(tree.sketches)} sketches; a run takes one")
     constants = {**session.constants, **(tiles or {})}
     return build_plan(tree.sketches[0], session.target, session.hardware, constants).plan
 

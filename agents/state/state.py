@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.json_form import from_plain, to_plain
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ def load_state(data: Mapping[str, Any]) -> RunState:
     """The state that `dump_state` wrote. Raises `UsageError` for anything else."""
     if not isinstance(data, Mapping) or data.get("version") != VERSION:
         found = data.get("version") if isinstance(data, Mapping) else None
-        msg = f"the checkpoint is of format {found!r}; this version of sketchc reads {VERSION}"
-        raise UsageError(msg)
+        refuse(f"the checkpoint is of format {found!r}; this version of sketchc reads {VERSION}")
     try:
         # A field that is newer than the checkpoint has its default.
         older = {k: v for k, v in attrs.asdict(RunState("")).items() if k not in _ALWAYS}

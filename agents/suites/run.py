@@ -29,7 +29,7 @@ from sketchc.agents.suites.bounded import INTERRUPTED, Bounds, run_bounded
 from sketchc.agents.suites.metrics import TaskResult, Totals, totals
 from sketchc.agents.suites.samples import AGAIN, Sample, read_sample
 from sketchc.agents.suites.sources import Suite, SuiteTask, write_task
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.json_form import from_plain, to_plain
 
 VERSION = 1
@@ -101,8 +101,7 @@ class SuiteFolder:
         that holds other things."""
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
         if _OPTIONS not in names and (foreign := sorted(names - {"lock"})):
-            msg = f"{self.path} holds other files ({', '.join(foreign[:3])}): say -o"
-            raise UsageError(msg)
+            refuse(f"{self.path} holds other files ({', '.join(foreign[:3])}): say -o")
         return locked(self.path / "lock", self.path, "suite")
 
     def settle(self, options: SuiteOptions) -> None:
@@ -115,15 +114,13 @@ class SuiteFolder:
         for field in attrs.fields(SuiteOptions):
             old, new = getattr(stored, field.name), getattr(options, field.name)
             if old != new:
-                msg = f"{self.path} holds a run with {field.name} = {old!r}, not {new!r}: say -o"
-                raise UsageError(msg)
+                refuse(f"{self.path} holds a run with {field.name} = {old!r}, not {new!r}: say -o")
 
     def options(self) -> SuiteOptions:
         """Raises `UsageError` for a folder that holds no run of this version."""
         data = read_object(self.path / _OPTIONS)
         if data is None or data.get("version") != VERSION:
-            msg = f"{self.path} holds no run of a suite that this version of sketchc can read"
-            raise UsageError(msg)
+            refuse(f"{self.path} holds no run of a suite that this version of sketchc can read")
         return from_plain(SuiteOptions, data)
 
     def samples(self) -> dict[tuple[str, int], Sample]:
@@ -156,8 +153,7 @@ class SuiteFolder:
         """What the last command wrote. Raises `UsageError`."""
         data = read_object(self.path / _RESULTS)
         if data is None or data.get("version") != VERSION:
-            msg = f"{self.path} holds no results of a suite that this version of sketchc can read"
-            raise UsageError(msg)
+            refuse(f"{self.path} holds no results of a suite that this version of sketchc can read")
         return from_plain(Results, data)
 
 
@@ -222,8 +218,9 @@ class SuiteRun:
             if sample.task not in digests or sample.number > self.effort.samples:
                 continue
             if sample.digest != digests[sample.task]:
-                msg = f"the task {sample.task} is not the one whose result {self.folder.path} holds"
-                raise UsageError(msg)
+                refuse(
+                    f"the task {sample.task} is not the one whose result {self.folder.path} holds"
+                )
             if sample.outcome not in AGAIN:
                 known[key] = sample
         return known

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.agents.suites.level1 import rows
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 
 LEVEL1 = "level1"
 #: The suites that need nothing but their names, with a sentence on each.
@@ -106,8 +106,7 @@ def selected(suite: Suite, only: str) -> Suite:
         raise UsageError(msg) from error
     kept = [t for t in suite.tasks if wanted.search(t.name) or wanted.search(t.category)]
     if not kept:
-        msg = f"--only {only!r} leaves no task of {suite.name}"
-        raise UsageError(msg)
+        refuse(f"--only {only!r} leaves no task of {suite.name}")
     return attrs.evolve(suite, tasks=tuple(kept))
 
 
@@ -159,8 +158,7 @@ def _found(folder: Path, place: Path, prefix: str) -> Iterator[SuiteTask]:
     folder without any, and for two files of one name."""
     paths = sorted(path for path in folder.rglob("*.py") if not path.name.startswith("_"))
     if not paths:
-        msg = f"{folder} holds no task files (*.py)" if folder.is_dir() else f"no folder {folder}"
-        raise UsageError(msg)
+        refuse(f"{folder} holds no task files (*.py)" if folder.is_dir() else f"no folder {folder}")
     seen: dict[str, Path] = {}
     for path in paths:
         name = (
@@ -169,8 +167,7 @@ def _found(folder: Path, place: Path, prefix: str) -> Iterator[SuiteTask]:
             else path.relative_to(place).with_suffix("").as_posix()
         )
         if name in seen:
-            msg = f"{path} and {seen[name]} have the same name"
-            raise UsageError(msg)
+            refuse(f"{path} and {seen[name]} have the same name")
         seen[name] = path
         inner = path.relative_to(folder).parts[:-1]
         yield SuiteTask(name, "/".join(inner) or "tasks", path.resolve())

@@ -9,7 +9,7 @@ from typing import Protocol
 import attrs
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, UsageError, has_errors
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors, refuse
 from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan, with_constants
@@ -109,8 +109,7 @@ def planner(
     known = chips_like(capabilities.default_hardware)
     if chip.name not in [other.name for other in known]:
         names = ", ".join(other.name for other in known)
-        msg = f"target {target} does not run on {chip.name}; it has: {names}"
-        raise UsageError(msg)
+        refuse(f"target {target} does not run on {chip.name}; it has: {names}")
     return Planner(tree, record, chip, allow_unproved)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import numpy_dtype
 from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
@@ -97,8 +97,7 @@ def bench(
     is broken or not deterministic, and `MeasurementFailedError` where the kernel does not compile
     or ends the process."""
     if task.framework != "torch":
-        msg = f"{task.path} is a task in {task.framework}; kernels are timed against PyTorch"
-        raise UsageError(msg)
+        refuse(f"{task.path} is a task in {task.framework}; kernels are timed against PyTorch")
     say = progress or (lambda doing: None)
     task_text = task.path.read_text("utf-8", errors="replace")
     say("checks the task")
@@ -143,8 +142,7 @@ def _bound(
     else:
         binding = bound_to(sketch, task, own_list.number, seed, settings.values)
     if binding.other_types:
-        msg = f"nothing is measured, since types differ: {'; '.join(binding.other_types)}"
-        raise UsageError(msg)
+        refuse(f"nothing is measured, since types differ: {'; '.join(binding.other_types)}")
     return binding
 
 
@@ -156,18 +154,15 @@ def sizes_of(
         return dict(binding.symbols), {}
     unknown = [name for name in sizes if name not in binding.symbols]
     if unknown:
-        msg = f"--symbols {unknown[0]}: the sketch's symbols are {', '.join(binding.symbols)}"
-        raise UsageError(msg)
+        refuse(f"--symbols {unknown[0]}: the sketch's symbols are {', '.join(binding.symbols)}")
     freedom = find_freedom(binding, task)
     tied = [n for n, v in sizes.items() if n not in freedom.free and v != binding.symbols[n]]
     if tied:
-        msg = f"--symbols {tied[0]}: the task's model fixes this size"
-        raise UsageError(msg)
+        refuse(f"--symbols {tied[0]}: the task's model fixes this size")
     for symbol in binding.sketch.symbols:
         limit = symbol.upper_bound
         if limit is not None and sizes.get(symbol.name, 0) > limit:
-            msg = f"--symbols {symbol.name}: the sketch allows at most {limit}"
-            raise UsageError(msg)
+            refuse(f"--symbols {symbol.name}: the sketch allows at most {limit}")
     symbols = {**binding.symbols, **sizes}
     return symbols, freedom.substitutes(symbols)
 

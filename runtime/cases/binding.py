@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate, host_values
@@ -220,15 +220,13 @@ class Binding:
             value, first = inputs[position], self.description.inputs[position]
             if value != first:
                 where = self.description.name_of(position)
-                msg = f"{where} is {_shown(value)} there, and {_shown(first)} in the first"
-                raise UsageError(msg)
+                refuse(f"{where} is {_shown(value)} there, and {_shown(first)} in the first")
         for position, name in self.param_inputs.items():
             found = inputs[position]
             number = found.value if isinstance(found, TensorSpec) else found
             param = next(param for param in self.sketch.params if param.name == name)
             if not isinstance(number, bool | int | float) or not suits(number, param):
-                msg = f"{name} is {_shown(found)} there, and {self.params[name]!r} in the first"
-                raise UsageError(msg)
+                refuse(f"{name} is {_shown(found)} there, and {self.params[name]!r} in the first")
         symbols = bind_symbols(self.sketch, shapes, {s.tensor.name: s.text for s in self.tensors})
         params = {**self.params, **self.numbers_of(inputs)}
         _check_extents(self.sketch, symbols, params, shapes)
@@ -265,11 +263,10 @@ def bind(
     _check_extents(sketch, symbols, bound.values, shapes)
     outputs = tuple(t for t in sketch.tensors if t.role in (ir.Role.OUT, ir.Role.INOUT))
     if len(outputs) != len(task.outputs):
-        msg = (
+        refuse(
             f"the task returns {_count(len(task.outputs), 'tensor')} and the sketch "
             f"{sketch.name} has {_count(len(outputs), 'output')} ({_names(outputs)})"
         )
-        raise UsageError(msg)
     sizes, unused = _symbol_domains(sketch, task, tensors, symbols)
     return Binding(
         sketch,
@@ -302,11 +299,10 @@ def _require_plain(task: TaskDescription, positions: Iterable[int]) -> None:
     for position in positions:
         value = task.inputs[position]
         if isinstance(value, TensorSpec):
-            msg = (
+            refuse(
                 f"{task.name_of(position)} of the task is the number {value.value} in a tensor, "
                 "and the sketch has neither a param nor a tensor for it"
             )
-            raise UsageError(msg)
 
 
 def _shown(value: InputSpec) -> str:
@@ -354,28 +350,25 @@ def _tensor_sources(
     receivers = _receivers(sketch, task, tensors, len(wanted))
     given = [(place, value) for place, value in given if place not in receivers]
     if len(tensors) - len(receivers) > len(wanted):
-        msg = (
+        refuse(
             f"the task's forward takes {_count(len(tensors), 'tensor')} and the sketch "
             f"{sketch.name} has {_count(len(wanted), 'input')} ({_names(wanted)})"
         )
-        raise UsageError(msg)
     given = _aligned(wanted, given, len(task.state))
     sources = []
     for tensor, (position, specification) in zip(wanted, given, strict=False):
         if specification is not None:
             sources.append(TensorSource(tensor, specification, position=position))
         elif not tensor.optional:
-            msg = f"input {position + 1} of the task is None, and {tensor.name} is not optional"
-            raise UsageError(msg)
+            refuse(f"input {position + 1} of the task is None, and {tensor.name} is not optional")
     sources += _state_sources(sketch, wanted[len(given) :], task, len(given))
     for source in sources:
         shape, want = list(source.specification.shape), len(source.tensor.extents)
         if len(shape) != want:
-            msg = (
+            refuse(
                 f"{source.text} of the task has rank {len(shape)} (shape {shape}) and "
                 f"{source.tensor.name} has rank {want}"
             )
-            raise UsageError(msg)
     constants = {p for p, value in enumerate(task.inputs) if isinstance(value, OtherSpec)}
     return tuple(sources), frozenset(constants), receivers
 
@@ -409,12 +402,11 @@ def _state_sources(
         wanted = [tensor for tensor in wanted if not tensor.optional]
     if len(wanted) > len(task.state):
         total = given + len(wanted)
-        msg = (
+        refuse(
             f"the sketch {sketch.name} has {_count(total, 'input')}; the task's forward takes "
             f"{_count(given, 'tensor')} and its model has "
             f"{len(task.state)} parameters and buffers"
         )
-        raise UsageError(msg)
     by_name = {spec.name.rpartition(".")[2].lower(): spec for spec in reversed(task.state)}
     named = {t.name: by_name[t.name.lower()] for t in wanted if t.name.lower() in by_name}
     taken = {spec.name for spec in named.values()}
@@ -432,11 +424,10 @@ def _conversion(source: TensorSource) -> str:
     if have is want:
         return ""
     if _kind(have) != _kind(want):
-        msg = (
+        refuse(
             f"{source.text} of the task is {have.value} and {source.tensor.name} is {want.value}; "
             "declare the tensor with the task's type"
         )
-        raise UsageError(msg)
     return (
         f"{source.text} of the task is {have.value}; {source.tensor.name} is {want.value}, "
         "so inputs are rounded to it before both sides get them"
@@ -489,20 +480,17 @@ def bind_symbols(
             where = f"axis {axis} of {(sources or {}).get(tensor.name, tensor.name)}"
             if extent.name in found and found[extent.name][0] != size:
                 value, other = found[extent.name]
-                msg = f"{extent.name} is {value} by {other} and {size} by {where}"
-                raise UsageError(msg)
+                refuse(f"{extent.name} is {value} by {other} and {size} by {where}")
             found.setdefault(extent.name, (size, where))
     bare = {name: size for name, (size, _) in found.items()}
     values = solve_symbols(sketch, shapes, {**absent_symbols(sketch, shapes), **bare})
     for symbol in sketch.symbols:
         if symbol.name not in values:
-            msg = f"no shape of an input gives the symbol {symbol.name}"
-            raise UsageError(msg)
+            refuse(f"no shape of an input gives the symbol {symbol.name}")
         value = values[symbol.name]
         if symbol.upper_bound is not None and value > symbol.upper_bound:
             where = f" by {found[symbol.name][1]}" if symbol.name in found else ""
-            msg = f"{symbol.name} is {value}{where}; the sketch allows {symbol.upper_bound}"
-            raise UsageError(msg)
+            refuse(f"{symbol.name} is {value}{where}; the sketch allows {symbol.upper_bound}")
     return {symbol.name: values[symbol.name] for symbol in sketch.symbols}
 
 
@@ -515,13 +503,11 @@ def _check_extents(
     """The conditions of a launch, and extents that are expressions."""
     refused = broken(sketch, symbols, params)
     if refused is not None:
-        msg = f"the task's sizes break what the sketch needs: {refused}"
-        raise UsageError(msg)
+        refuse(f"the task's sizes break what the sketch needs: {refused}")
     values = host_values(sketch, symbols, params)
     for tensor in sketch.tensors:
         for axis, extent in enumerate(tensor.extents if tensor.name in shapes else ()):
             size, wanted = shapes[tensor.name][axis], int(evaluate(extent, values))
             broadcast = bool(tensor.broadcast) and tensor.broadcast[axis] and size == 1
             if size != wanted and not broadcast:
-                msg = f"axis {axis} of {tensor.name} is {size}; the sketch says {wanted}"
-                raise UsageError(msg)
+                refuse(f"axis {axis} of {tensor.name} is {size}; the sketch says {wanted}")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.runtime.tasks.description import Scalar, TaskDescription, TensorSpec
@@ -125,11 +125,10 @@ def _in_order(
             return {n[0]: param.name for n, param in zip(ways[0], wanted, strict=True)}
         if ways:
             listed = ", ".join(f"{task.name_of(p)} = {value!r}" for p, value in left)
-            msg = (
+            refuse(
                 f"the task takes the numbers {listed}, and it is not clear which of them the "
                 f"sketch {sketch.name} takes: give its params the names of the task's arguments"
             )
-            raise UsageError(msg)
     return {}
 
 

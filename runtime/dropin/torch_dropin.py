@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language, load_target
@@ -77,11 +77,10 @@ def _require_model(binding: Binding) -> None:
         words = {"none": "the task returns nothing", "changes": "the task changes its inputs"}
         reason = words.get(task.returns, f"the task returns a {task.returns}")
     if reason:
-        msg = (
+        refuse(
             f"{reason}; a drop-in stands for a class of PyTorch that returns tensors "
             "(`sketchc lower --module` makes a module for any sketch)"
         )
-        raise UsageError(msg)
 
 
 @attrs.frozen

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.runtime.bench.measurement import Measurement
 from sketchc.runtime.bench.text import is_measurement
 from sketchc.runtime.report.content import Code, Measured, Page, Verified
@@ -43,8 +43,9 @@ def read_json(path: Path) -> Any:
     """What a JSON file holds. Raises `UsageError`, one line, for a file that holds none."""
     try:
         if path.stat().st_size > _LARGEST:
-            msg = f"{path} is larger than {_LARGEST >> 20} MiB, which no command of sketchc prints"
-            raise UsageError(msg)
+            refuse(
+                f"{path} is larger than {_LARGEST >> 20} MiB, which no command of sketchc prints"
+            )
         return json.loads(path.read_bytes())
     except OSError as error:
         msg = f"cannot read {path}: {error.strerror or error}"
@@ -79,8 +80,7 @@ def results_in(paths: Sequence[Path], sketch: str = "") -> tuple[list[Result], l
     for path in paths:
         found = list(found_in(read_json(path)))
         if not found:
-            msg = f"{path} holds no verdict and no measurement; {_WHAT}"
-            raise UsageError(msg)
+            refuse(f"{path} holds no verdict and no measurement; {_WHAT}")
         if len(found) > MOST:
             notes.append(f"{clean_line(path)}: {len(found) - MOST} more are not shown")
         results += [Result(data, _reproduce(data, sketch)) for data in found[:MOST]]

@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.runtime.store.schema import TABLES, VERSION
 from sketchc.runtime.store.writing import digest_of, dump, insert
 
@@ -139,14 +139,12 @@ def parse_export(text: str, name: str) -> Rows:
     """
     head, lines = _documents(text, name)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        msg = f"{name} is no export of a store: make one with `sketchc store export`"
-        raise UsageError(msg)
+        refuse(f"{name} is no export of a store: make one with `sketchc store export`")
     if not isinstance(head.get("version"), int) or head["version"] > VERSION:
-        msg = (
+        refuse(
             f"{name} has schema {head.get('version')}, and this sketchc knows {VERSION}: use the "
             "sketchc that made it"
         )
-        raise UsageError(msg)
     try:
         tables = {
             str(table): [dict(row) for row in rows]
@@ -159,8 +157,7 @@ def parse_export(text: str, name: str) -> Rows:
         msg = f"{name} is damaged: not every line is a row of a table"
         raise UsageError(msg) from error
     if unknown := tables.keys() - TABLES.keys():
-        msg = f"{name} is damaged: there is no table {', '.join(sorted(unknown))}"
-        raise UsageError(msg)
+        refuse(f"{name} is damaged: there is no table {', '.join(sorted(unknown))}")
     return [(table, row) for table in TABLES for row in tables.get(table, ())]
 
 

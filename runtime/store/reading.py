@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.runtime.store.schema import TABLES
 from sketchc.runtime.store.writing import ledger_lines, text_of
 
@@ -188,8 +188,7 @@ def find_tasks(connection: sqlite3.Connection, wanted: str) -> list[str]:
     found = found or [row["id"] for row in rows if row["id"].startswith(wanted)]
     if not found:
         known = ", ".join(sorted({row["name"] for row in rows})[:8]) or "none"
-        msg = f"the store holds no task {wanted}; it holds: {known}"
-        raise UsageError(msg)
+        refuse(f"the store holds no task {wanted}; it holds: {known}")
     return found
 
 
@@ -213,8 +212,7 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
     if len(found) == 1:
         return found[0]
     if not found:
-        msg = f"no id in the store begins with {prefix!r}: see `sketchc store list`"
-        raise UsageError(msg)
+        refuse(f"no id in the store begins with {prefix!r}: see `sketchc store list`")
     several = ", ".join(f"{kind[:-1]} {identity[:12]}" for kind, identity in found[:5])
     msg = f"{prefix!r} begins several ids ({several}): write more of it"
     raise UsageError(msg)

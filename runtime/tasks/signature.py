@@ -23,7 +23,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.interpreter.launch import show_declaration
 from sketchc.ir import nodes as ir
@@ -528,11 +528,10 @@ def _solved(prober: Prober, groups: list[Group]) -> tuple[list[Group], list[ir.E
     formulas = [expression for expression in found if expression is not None]
     if len(formulas) < len(found):
         sizes = [size for output in prober.description.outputs for size in output.shape]
-        msg = (
+        refuse(
             f"an extent of the task's outputs ({sizes[found.index(None)]}) follows the inputs in "
             "no simple way: write a sketch for this task"
         )
-        raise UsageError(msg)
     return groups, formulas
 
 

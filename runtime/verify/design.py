@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.interpreter.inputs import into_range
 from sketchc.ir import nodes as ir
 from sketchc.launch.inputs import UNBOUNDED, index_ranges
@@ -148,11 +148,10 @@ def _own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
     found = choose(options, accepted)
     if found is None:
         conditions = "; ".join(require.text for require in sketch.requires)
-        msg = (
+        refuse(
             f"no sizes were found at which {sketch.name} may be launched and interpreted quickly"
             f"{f' (it requires: {conditions})' if conditions else ''}"
         )
-        raise UsageError(msg)
     return found
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import parsed
 from sketchc.lowering.registry import load_language, load_target, targets_in
@@ -41,8 +41,7 @@ def entry_point(
     if wanted is not None:
         if wanted in found:
             return wanted
-        msg = f"{where} has no entry point {wanted}: {listed}"
-        raise UsageError(msg)
+        refuse(f"{where} has no entry point {wanted}: {listed}")
     if name in found:
         return name
     if len(found) == 1:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 from sketchc.runtime.cases.drawing import Inputs, draw
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
@@ -76,8 +76,7 @@ class ModuleCaseRunner(CaseRunner):
         for position, value in enumerate(self.binding.description.inputs):
             if isinstance(value, OtherSpec) and not is_text(value.text):
                 where = self.binding.description.name_of(position)
-                msg = f"{where} of the task is a {value.type}, which cannot be passed on"
-                raise UsageError(msg)
+                refuse(f"{where} of the task is a {value.type}, which cannot be passed on")
         try:
             if self.modules.compiles_launches(kernel):
                 self.modules.build_launches(
@@ -138,8 +137,7 @@ class ModuleCaseRunner(CaseRunner):
             else:
                 what = value.type if isinstance(value, OtherSpec) else "tensor"
                 where = f"init input {position + 1} of the task"
-                msg = f"{where} is a {what}, which cannot be passed on"
-                raise UsageError(msg)
+                refuse(f"{where} is a {what}, which cannot be passed on")
         return texts
 
     def more_cases(self, cases: Cases) -> Cases:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 
 #: Gives every command the same seed, unless it has `--seed`.
 VARIABLE = "SKETCHC_SEED"
@@ -19,6 +19,5 @@ def fresh_seed() -> int:
     if not named:
         return secrets.randbits(_BITS)
     if not (named.isascii() and named.isdigit() and int(named) < 1 << _BITS):
-        msg = f"{VARIABLE} is {named!r}: it must be a whole number from 0 to 2^{_BITS} - 1"
-        raise UsageError(msg)
+        refuse(f"{VARIABLE} is {named!r}: it must be a whole number from 0 to 2^{_BITS} - 1")
     return int(named)
