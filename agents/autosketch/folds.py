@@ -144,14 +144,10 @@ def _without(axes: Index, dim: int) -> Index:
     return (*axes[:dim], *axes[dim + 1 :])
 
 
-def _extremes(builder: Builder, node: Node, operation: str) -> tuple[str, str]:
+def _extremes(builder: Builder, source: Any, dim: int, operation: str) -> tuple[str, str]:
     """The values that hold the largest or the smallest along an axis, and the first index at which
     it stands: NaN is both."""
-    source = node.arguments["self"]
     shape = builder.shape(source)
-    if node.arguments["dim"] is None and len(shape) != 1:
-        refuse(f"the built-in Designer has no form for {plain(node.operation)} of all elements")
-    dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
     dtype = builder.graph.specification(source).dtype
     kept = _without(shape, dim)
     best, first = (f"{value_name(builder.number, 0)}_{each}" for each in ("best", "first"))
@@ -179,10 +175,12 @@ def _along(operation: str, *, values: bool) -> Rule:
     """`max` and `min` along an axis; `argmax` and `argmin` are their indices alone."""
 
     def rule(builder: Builder, node: Node) -> None:
-        shape = builder.shape(node.arguments["self"])
-        dim = integer(node.arguments["dim"] or ir.Literal(0)) % len(shape)
-        held = len(node.results[0].shape) == len(shape)
-        names = _extremes(builder, node, operation)
+        rank = len(builder.shape(node.arguments["self"]))
+        if node.arguments["dim"] is None and rank != 1:
+            refuse(f"the built-in Designer has no form for {plain(node.operation)} of all elements")
+        dim = integer(node.arguments["dim"] or ir.Literal(0)) % rank
+        held = len(node.results[0].shape) == rank
+        names = _extremes(builder, node.arguments["self"], dim, operation)
 
         def found(of: int, name: str) -> Callable[[Index], Scalar]:
             dtype = node.results[of].dtype

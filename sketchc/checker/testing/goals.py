@@ -382,11 +382,7 @@ class Planner:
             if goal not in self.wanted:
                 return
             setting = self._aim(goal, attempt)
-            if (
-                setting is None
-                or volume(setting.symbols.values()) > LARGEST_AIMED
-                or self.settings.is_empty(setting)
-            ):
+            if setting is None or volume(setting.symbols.values()) > LARGEST_AIMED:
                 continue
             rehearsed = self.rehearsed(setting)
             runs = self._ran([None if run is None else run.reached for run in rehearsed])

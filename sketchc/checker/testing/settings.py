@@ -73,7 +73,7 @@ class _Condition:
 
     names: frozenset[str]
     values: tuple[ir.Expr, ...]
-    kind: Literal["holds", "has a value", "not negative", "positive", "as many"]  # one value each
+    kind: Literal["holds", "has a value", "not negative", "positive", "as many"]  # two values
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether a launch with these host scalars passes it."""
@@ -293,8 +293,7 @@ def _filled(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator
     """That outputs have elements."""
     for tensor in sketch.tensors:
         for extent in tensor.extents if tensor.role in (ir.Role.OUT, ir.Role.INOUT) else ():
-            if not isinstance(extent, ir.Literal):
-                yield _Condition(roots(extent), (extent,), "positive")
+            yield _Condition(roots(extent), (extent,), "positive")
 
 
 def _numbers(sketch: ir.Sketch) -> set[int]:
