@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.autosketch.graph import Graph, read_graph
+from sketchc.agents.autosketch.graph import Graph, read_traces
 from sketchc.agents.autosketch.loops import Loops
 from sketchc.agents.autosketch.operations import build_loops
 from sketchc.agents.autosketch.phases import Phases, build_phases
@@ -36,13 +36,16 @@ def design(task: WorkerTask, stage: str = "sketch") -> str:
     for which there is no form.
     """
     name = sketch_name(task.path.stem)
-    graph = read_graph(read_signature(task, name))
+    traces = read_traces(read_signature(task, name))
+    graph = traces.graph()
     if stage == "graph":
         return _text(graph)
     loops = build_loops(graph)
     if stage == "loops":
         return _text(loops)
     phases = build_phases(loops)
+    if unnamed := phases.unnamed():
+        phases = build_phases(build_loops(traces.graph(unnamed)))
     return _text(phases) if stage == "phases" else write_sketch(phases, name)
 
 

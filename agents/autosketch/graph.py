@@ -148,16 +148,32 @@ def _text(value: Any) -> str:
             return str(value)
 
 
-def read_graph(signature: Signature) -> Graph:
-    """Trace the task. Raises `TaskFailure` where it cannot be traced, `UsageError` where it runs
-    other operations at other sizes, or a number follows the sizes in no simple way."""
+@attrs.frozen
+class Traces:
+    """What a task runs, at several sizes."""
+
+    signature: Signature
+    points: Sequence[tuple[int, ...]]
+    each: Sequence[Mapping[str, Any]]
+
+    def graph(self, extents: Sequence[ir.Expr] = ()) -> Graph:
+        """The traces as one graph; `extents` get names of their own, as those of outputs do.
+
+        Raises `UsageError` where the task runs other operations at other sizes, or a number follows
+        the sizes in no simple way.
+        """
+        return _Merged(self, extents).graph()
+
+
+def read_traces(signature: Signature) -> Traces:
+    """Trace the task. Raises `TaskFailure` where it cannot be traced."""
     groups = signature.groups
     points = list(_points(groups))
     traces = []
     for point in points:
         inputs, substitutes = signature.prober.given(dict(zip(groups, point, strict=True)))
         traces.append(signature.prober.task.trace(inputs, substitutes))
-    return _Merged(signature, points, traces).graph()
+    return Traces(signature, points, traces)
 
 
 def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
@@ -182,20 +198,24 @@ def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
         )
 
 
-def _with_lets(declared: ir.Sketch) -> ir.Sketch:
-    """The sketch with names for extents that are quotients or shifted: what a tensor's place is
-    split by is easier to read, and to prove, by a name."""
+def needs_name(extent: ir.Expr) -> bool:
+    """Whether an extent is a quotient or shifted: what a tensor's place is split by is easier to
+    read, and to prove, by a name."""
+    quotient = any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent))
+    return quotient or (bool(names(extent)) and () in symbolic.normalize(extent))
+
+
+def _with_lets(declared: ir.Sketch, extents: Sequence[ir.Expr]) -> ir.Sketch:
+    """The sketch with names for extents of outputs that need one, and for some between."""
     lets: dict[ir.Expr, ir.Let] = {}
     used = {symbol.name for symbol in declared.symbols} | {t.name for t in declared.tensors}
 
-    def named(extent: ir.Expr) -> ir.Expr:
-        quotient = any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent))
-        shifted = names(extent) and () in symbolic.normalize(extent)
-        if not quotient and not shifted:
+    def named(extent: ir.Expr, ending: str = "OUT") -> ir.Expr:
+        if not needs_name(extent):
             return extent
         if extent not in lets:
             first = next(s.name for s in declared.symbols if s.name in names(extent))
-            name = free_name(f"{first}_OUT", used)
+            name = free_name(f"{first}_{ending}", used)
             used.add(name)
             lets[extent] = ir.Let(name, DType.I64, extent)
         return ir.Ref(lets[extent].name, ir.NameKind.LET)
@@ -204,22 +224,20 @@ def _with_lets(declared: ir.Sketch) -> ir.Sketch:
         records.evolve(t, extents=tuple(map(named, t.extents))) if t.role is ir.Role.OUT else t
         for t in declared.tensors
     )
+    for extent in extents:
+        named(extent, "MID")
     return records.evolve(declared, tensors=tensors, lets=(*declared.lets, *lets.values()))
 
 
 class _Merged:
     """Several traces as one graph."""
 
-    def __init__(
-        self,
-        signature: Signature,
-        points: Sequence[tuple[int, ...]],
-        traces: Sequence[Mapping[str, Any]],
-    ) -> None:
-        self.declared = _with_lets(signature.sketch)
+    def __init__(self, traces: Traces, extents: Sequence[ir.Expr]) -> None:
+        signature = traces.signature
+        self.declared = _with_lets(signature.sketch, extents)
         self.symbols = [ir.Ref(s.name, ir.NameKind.SYMBOL) for s in signature.sketch.symbols]
-        self.points = points
-        self.traces = traces
+        self.points = traces.points
+        self.traces = traces.each
         parameters = signature.prober.parameters
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
         self.states = {p.state: p.name for p in parameters if p.state is not None}
@@ -228,6 +246,8 @@ class _Merged:
         for tensor in self.declared.tensors:
             for extent in tensor.extents:
                 self.solved.setdefault(self.values(extent), extent)
+        for let in self.declared.lets:
+            self.solved.setdefault(self.values(let.value), ir.Ref(let.name, ir.NameKind.LET))
 
     def values(self, extent: ir.Expr) -> tuple[int, ...]:
         """What an extent is in each trace."""
@@ -365,9 +385,9 @@ class _Merged:
             for values, known in self.solved.items()
             if len(set(values)) > 1
             and all(v > 1 and not e % v for v, e in zip(values, each, strict=True))
-        ]
+        ][:_MOST_FACTORS]
         for count in range(2, _MOST_TERMS + 1):
-            for chosen in itertools.combinations(dividing[:_MOST_FACTORS], count):
+            for chosen in itertools.combinations_with_replacement(dividing, count):
                 columns = zip(*(values for values, _ in chosen), strict=True)
                 rests = {divmod(e, math.prod(v)) for e, v in zip(each, columns, strict=True)}
                 if len(rests) == 1 and (rest := rests.pop())[1] == 0:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
+from sketchc.agents.autosketch.graph import needs_name
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
@@ -194,6 +195,12 @@ class Phases:
     shapes: Mapping[str, tuple[ir.Expr, ...]]
     workspaces: Mapping[str, DType]
     views: Mapping[str, str]
+
+    def unnamed(self) -> list[ir.Expr]:
+        """Extents of workspaces that want a name, as formulas of symbols."""
+        found = (extent for name in self.workspaces for extent in self.shapes[name])
+        lets = {let.name for let in self.declared.lets}
+        return [e for e in dict.fromkeys(found) if needs_name(e) and not lets & set(names(e))]
 
     def lines(self) -> Iterator[str]:
         """The phases as text."""
