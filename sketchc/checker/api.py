@@ -110,7 +110,12 @@ def judge_sketch(
         return CheckedSketch(sketch, proofs), (*found, *more, *refused)
 
     given_up = _given_up(tree, "this sketch", Severity.ERROR)
-    return budget.claim(budget.CHECK, judged, lambda: (None, (given_up,)))
+    return budget.claim(_granted(tree), judged, lambda: (None, (given_up,)))
+
+
+def _granted(tree: syntax.Sketch) -> int:
+    """The work that the check of the sketch may do."""
+    return budget.of_check(sum(isinstance(each, syntax.For) for each in tree.body))
 
 
 def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
@@ -121,7 +126,7 @@ def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
         f"the check of `{tree.name}` was given up: it takes too much work",
         tree.name_span,
         f"nothing is proved of {what}",
-        notes=(f"one check may take {budget.CHECK:,} steps, on every machine the same",),
+        notes=(f"this check may take {_granted(tree):,} steps, on every machine the same",),
         help="use fewer tuning points, simpler indices, or several sketches",
     )
 
@@ -217,10 +222,10 @@ def _check_all(
         what = "other tuning points"
         left = _given_up(tree, what, unproved_severity(allow_unproved))
         points = _check_points(tree, constants, allow_unproved, known)
-        return own, found, budget.attempt(what, budget.CHECK, (left,), once, points, found)
+        return own, found, budget.attempt(what, _granted(tree), (left,), once, points, found)
 
     given_up = _given_up(tree, "this sketch", Severity.ERROR)
-    return budget.claim(budget.CHECK, checked, lambda: (None, (given_up,), ()))
+    return budget.claim(_granted(tree), checked, lambda: (None, (given_up,), ()))
 
 
 def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:

@@ -21,8 +21,9 @@ from sketchc.base import records
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
-#: All of one sketch, at all of its tuning points.
-CHECK = 3_000_000
+#: All of one sketch, at all of its tuning points: a share for each phase, and the most of all.
+PHASE = 4_000_000
+CHECK = 24_000_000
 #: What elaboration takes, per character of a sketch.
 ELABORATED_CHARACTER = 3
 #: One claim, and the ways to decide it: exact questions, one point tried, many sizes tried.
@@ -45,6 +46,11 @@ class _Allowance:
 
 
 _CURRENT: ContextVar[_Allowance | None] = ContextVar("allowance", default=None)
+
+
+def of_check(phases: int) -> int:
+    """The work that the check of a sketch of so many phases may do."""
+    return min(PHASE * max(1, phases), CHECK)
 
 
 def spend(work: int) -> None:
