@@ -261,7 +261,7 @@ def _risen(array: Array) -> Array:
         return array
     flat = array.reshape(-1)
     order = np.argsort(np.abs(flat.astype(np.float64)), kind="stable")
-    return np.ascontiguousarray(flat[order].reshape(array.shape))
+    return flat[order].reshape(array.shape)
 
 
 @attrs.define
