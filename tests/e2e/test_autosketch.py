@@ -218,8 +218,9 @@ def test_a_parameter_without_an_axis_stays_without_one(tmp_path: Path) -> None:
     path = tmp_path / "clipped.py"
     path.write_text(
         f"{HEAD}class Model(torch.nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.most = torch.nn.Parameter(torch.tensor(0.5))\n\n"
-        "    def forward(self, x):\n        return torch.min(x, self.most) - self.most\n\n\n"
+        "        super().__init__()\n        self.most = torch.nn.Parameter(torch.tensor(0.5))\n"
+        "        self.linear = torch.nn.Linear(33, 5)\n\n    def forward(self, x):\n"
+        "        return torch.min(self.linear(x), self.most) - self.most\n\n\n"
         "def get_inputs():\n    return [torch.randn(6, 33)]\n\n\n"
         "def get_init_inputs():\n    return []\n"
     )
