@@ -214,21 +214,6 @@ def test_gen_needs_no_model_and_leaves_a_kernel_that_passed(
     assert (out / f"{name}_dropin.py").exists()
 
 
-def test_a_parameter_without_an_axis_stays_without_one(tmp_path: Path) -> None:
-    path = tmp_path / "clipped.py"
-    path.write_text(
-        f"{HEAD}class Model(torch.nn.Module):\n    def __init__(self):\n"
-        "        super().__init__()\n        self.most = torch.nn.Parameter(torch.tensor(0.5))\n"
-        "        self.linear = torch.nn.Linear(33, 5)\n\n    def forward(self, x):\n"
-        "        return torch.min(self.linear(x), self.most) - self.most\n\n\n"
-        "def get_inputs():\n    return [torch.randn(6, 33)]\n\n\n"
-        "def get_init_inputs():\n    return []\n"
-    )
-    require("cpp")
-    given = ["gen", str(path), "--target", "cpp", "-o", str(tmp_path / "out"), "--no-bench"]
-    assert run(given) == 0
-
-
 def test_stages_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(written(tmp_path, "softmax"))
     for stage, shown in (

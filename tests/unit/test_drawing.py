@@ -171,6 +171,35 @@ def test_tensors_without_axes_can_be_drawn(kind: str, dtype: DType) -> None:
     assert array.dtype.name == dtype.numpy_name
 
 
+def test_tensors_that_rise_keep_their_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(
+        "import torch\n\ndef kernel(x, most):\n    return torch.minimum(x, most)\n\n"
+        "def get_inputs():\n    return [torch.randn(6, 33), torch.tensor(0.5)]\n"
+    )
+    text = (
+        SKETCH[: SKETCH.index("symbols")]
+        + """symbols: M, N;
+    tensors: X[M, N]: in f32; MOST[]: in f32; Y[M, N]: out f32;
+    most = alloc([1])
+    load(MOST[] -> most)
+    for i in range(M):
+        for j in range(ceil(N, 8)):
+            x = alloc([8])
+            load(X[i, j*8:(j+1)*8] -> x)
+            min(x, most, x)
+            store(x -> Y[i, j*8:(j+1)*8])
+}
+"""
+    )
+    with TorchTask(path) as task:
+        binding = bind(elaborated(text), task.describe())
+        case = ShapeCase("", {"M": 3, "N": 7})
+        found = draw(binding, task, case, "normal", 3, {}, rising=True).values
+    assert {name: array.shape for name, array in found.items()} == {"X": (3, 7), "MOST": ()}
+    assert (np.diff(np.abs(found["X"].ravel())) >= 0).all()
+
+
 def test_parameters_have_the_scale_of_the_models_own_initialisation(tmp_path: Path) -> None:
     """And what starts as zeros is none."""
     from sketchc.runtime.tasks.signature import signature_of, signature_plan
