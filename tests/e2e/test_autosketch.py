@@ -86,7 +86,7 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "volumes": ("F.conv3d(x, w, padding=1)", ((2, 3, 6, 7, 8), (4, 3, 2, 3, 2))),
     # The workspace between the two has extents that no tensor of the task has.
     "pooled_filter": ("F.avg_pool2d(F.conv2d(x, w), 2)", ((2, 3, 9, 8), (4, 3, 3, 3))),
-    # An extent twice in one number, as it is and shifted.
+    # A number that holds one extent twice.
     "squared_extent": ("F.avg_pool1d(x, 3, 1) / (x.shape[1] - 2) ** 2", ((9, 20),)),
     "normed_images": ("F.instance_norm(F.conv2d(x, w))", ((2, 3, 12, 14), (4, 3, 3, 3))),
     "running_products": ("torch.cumprod(x, dim=1)", ((20, 300),)),

@@ -52,6 +52,7 @@ def reproduced(sketch: ir.Sketch, findings: Sequence[Finding]) -> list[Finding]:
     runs with these numbers leaves its claim open."""
     bases = {view.name: view.base for view in sketch.views}
     broken: dict[object, frozenset[tuple[str, str]] | None] = {}
+    limit = budget.of_check(len(sketch.phases))
     result = []
     for finding in findings:
         proof, example = finding.proof, finding.proof.counter_example
@@ -61,7 +62,7 @@ def reproduced(sketch: ir.Sketch, findings: Sequence[Finding]) -> list[Finding]:
         numbers = (tuple(example.symbols.items()), tuple(example.params.items()))
         if numbers not in broken:
             broken[numbers] = budget.attempt(
-                "a run of a counter-example", budget.CHECK, None, _broken, sketch, example, bases
+                "a run of a counter-example", limit, None, _broken, sketch, example, bases
             )
         rules = broken[numbers]
         if rules is not None and (proof.claim, bases.get(proof.subject, proof.subject)) in rules:
@@ -176,8 +177,8 @@ def prove(
     known = {require.condition for require in result.requires}
     if test:
         found = reproduced(result, found)
-        what = "runs at small sizes"
-        found = budget.attempt(what, budget.CHECK, found, try_out, result, found, tried, shapes)
+        what, limit = "runs at small sizes", budget.of_check(len(result.phases))
+        found = budget.attempt(what, limit, found, try_out, result, found, tried, shapes)
         sizes = dict.fromkeys(r for f in found for r in f.requires if r.condition not in known)
         result = records.evolve(result, requires=(*result.requires, *sizes))
     refused = test and refuses_all(result)

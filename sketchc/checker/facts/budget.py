@@ -21,7 +21,7 @@ from sketchc.base import records
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
-#: All of one sketch, at all of its tuning points: a share for each phase, and the most of all.
+#: All of one sketch, at all of its tuning points: a share for each phase, up to the most of all.
 PHASE = 4_000_000
 CHECK = 24_000_000
 #: What elaboration takes, per character of a sketch.
@@ -49,7 +49,8 @@ _CURRENT: ContextVar[_Allowance | None] = ContextVar("allowance", default=None)
 
 
 def of_check(phases: int) -> int:
-    """The work that the check of a sketch of so many phases may do."""
+    """The work that the check of a sketch of so many phases may do, and each run for its proofs
+    where nobody granted less."""
     return min(PHASE * max(1, phases), CHECK)
 
 

@@ -117,7 +117,7 @@ def try_out(
         return findings
     runs = _Runs(sketch)
     left = budget.left()
-    limit = budget.CHECK if left is None else left - budget.JUDGED
+    limit = budget.of_check(len(sketch.phases)) if left is None else left - budget.JUDGED
     ended = budget.attempt(_GIVEN_UP, limit, False, _try, runs, findings)
     said = "" if ended else _GIVEN_UP
     found = [runs.judged(finding, said) if _open(finding) else finding for finding in findings]
