@@ -36,9 +36,16 @@ from sketchc.checker.domains.versions import (
     renewed,
     updated,
 )
-from sketchc.checker.facts.affine import constant
-from sketchc.checker.facts.lane_forms import parts, validity
-from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_scope
+from sketchc.checker.facts import (
+    Branch,
+    Scope,
+    Step,
+    constant,
+    parts,
+    phase_scope,
+    root_scope,
+    validity,
+)
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import element_indices, kept_axes, laid_out, tiles_read

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import sketchc.checker.facts.budget as budget
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span, error
-from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import assignments
 

@@ -14,8 +14,9 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, assert_never
 
+import sketchc.checker.facts.budget as budget
+import sketchc.checker.facts.concrete as concrete
 from sketchc.base import records
-from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import (
     ONE,
     Atoms,
