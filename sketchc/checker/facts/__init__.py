@@ -89,73 +89,18 @@ from sketchc.checker.facts.sites import (
 )
 from sketchc.checker.facts.systems import refuted
 
-__all__ = [
-    "ALWAYS",
-    "CASE_LIMIT",
-    "ONE",
-    "OPEN",
-    "PROVED",
-    "RECHECKED",
-    "UNDECIDED",
-    "Atoms",
-    "Branch",
-    "Cases",
-    "Computation",
-    "Extremum",
-    "Fact",
-    "Finding",
-    "Floor",
-    "Lanes",
-    "Linear",
-    "Outcome",
-    "ParamValues",
-    "Product",
-    "Prover",
-    "Scope",
-    "Site",
-    "Space",
-    "Step",
-    "Touch",
-    "Verdict",
-    "accessed",
-    "add",
-    "both",
-    "budget",
-    "cases",
-    "collect",
-    "computations",
-    "concrete",
-    "constant",
-    "constant_value",
-    "contains_iota",
-    "contested",
-    "counter_example",
-    "deciding_params",
-    "for_sizes",
-    "host_path",
-    "in_iteration",
-    "inlined",
-    "iteration",
-    "lane_facts",
-    "lane_name",
-    "loaded_names",
-    "other_params",
-    "own_axes",
-    "parts",
-    "phase_scope",
-    "placed",
-    "pointwise",
-    "proved",
-    "proves",
-    "refuted",
-    "relation",
-    "resolve",
-    "root_scope",
-    "scale",
-    "severity",
-    "slope",
-    "touched",
-    "unproved",
-    "validity",
-    "worst",
-]
+#: Module by module, as imported.
+__all__ = ["budget", "concrete"]
+__all__ += ["ONE", "Atoms", "Extremum", "Fact", "Floor", "Linear", "Product", "add", "constant"]
+__all__ += ["constant_value", "relation", "scale"]
+__all__ += ["OPEN", "RECHECKED", "UNDECIDED", "Finding", "contested", "counter_example"]
+__all__ += ["for_sizes", "in_iteration", "proved", "severity", "unproved"]
+__all__ += ["ParamValues", "accessed", "deciding_params", "other_params"]
+__all__ += ["Lanes", "lane_facts", "lane_name", "loaded_names", "own_axes", "parts", "pointwise"]
+__all__ += ["proves", "validity"]
+__all__ += ["PROVED", "Outcome", "Prover", "Space", "Verdict", "iteration", "worst"]
+__all__ += ["Branch", "Scope", "Step", "contains_iota", "host_path", "inlined", "phase_scope"]
+__all__ += ["root_scope", "slope"]
+__all__ += ["ALWAYS", "CASE_LIMIT", "Cases", "Computation", "Site", "Touch", "both", "cases"]
+__all__ += ["collect", "computations", "placed", "resolve", "touched"]
+__all__ += ["refuted"]
