@@ -22,6 +22,7 @@ from sketchc.base.diagnostics import (
     UsageError,
     has_errors,
     refuse,
+    refusing,
 )
 from sketchc.base.types import Scalar
 
@@ -401,12 +402,9 @@ def write(path: str, text: str) -> None:
     """Replace a file's content, written aside first so that no failure loses it; a link stays."""
     path = os.path.realpath(path)
     aside = f"{path}.{os.getpid()}.tmp"
-    try:
+    with refusing(f"cannot write {path}"):
         mode = os.stat(path).st_mode
         with open(aside, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.chmod(aside, mode)
         os.replace(aside, path)
-    except OSError as error:
-        message = f"cannot write {path}: {error.strerror}"
-        raise UsageError(message) from error

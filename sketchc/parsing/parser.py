@@ -494,8 +494,7 @@ def _content(path: str) -> bytes:
         raise UsageError(message) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        message = f"cannot read {path}: {reason}"
-        raise UsageError(message) from error
+        refuse(f"cannot read {path}: {reason}", error)
 
 
 def sketch_files(path: str) -> list[str]:
