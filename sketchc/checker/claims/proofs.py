@@ -31,16 +31,7 @@ from sketchc.base.diagnostics import (
 )
 from sketchc.checker.claims import coverage, initialisation, races, subscripts
 from sketchc.checker.domains.inference import infer_domains
-from sketchc.checker.facts import (
-    UNDECIDED,
-    Finding,
-    Prover,
-    Verdict,
-    budget,
-    collect,
-    concrete,
-    unproved,
-)
+from sketchc.checker.facts import Finding, Prover, Verdict, budget, collect, concrete, unproved
 from sketchc.checker.testing.settings import Setting, executed
 from sketchc.checker.testing.testing import try_out
 from sketchc.ir import nodes as ir
@@ -99,9 +90,9 @@ def _broken(
 def _opened(finding: Finding, why: str) -> Finding:
     """The claim as one that is neither proved nor refuted."""
     proof = finding.proof
-    notes = (UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}")
+    tried = f"a counter-example that {why}: {proof.detail}"
     about, advice = finding.about, "state what makes it true in a `require:`"
-    opened = unproved(*about, proof.span, advice, notes=notes)
+    opened = unproved(*about, proof.span, advice, tried=tried)
     return records.evolve(opened, requires=finding.requires, testable=finding.testable)
 
 

@@ -38,7 +38,6 @@ from sketchc.checker.facts.affine import (
 from sketchc.checker.facts.answers import (
     OPEN,
     RECHECKED,
-    UNDECIDED,
     Finding,
     contested,
     counter_example,
@@ -93,7 +92,7 @@ from sketchc.checker.facts.systems import refuted
 __all__ = ["budget", "concrete"]
 __all__ += ["ONE", "Atoms", "Extremum", "Fact", "Floor", "Linear", "Product", "add", "constant"]
 __all__ += ["constant_value", "relation", "scale"]
-__all__ += ["OPEN", "RECHECKED", "UNDECIDED", "Finding", "contested", "counter_example"]
+__all__ += ["OPEN", "RECHECKED", "Finding", "contested", "counter_example"]
 __all__ += ["for_sizes", "in_iteration", "proved", "severity", "unproved"]
 __all__ += ["ParamValues", "accessed", "deciding_params", "other_params"]
 __all__ += ["Lanes", "lane_facts", "lane_name", "loaded_names", "own_axes", "parts", "pointwise"]
