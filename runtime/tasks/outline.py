@@ -22,6 +22,7 @@ import math
 import re
 import tokenize
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
@@ -131,12 +132,11 @@ def read_hints(source: str, where: str) -> tuple[Hint, ...]:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    try:
+    # whoever runs the file says what is wrong with it
+    with suppress(tokenize.TokenError, SyntaxError, IndentationError):
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
-    except (tokenize.TokenError, SyntaxError, IndentationError):
-        return  # whoever runs the file says what is wrong with it
 
 
 _HINT = re.compile(r"#\s*@hint\s*:?\s*(.*)$")

@@ -7,7 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -119,10 +119,8 @@ def _scalar(text: str, option: str) -> Scalar:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for convert in (int, float):
-        try:
+        with suppress(ValueError):
             return convert(text)
-        except ValueError:
-            continue
     msg = f"{option}: {text!r} is not a number, true or false"
     raise UsageError(msg)
 

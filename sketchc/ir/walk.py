@@ -189,6 +189,14 @@ class HasBody(Protocol):
         ...
 
 
+def bases(
+    sketch: ir.Sketch, body: Iterable[ir.Statement], *kinds: type[ir.Load | ir.Store | ir.Atomic]
+) -> set[str]:
+    """The base tensors that statements of these kinds access somewhere in `body`."""
+    found = (each for each in statements(body) if isinstance(each, kinds))
+    return {sketch.tensor(each.access.tensor).name for each in found}
+
+
 def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:
     """All statements of all phases, in program order."""
     for phase in phases:

@@ -126,10 +126,8 @@ class Space:
     def _decide(self, texts: Sequence[str]) -> Answer:
         for steps in STEPS:
             budget.spend(QUESTION + steps // STEPS_PER_UNIT)
-            try:
+            with suppress(GaveUpError):
                 return self._answer(texts, steps)
-            except GaveUpError:
-                continue
         raise GaveUpError
 
     def _answer(self, texts: Sequence[str], steps: int) -> Answer:
