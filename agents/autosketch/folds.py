@@ -16,14 +16,7 @@ from sketchc.agents.autosketch.builder import (
     value_name,
 )
 from sketchc.agents.autosketch.graph import Node, Specification
-from sketchc.agents.autosketch.loops import (
-    Apply,
-    Element,
-    Index,
-    Number,
-    Scalar,
-    Scan,
-)
+from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar, Scan
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir

@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc.agents.autosketch.loops import free_name
 from sketchc.base import records
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
@@ -24,7 +23,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
-from sketchc.ir.walk import names, parts
+from sketchc.ir.walk import free_name, names, parts
 from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
 #: So many sizes of a symbol in a row are looked at, so that each divisor meets each remainder; two

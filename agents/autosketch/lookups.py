@@ -7,20 +7,9 @@ from typing import Any
 
 import attrs
 
-from sketchc.agents.autosketch.builder import (
-    Builder,
-    Rule,
-    broadcast,
-    integer,
-)
+from sketchc.agents.autosketch.builder import Builder, Rule, broadcast, integer
 from sketchc.agents.autosketch.graph import Node
-from sketchc.agents.autosketch.loops import (
-    Apply,
-    Element,
-    Index,
-    Number,
-    Scalar,
-)
+from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir

@@ -7,8 +7,7 @@ permutation or a broadcast is a map whose body is one element of its source.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import assert_never
 
@@ -375,12 +374,6 @@ def _orders(value: Map, body: Element) -> bool:
 def names_in(index: Iterable[ir.Expr]) -> set[str]:
     """The names in all subscripts."""
     return {name for each in index for name in names(each)}
-
-
-def free_name(wanted: str, used: Container[str]) -> str:
-    """The name, or one with a number behind it, that is not used."""
-    numbered = (f"{wanted}_{n}" for n in itertools.count(2))
-    return next(name for name in itertools.chain([wanted], numbered) if name not in used)
 
 
 def simplified(expression: ir.Expr, axes: Mapping[str, ir.Expr]) -> ir.Expr:

@@ -29,7 +29,6 @@ from sketchc.agents.autosketch.loops import (
     Value,
     at,
     elements,
-    free_name,
     names_in,
     parts,
     ranges,
@@ -41,7 +40,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import names
+from sketchc.ir.walk import free_name, names
 
 #: Operations that one element may take.
 _MOST_PARTS = 4000

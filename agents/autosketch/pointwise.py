@@ -7,21 +7,9 @@ from typing import Any
 
 import attrs
 
-from sketchc.agents.autosketch.builder import (
-    Builder,
-    Rule,
-    alike,
-    as_float,
-    broadcast,
-    plain,
-)
+from sketchc.agents.autosketch.builder import Builder, Rule, alike, as_float, broadcast, plain
 from sketchc.agents.autosketch.graph import Made, Node, Use
-from sketchc.agents.autosketch.loops import (
-    Apply,
-    Index,
-    Number,
-    Scalar,
-)
+from sketchc.agents.autosketch.loops import Apply, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir

@@ -19,13 +19,7 @@ from sketchc.agents.autosketch.builder import (
     value_name,
 )
 from sketchc.agents.autosketch.graph import Node, Specification
-from sketchc.agents.autosketch.loops import (
-    Apply,
-    Element,
-    Index,
-    Number,
-    Scalar,
-)
+from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic

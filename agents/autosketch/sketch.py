@@ -24,7 +24,6 @@ from sketchc.agents.autosketch.loops import (
     below,
     below_it,
     elements,
-    free_name,
     names_in,
     parts,
 )
@@ -34,7 +33,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import names, substitute
+from sketchc.ir.walk import free_name, names, substitute
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 

@@ -6,21 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from sketchc.agents.autosketch.builder import (
-    Builder,
-    Rule,
-    broadcast,
-    integer,
-    linear,
-)
+from sketchc.agents.autosketch.builder import Builder, Rule, broadcast, integer, linear
 from sketchc.agents.autosketch.graph import Made, Node, Use
-from sketchc.agents.autosketch.loops import (
-    Apply,
-    Element,
-    Index,
-    Number,
-    Scalar,
-)
+from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir

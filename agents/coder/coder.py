@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.coder.code_writer import (
-    KernelWriter,
-    NothingWrongError,
-    UnusableReplyError,
-)
+from sketchc.agents.coder.code_writer import KernelWriter, NothingWrongError, UnusableReplyError
 from sketchc.agents.coder.messages import Assignment, for_plan
 from sketchc.agents.designer.design_check import diagnostics_json
 from sketchc.agents.prompts.language import reach

@@ -25,7 +25,7 @@ from sketchc.agents.llm.messages import (
     Request,
     TruncatedError,
 )
-from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object
+from sketchc.agents.llm.replies import NOTHING_WRONG, ReplyError, json_object, reject
 from sketchc.agents.prompts.rendering import message
 from sketchc.agents.state.candidates import plan_of, signature_plan
 from sketchc.agents.state.state import Feedback, RunContext, RunState, Step, Turn
@@ -103,18 +103,15 @@ def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
     if dispute and NOTHING_WRONG in data:
         wanted = [NOTHING_WRONG]
     if sorted(data) != sorted(wanted):
-        msg = f"the object's keys must be exactly: {', '.join(wanted)}"
-        raise ReplyError(msg)
+        reject(f"the object's keys must be exactly: {', '.join(wanted)}")
     for key, value in data.items():
         if not isinstance(value, str) or not value.strip():
-            msg = f"{key!r} must be a text that is not empty"
-            raise ReplyError(msg)
+            reject(f"{key!r} must be a text that is not empty")
     if NOTHING_WRONG in data:
         return Advice(nothing_wrong=data[NOTHING_WRONG].strip()[:_LONGEST_FIELD])
     agent = data.get("route", "")
     if decide and agent not in ("coder", "designer"):
-        msg = f'"route" must be "coder" or "designer", not {json.dumps(agent)}'
-        raise ReplyError(msg)
+        reject(f'"route" must be "coder" or "designer", not {json.dumps(agent)}')
     shorter = {key: data[key].strip()[:_LONGEST_FIELD] for key in ("diagnosis", "suggestion")}
     return Advice(agent=agent, **shorter)
 

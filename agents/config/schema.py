@@ -19,7 +19,7 @@ import attrs
 
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.workflows import WORKFLOWS
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import UsageError, refuse, refusing
 from sketchc.lowering.registry import TARGETS
 
 #: provider -> what stands after its colon, "" for nothing.
@@ -267,12 +267,9 @@ def read_file(path: Path, searched: bool = False) -> dict[str, Any]:
     `searched`: nobody named the file; one that belongs to another user is then refused, because it
     decides where prompts, and the key, are sent. Raises `UsageError`.
     """
-    try:
+    with refusing(f"cannot read {path}"):
         content = path.read_bytes()
         owner = path.stat().st_uid
-    except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        raise UsageError(msg) from error
     if searched and hasattr(os, "getuid") and owner not in (os.getuid(), 0):
         refuse(
             f"{path} belongs to another user, and it says where prompts and the key are sent: "
@@ -281,11 +278,9 @@ def read_file(path: Path, searched: bool = False) -> dict[str, Any]:
     try:
         document = tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError as error:
-        msg = f"{path}: not UTF-8 text (byte {error.start})"
-        raise UsageError(msg) from error
+        refuse(f"{path}: not UTF-8 text (byte {error.start})", error)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        msg = f"{path}: not valid TOML: {error or 'nested too deeply'}"
-        raise UsageError(msg) from error
+        refuse(f"{path}: not valid TOML: {error or 'nested too deeply'}", error)
     values: dict[str, Any] = {}
     _read_table(document, (), path, values)
     return values

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 import attrs
 
 from sketchc.agents.llm.messages import Message, Reply, Request
-from sketchc.base.diagnostics import InternalError, UsageError
+from sketchc.base.diagnostics import InternalError, refuse, refusing
 from sketchc.base.json_form import from_plain
 
 VERSION = 2
@@ -156,13 +156,10 @@ class Ledger:
             self._file = None
 
     def _open(self, path: Path) -> None:
-        try:
+        with refusing(f"cannot write the ledger {path}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: what `write` has returned from is with the operating system.
             file = path.open("r+b" if path.exists() else "x+b", buffering=0)
-        except OSError as error:
-            message = f"cannot write the ledger {path}: {error.strerror}"
-            raise UsageError(message) from error
         try:
             _lock(file, path)
             content = file.read()
@@ -200,8 +197,7 @@ class Ledger:
                     self._file.seek(start)
             if not isinstance(error, OSError):
                 raise
-            message = f"cannot write the ledger {self.path}: {error.strerror}"
-            raise UsageError(message) from error
+            refuse(f"cannot write the ledger {self.path}: {error.strerror}", error)
 
 
 def read_ledger(path: Path) -> Contents:
@@ -210,15 +206,11 @@ def read_ledger(path: Path) -> Contents:
     A half-written last line is left out. Raises `UsageError` for a file that is missing, that
     cannot be read, or that is no ledger (an empty file is none).
     """
-    try:
+    with refusing(f"cannot read the ledger {path}"):
         content = path.read_bytes()
-    except OSError as error:
-        message = f"cannot read the ledger {path}: {error.strerror}"
-        raise UsageError(message) from error
     contents = parse(content, path)
     if contents.header is None:
-        message = f"{path} holds no ledger: not even its first line was written"
-        raise UsageError(message)
+        refuse(f"{path} holds no ledger: not even its first line was written")
     return contents
 
 
@@ -226,8 +218,7 @@ def parse(content: bytes, path: Path) -> Contents:
     """The ledger in `content`; `path` is named in errors. Raises `UsageError` for anything but a
     ledger whose last line may be half-written."""
     if not (content.startswith(MARK) or MARK.startswith(content)):
-        message = f"{path} is not a ledger: its first line is not one of `sketchc gen`"
-        raise UsageError(message)
+        refuse(f"{path} is not a ledger: its first line is not one of `sketchc gen`")
     header: Header | None = None
     records: list[Record] = []
     texts: dict[str, str] = {}
@@ -242,8 +233,7 @@ def parse(content: bytes, path: Path) -> Contents:
         except ValueError as error:
             if last:
                 break
-            message = f"line {number} of the ledger {path} is damaged: {error}"
-            raise UsageError(message) from error
+            refuse(f"line {number} of the ledger {path} is damaged: {error}", error)
         try:
             if not isinstance(data, dict):
                 message = f"a JSON object is expected, not {data!r:.60}"
@@ -254,8 +244,7 @@ def parse(content: bytes, path: Path) -> Contents:
                 records.append(_record_from_json(data, len(records) + 1, texts))
         except (KeyError, TypeError, ValueError) as error:
             reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-            message = f"line {number} of the ledger {path} is not as it should be: {reason}"
-            raise UsageError(message) from error
+            refuse(f"line {number} of the ledger {path} is not as it should be: {reason}", error)
         size += len(line) + (0 if last else 1)
     return Contents(header, tuple(records), size, texts)
 
@@ -285,8 +274,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EAGAIN):
             return  # a file system without locks
-        message = f"another run is writing to the ledger {path}: wait for it, or stop it"
-        raise UsageError(message) from error
+        refuse(f"another run is writing to the ledger {path}: wait for it, or stop it", error)
 
 
 def _require_same(path: Path | None, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -295,11 +283,10 @@ def _require_same(path: Path | None, old: Mapping[str, Any], new: Mapping[str, A
         f"{name} was {old[name]!r}, is {new[name]!r}" for name in old if old[name] != new[name]
     ]
     if different:
-        message = (
+        refuse(
             f"the ledger {path} belongs to a run that was started differently: "
             f"{'; '.join(different)}"
         )
-        raise UsageError(message)
 
 
 def _header_to_json(header: Header) -> dict[str, Any]:
@@ -312,11 +299,10 @@ def _header_from_json(data: Any, path: Path) -> Header:
         message = f"'sketchc_ledger' is {version!r:.60}"
         raise TypeError(message)
     if version not in _READ:
-        message = (
+        refuse(
             f"{path} is a ledger of version {version}; this sketchc reads version {VERSION}: "
             "use the sketchc that wrote it"
         )
-        raise UsageError(message)
     return from_plain(Header, data, strict=True)
 
 

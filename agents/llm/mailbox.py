@@ -28,7 +28,7 @@ from sketchc.agents.llm.messages import (
     Usage,
     estimate_tokens,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refusing
 
 _PROMPT = re.compile(r"(\d{4,})-(.+-[0-9a-f]{8})\.prompt\.md")
 
@@ -65,13 +65,10 @@ class MailboxProvider:
         #: Answered prompts of an earlier process, by file stem without the number.
         self._done: Counter[str] = Counter()
         self._used: set[Path] = set()
-        try:
+        with refusing(f"cannot use the mailbox {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
-        except OSError as error:
-            msg = f"cannot use the mailbox {folder}: {error.strerror}"
-            raise UsageError(msg) from error
 
     def advance(self, records: Iterable[Record]) -> None:
         """Leave out the replies that an earlier process of the same run has used: those of its
@@ -125,7 +122,7 @@ class MailboxProvider:
         number = 1 + (earlier[-1][0] if earlier else 0)
         path = self.folder / f"{number:04}-{_label(request)}.prompt.md"
         text = prompt_text(request, path.name)
-        try:
+        with refusing(f"cannot write {path}"):
             handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-", suffix=".md")
             with os.fdopen(handle, "wb") as file:
                 file.write(text.encode(errors="replace"))
@@ -133,9 +130,6 @@ class MailboxProvider:
                 os.fsync(file.fileno())
             Path(name).chmod(0o644)
             Path(name).replace(path)
-        except OSError as error:
-            msg = f"cannot write {path}: {error.strerror}"
-            raise UsageError(msg) from error
         return path
 
     # ------------------------------------------------------------ replies

@@ -44,7 +44,7 @@ from sketchc.agents.llm.messages import (
 )
 from sketchc.agents.llm.secret import REDACTED, redact
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import refuse
 
 if TYPE_CHECKING:
     import openai
@@ -425,8 +425,7 @@ class OpenAIProvider:
         try:
             import openai
         except ImportError as error:
-            message = "the provider `openai` needs a package: pip install 'sketchc[llm]'"
-            raise UsageError(message) from error
+            refuse("the provider `openai` needs a package: pip install 'sketchc[llm]'", error)
         return openai.OpenAI(
             # The package wants a key; servers without keys do not look at it.
             api_key=self._key or "none",
@@ -438,11 +437,10 @@ class OpenAIProvider:
     def _model(self, level: str) -> ModelSettings:
         model = self._settings.models.get(level)
         if model is None or not model.name:
-            message = (
+            refuse(
                 f"no model is configured for the level {level!r}: "
                 f'set name = "..." in [llm.models.{level}] of sketchc.toml'
             )
-            raise UsageError(message)
         return model
 
     def _work(self, call: _Call, request: Request, model: ModelSettings, key: str) -> None:
@@ -579,11 +577,10 @@ def _cost(usage: Usage, model: ModelSettings) -> float | None:
 def _checked_key(key: str) -> str:
     """A key that cannot stand in a header would show up in the error about it."""
     if any(not 32 < ord(character) < 127 for character in key):
-        message = (
+        refuse(
             "the key of the language model holds a blank, a control character or a character "
             "outside ASCII: was something else pasted?"
         )
-        raise UsageError(message)
     return key
 
 
@@ -612,7 +609,6 @@ def _name_of(base_url: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        message = f"base_url must look like http://localhost:8000/v1, not {base_url!r}"
-        raise UsageError(message)
+        refuse(f"base_url must look like http://localhost:8000/v1, not {base_url!r}")
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')}"

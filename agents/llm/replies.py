@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 from markdown_it import MarkdownIt
@@ -33,6 +33,11 @@ NOTHING_WRONG = "nothing_is_wrong"
 
 class ReplyError(Exception):
     """A reply that cannot be used; the message tells the model what is wrong with it."""
+
+
+def reject(text: str, cause: BaseException | None = None) -> NoReturn:
+    """Raises `ReplyError` with this text."""
+    raise ReplyError(text) from cause
 
 
 @attrs.frozen
@@ -80,18 +85,15 @@ def single_block(text: str, languages: str | Iterable[str]) -> str:
         held = (
             f"it holds {len(blocks)} in other languages ({others})" if blocks else "it holds none"
         )
-        msg = f"the reply must hold one fenced block opened by {form}; {held}"
-        raise ReplyError(msg)
+        reject(f"the reply must hold one fenced block opened by {form}; {held}")
     if len(fitting) > 1:
         places = ", ".join(str(block.line) for block in fitting)
-        msg = (
+        reject(
             f"the reply must hold exactly one fenced block opened by {form}, and it holds "
             f"{len(fitting)} (lines {places}): send the complete text in one block"
         )
-        raise ReplyError(msg)
     if not fitting[0].text.strip():
-        msg = f"the fenced block in line {fitting[0].line} of the reply is empty"
-        raise ReplyError(msg)
+        reject(f"the fenced block in line {fitting[0].line} of the reply is empty")
     return fitting[0].text
 
 
@@ -107,17 +109,15 @@ def json_object(text: str) -> dict[str, Any]:
         value = json.loads(bare, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         line = bare.split("\n")[error.lineno - 1].strip()[:120]
-        msg = (
+        reject(
             f"the reply is not valid JSON: {error.msg} in line {error.lineno}, column "
-            f"{error.colno}: `{line}`"
+            f"{error.colno}: `{line}`",
+            error,
         )
-        raise ReplyError(msg) from error
     except (ValueError, RecursionError) as error:
-        msg = f"the reply is not valid JSON: {error}"
-        raise ReplyError(msg) from error
+        reject(f"the reply is not valid JSON: {error}", error)
     if not isinstance(value, dict):
-        msg = "the reply must be one JSON object, in braces"
-        raise ReplyError(msg)
+        reject("the reply must be one JSON object, in braces")
     return value
 
 
@@ -126,11 +126,10 @@ def _whole_blocks(text: str, advice: str) -> tuple[Block, ...]:
     blocks = fenced_blocks(text)
     for block in blocks:
         if not block.closed:
-            msg = (
+            reject(
                 f"the reply was cut off: the fenced block that opens in line {block.line} is never "
                 f"closed; {advice}"
             )
-            raise ReplyError(msg)
     return blocks
 
 
@@ -144,8 +143,7 @@ def _lines(text: str) -> list[str]:
     opened = text.lstrip().startswith("<think>")
     found = re.search("</think>", text) if opened else _END_OF_THOUGHTS.search(text)
     if opened and found is None:
-        msg = "the reply was cut off within its reasoning part: keep that shorter"
-        raise ReplyError(msg)
+        reject("the reply was cut off within its reasoning part: keep that shorter")
     end = 0 if found is None else found.end()
     return ("\n" * text.count("\n", 0, end) + text[end:]).split("\n")
 
@@ -225,8 +223,7 @@ def parse_edits(text: str) -> tuple[Edit, ...]:
         form = "```edit, <<<<<<< SEARCH, =======, >>>>>>> REPLACE, ```"
         bare = any(_START.match(line) for line in text.replace("\r\n", "\n").split("\n"))
         why = "the edits stand outside of a fenced block" if bare else "it holds no edit"
-        msg = f"the reply must hold edits in fenced blocks ({form}, each on its own line); {why}"
-        raise ReplyError(msg)
+        reject(f"the reply must hold edits in fenced blocks ({form}, each on its own line); {why}")
     return tuple(found)
 
 
@@ -250,8 +247,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     for start, number, edit in placed:
         if start < position:
             first, second = sorted((previous, number))
-            msg = f"edits {first} and {second} overlap in line {start + 1}: join them into one"
-            raise ReplyError(msg)
+            reject(f"edits {first} and {second} overlap in line {start + 1}: join them into one")
         changed += lines[position:start]
         changed += edit.replace
         position, previous = start + len(edit.search), number
@@ -260,8 +256,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
         changed.append(ending)
     result = "\n".join(changed)
     if result == text:
-        msg = "the edits change nothing: what they put in is what stands there already"
-        raise ReplyError(msg)
+        reject("the edits change nothing: what they put in is what stands there already")
     return result
 
 
@@ -284,22 +279,20 @@ def _edits_of(block: Block) -> list[Edit]:
         opening = _START.match(lines[position])
         if opening is None:
             stands = _quoted(lines[position])
-            msg = (
+            reject(
                 f"{where}: expected the line <<<<<<< SEARCH, not {stands}; a block of edits holds "
                 "nothing else"
             )
-            raise ReplyError(msg)
         width = len(opening[1])
         middle = _marker(lines, position + 1, _MIDDLE, width, f"{where}: no line =======")
         end = _marker(lines, middle + 1, _END, width, f"{where}: no line >>>>>>> REPLACE")
         search, replace = lines[position + 1 : middle], lines[middle + 1 : end]
         _require_plain(replace, width, where)
         if not any(line.strip() for line in search):
-            msg = (
+            reject(
                 f"{where} searches for nothing: search for a line beside the place, and repeat it "
                 "in what replaces it"
             )
-            raise ReplyError(msg)
         found.append(Edit(tuple(search), tuple(replace)))
         position = end + 1
     return found
@@ -325,11 +318,10 @@ def _require_plain(replace: list[str], width: int, where: str) -> None:
     for line in replace:
         found = _MIDDLE.match(line)
         if found is not None and len(found[1]) == width:
-            msg = (
+            reject(
                 f"{where} has two lines =======; where the text itself holds such a line, make all "
                 "three markers of the edit longer, for instance nine characters"
             )
-            raise ReplyError(msg)
 
 
 # ---------------------------------------------------------------- finding the place
@@ -345,12 +337,11 @@ def _place(lines: list[str], edit: Edit, number: int) -> int:
         return found[0]
     if found:
         places = ", ".join(str(index + 1) for index in found[:8])
-        msg = (
+        reject(
             f"the search of edit {number} occurs {len(found)} times in the text (at lines "
             f"{places}{', ...' if len(found) > 8 else ''}): add lines before or after it until it "
             "occurs once"
         )
-        raise ReplyError(msg)
     msg = f"the search of edit {number} occurs nowhere in the text; {_nearest(lines, edit.search)}"
     raise ReplyError(msg)
 

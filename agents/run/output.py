@@ -21,7 +21,7 @@ from sketchc.agents.run.run import RunOptions, session_of
 from sketchc.agents.run.summary import Facts, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
 from sketchc.agents.state.state import RunContext, RunState
-from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse
+from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse, refusing
 from sketchc.base.json_form import to_plain
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_language
@@ -58,7 +58,7 @@ def write_outputs(
     `UsageError` where the folder refuses, or holds a file of the same name that is not this run's.
     """
     staging = folder / "run" / STAGING
-    try:
+    with refusing(f"cannot write the outputs to {folder}"):
         shutil.rmtree(staging, ignore_errors=True)
         staging.mkdir(parents=True)
         writer = _Writer(staging, options, state, task, stopped)
@@ -67,9 +67,6 @@ def write_outputs(
         (staging / "trace.json").write_text(_json(facts.record), "utf-8")
         (staging / "SUMMARY.md").write_text(summary(facts), "utf-8")
         return _move(staging, folder)
-    except OSError as error:
-        msg = f"cannot write the outputs to {folder}: {error.strerror or error}"
-        raise UsageError(msg) from error
 
 
 def _move(staging: Path, folder: Path) -> list[Path]:

@@ -14,14 +14,7 @@ import attrs
 from sketchc.agents.llm.client import Spend
 from sketchc.agents.llm.ledger import Record, read_ledger
 from sketchc.agents.llm.messages import Reply
-from sketchc.agents.run.record import (
-    FILES,
-    Evidence,
-    RunRecord,
-    RunVerdict,
-    Tried,
-    details_of,
-)
+from sketchc.agents.run.record import FILES, Evidence, RunRecord, RunVerdict, Tried, details_of
 from sketchc.agents.state.state import Step
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.json_form import from_plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -153,10 +154,8 @@ def versions(state: RunState) -> dict[str, str]:
     """What the run was made with."""
     found = {"python": sys.version.split()[0]}
     for package in ("sketchc", "torch"):
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found | dict((state.verdict or {}).get("versions", {}))
 
 

@@ -37,7 +37,7 @@ from sketchc.agents.state.state import (
     load_state,
 )
 from sketchc.agents.workflows import AGENTS, Workflow, load_workflow
-from sketchc.base.diagnostics import InternalError, UsageError, refuse
+from sketchc.base.diagnostics import InternalError, UsageError, refuse, refusing
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -239,18 +239,14 @@ def locked(path: Path, folder: Path, kind: str) -> Iterator[None]:
     """Hold a lock file of the run, or another `kind` of work, in a folder that is made where it is
     missing. Raises `UsageError` where that fails, and when another process is at work there."""
     file: IO[str]
-    try:
+    with refusing(f"cannot write to {folder}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w")
-    except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror}"
-        raise UsageError(msg) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            msg = f"another process is working on the {kind} in {folder}"
-            raise UsageError(msg) from error
+            refuse(f"another process is working on the {kind} in {folder}", error)
         yield
 
 
@@ -271,8 +267,7 @@ def read_object(path: Path) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        msg = f"cannot read {path}: {error}"
-        raise UsageError(msg) from error
+        refuse(f"cannot read {path}: {error}", error)
     return data
 
 

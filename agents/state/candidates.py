@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from sketchc.agents.state.state import KernelText, RunContext, RunState
-from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors, refuse
+from sketchc.base.diagnostics import DiagnosticError, Source, has_errors, refuse
 from sketchc.ir.evaluate import Value
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
@@ -40,8 +40,7 @@ def candidate_of(state: RunState, session: RunContext) -> Candidate:
     try:
         plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
     except DiagnosticError as error:
-        msg = f"the sketch does not hold: {error}"
-        raise UsageError(msg) from error
+        refuse(f"the sketch does not hold: {error}", error)
     kernel = kernel_of(state.kernel, plan)
     candidate = Candidate(plan, kernel, toolchain(session.target))
     if state.kernel.origin != "builtin":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.base.json_form import from_plain, to_plain
 
 if TYPE_CHECKING:
@@ -179,5 +179,4 @@ def load_state(data: Mapping[str, Any]) -> RunState:
             raise TypeError(*sorted(unknown))
         return from_plain(RunState, {**older, **data}, strict=True)
     except (KeyError, TypeError) as error:
-        msg = f"the checkpoint does not hold the state of a run: {error}"
-        raise UsageError(msg) from error
+        refuse(f"the checkpoint does not hold the state of a run: {error}", error)

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.agents.suites.level1 import rows
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import UsageError, refuse, refusing
 
 LEVEL1 = "level1"
 #: The suites that need nothing but their names, with a sentence on each.
@@ -36,11 +36,8 @@ class SuiteTask:
 
     def digest(self) -> str:
         """SHA-256 of the file's content, in hexadecimal. Raises `UsageError`."""
-        try:
+        with refusing(f"cannot read the task file {self.path}"):
             content = self.text.encode() if self.path is None else self.path.read_bytes()
-        except OSError as error:
-            msg = f"cannot read the task file {self.path}: {error.strerror}"
-            raise UsageError(msg) from error
         return hashlib.sha256(content).hexdigest()
 
 
@@ -102,8 +99,7 @@ def selected(suite: Suite, only: str) -> Suite:
     try:
         wanted = re.compile(only)
     except re.error as error:
-        msg = f"--only: {only!r} is no regular expression: {error}"
-        raise UsageError(msg) from error
+        refuse(f"--only: {only!r} is no regular expression: {error}", error)
     kept = [t for t in suite.tasks if wanted.search(t.name) or wanted.search(t.category)]
     if not kept:
         refuse(f"--only {only!r} leaves no task of {suite.name}")
@@ -116,14 +112,11 @@ def write_task(task: SuiteTask, folder: Path) -> Path:
     if task.path is not None:
         return task.path
     path = folder / f"{task.name}.py"
-    try:
+    with refusing(f"cannot write {path}"):
         if path.exists() and path.read_text("utf-8") == task.text:
             return path
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(task.text, "utf-8")
-    except OSError as error:
-        msg = f"cannot write {path}: {error.strerror}"
-        raise UsageError(msg) from error
     return path
 
 

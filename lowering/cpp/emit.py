@@ -19,13 +19,7 @@ from sketchc.ir import walk
 from sketchc.launch.conditions import Kind, launch_conditions, launch_steps
 from sketchc.lowering.abi import params_to_round, passed
 from sketchc.lowering.cpp.abi import actual_extents, scalars
-from sketchc.lowering.cpp.expressions import (
-    PROMOTED,
-    Expressions,
-    broken,
-    entry_name,
-    identifier,
-)
+from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, broken, entry_name, identifier
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.python_module import module_source
 from sketchc.lowering.kernel import Kernel, LibraryPart

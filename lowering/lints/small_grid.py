@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 from sketchc.base.diagnostics import NOWHERE, Diagnostic, Severity
 from sketchc.ir import nodes as ir
@@ -72,7 +73,7 @@ def _lanes(
     bounds, as the loops around it do, counts as nothing."""
     total = 0
     for statement in body:
-        try:
+        with suppress(KeyError):
             match statement:
                 case ir.For(start=start, stop=stop, step=step, body=inner):
                     ends = (int(evaluate(end, values)) for end in (start, stop, step))
@@ -84,8 +85,6 @@ def _lanes(
                     total += math.prod(int(evaluate(extent, values)) for extent in extents)
                 case _:
                     pass
-        except KeyError:
-            continue
     return total
 
 

@@ -16,7 +16,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import reads, references, tiles_read, writes
+from sketchc.ir.walk import free_name, reads, references, tiles_read, writes
 from sketchc.lowering.plan import is_product
 from sketchc.ops.table import OPS
 
@@ -65,11 +65,7 @@ class Versions:
 
     def fresh(self, stem: str) -> str:
         """A name that nothing else has."""
-        name = stem
-        count = 2
-        while name in self.taken:
-            name = f"{stem}_{count}"
-            count += 1
+        name = free_name(stem, self.taken)
         self.taken.add(name)
         return name
 

@@ -15,7 +15,7 @@ import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import children, references, substitute
+from sketchc.ir.walk import names, on_host, references, substitute
 from sketchc.lowering.passes.place_tiles import live_intervals
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, stores
 
@@ -109,14 +109,7 @@ def _binary(expression: ir.Binary, ranges: Ranges, upper: bool) -> ir.Expr | Non
 
 def varies(expression: ir.Expr, ranges: Ranges) -> bool:
     """True where an expression has a value only inside of a launch."""
-    match expression:
-        case ir.Ref(name=name, kind=kind):
-            inside = kind in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-            return inside or name in ranges
-        case ir.Iota() | ir.TileLanes():
-            return True
-        case _:
-            return any(varies(part, ranges) for part in children(expression))
+    return not on_host(expression) or not names(expression).isdisjoint(ranges)
 
 
 def non_negative(expression: ir.Expr) -> bool:

@@ -14,7 +14,6 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.ir.walk import children
 from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
@@ -110,17 +109,6 @@ def mirrored(expression: ir.Binary) -> ir.Binary:
             return ir.Binary(_MIRRORED[operator], right, left, span=expression.span)
         case _:
             return expression
-
-
-def on_host(expression: ir.Expr) -> bool:
-    """True where the host can compute the expression: no loop variable, binding or lane."""
-    match expression:
-        case ir.Ref(_, kind):
-            return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
-        case ir.Iota() | ir.TileLanes():
-            return False
-        case _:
-            return all(map(on_host, children(expression)))
 
 
 @attrs.define

@@ -68,11 +68,7 @@ class TritonWrapper(Wrapper):
     def _canonical(self, phase: PhasePlan) -> None:
         """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
         sketch = self.plan.sketch
-        stored = {
-            sketch.tensor(s.access.tensor).name
-            for s in walk.in_phases(sketch.phases)
-            if isinstance(s, ir.Store)
-        }
+        stored = walk.bases(sketch, walk.in_phases(sketch.phases), ir.Store)
         forms: dict[str, str] = {}
         for statement in walk.statements(phase.body):
             if isinstance(statement, ir.Atomic) and needs_canonical_nan(statement, sketch):

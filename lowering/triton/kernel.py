@@ -28,14 +28,7 @@ from sketchc.launch.magnitudes import (
     see_body,
 )
 from sketchc.launch.magnitudes import show as show_bound
-from sketchc.lowering.plan import (
-    GridAxis,
-    PhasePlan,
-    Plan,
-    carried,
-    float_parts,
-    has_product,
-)
+from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, carried, float_parts, has_product
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import Names, is_literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines

@@ -13,7 +13,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value
 from sketchc.lowering.precedence import PYTHON, Code
-from sketchc.lowering.python_host.expressions import literal, on_host
+from sketchc.lowering.python_host.expressions import literal
 from sketchc.lowering.triton.dialect import TL
 from sketchc.lowering.triton.scope import (
     Scope,
@@ -154,7 +154,7 @@ def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Valu
             return _number(number, dtype)
         case ir.Unary("-", ir.Literal(number)):
             return _number(-number, dtype)
-        case ir.Ref() if own.is_float and on_host(value):
+        case ir.Ref() if own.is_float and walk.on_host(value):
             return _host_float(value, dtype, scope)
         case _:
             pass

@@ -21,12 +21,7 @@ from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
-from sketchc.runtime.bench.driver import (
-    Kept,
-    MeasurementFailedError,
-    Progress,
-    Run,
-)
+from sketchc.runtime.bench.driver import Kept, MeasurementFailedError, Progress, Run
 from sketchc.runtime.bench.judgement import outdone, problems
 from sketchc.runtime.bench.launcher import MODEL
 from sketchc.runtime.bench.machine import (

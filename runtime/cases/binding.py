@@ -31,8 +31,8 @@ from sketchc.runtime.tasks.description import (
     OtherSpec,
     Scalar,
     TaskDescription,
-    TaskFailure,
     TensorSpec,
+    fail,
 )
 from sketchc.runtime.tasks.outline import Domain, Hint
 
@@ -63,8 +63,7 @@ def _symbol_domains(
                 msg = f"{where} and `{said[name].text}` both speak of the sketch's {name}"
                 raise HintError(msg)
             if not hint.domain.holds(symbols[name]):
-                msg = f"{where} does not allow the task's own size {symbols[name]}"
-                raise TaskFailure(msg)
+                fail(f"{where} does not allow the task's own size {symbols[name]}")
             found[name], said[name] = hint.domain, hint
     return found, notes
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import attrs
 
@@ -255,10 +256,8 @@ class _Walk:
     def bind(self, name: str, value: ir.Expr, values: dict[str, Value]) -> None:
         values.pop(name, None)
         self.choices(value, values)
-        try:
+        with suppress(*NO_VALUE):
             values[name] = evaluate(value, values)
-        except NO_VALUE:
-            return
 
     def choices(self, expression: ir.Expr, values: Mapping[str, Value]) -> None:
         """Note the sides of the choices in an expression."""

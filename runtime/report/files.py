@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.runtime.bench.measurement import Measurement
 from sketchc.runtime.bench.text import is_measurement
 from sketchc.runtime.report.content import Code, Measured, Page, Verified
@@ -48,12 +48,10 @@ def read_json(path: Path) -> Any:
             )
         return json.loads(path.read_bytes())
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror or error}"
-        raise UsageError(msg) from error
+        refuse(f"cannot read {path}: {error.strerror or error}", error)
     except (ValueError, RecursionError) as error:
         why = clean_line(error, 120)
-        msg = f"{path} holds no JSON ({why}); {_WHAT}"
-        raise UsageError(msg) from error
+        refuse(f"{path} holds no JSON ({why}); {_WHAT}", error)
 
 
 def is_verdict(data: Mapping[str, Any]) -> bool:

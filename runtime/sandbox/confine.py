@@ -475,10 +475,9 @@ def _answer(channel: socket.socket, body: Mapping[str, Any]) -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        # the limit on what is printed, or the candidate has closed it
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            continue  # the limit on what is printed, or the candidate has closed it
 
 
 def _candidate(settings: Settings, channel: int, output: int) -> int:

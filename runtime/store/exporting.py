@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.runtime.store.schema import TABLES, VERSION
 from sketchc.runtime.store.writing import digest_of, dump, insert
 
@@ -94,8 +94,7 @@ def import_rows(connection: sqlite3.Connection, rows: Rows, name: str) -> tuple[
         try:
             added = _add(connection, table, row)
         except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
-            msg = f"{name} is damaged: a row of {table} cannot be added ({error})"
-            raise UsageError(msg) from error
+            refuse(f"{name} is damaged: a row of {table} cannot be added ({error})", error)
         new, known = new + added, known + (not added)
     return new, known
 
@@ -154,8 +153,7 @@ def parse_export(text: str, name: str) -> Rows:
             row = dict(line)
             tables.setdefault(str(row.pop("table")), []).append(row)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        msg = f"{name} is damaged: not every line is a row of a table"
-        raise UsageError(msg) from error
+        refuse(f"{name} is damaged: not every line is a row of a table", error)
     if unknown := tables.keys() - TABLES.keys():
         refuse(f"{name} is damaged: there is no table {', '.join(sorted(unknown))}")
     return [(table, row) for table in TABLES for row in tables.get(table, ())]
@@ -173,5 +171,4 @@ def _documents(text: str, name: str) -> tuple[Any, list[Any]]:
         except ValueError:
             return json.loads(text), []
     except ValueError as error:
-        msg = f"{name} is neither JSON nor JSON Lines: {error}"
-        raise UsageError(msg) from error
+        refuse(f"{name} is neither JSON nor JSON Lines: {error}", error)

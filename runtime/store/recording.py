@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -54,10 +55,8 @@ def _machine() -> Mapping[str, str]:
         "processor": processor_name(),
     }
     for package in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     for name, (path, pattern) in _DRIVERS.items():
         try:
             match = re.search(pattern, Path(path).read_text("utf-8", "replace"))

@@ -59,6 +59,7 @@ from sketchc.runtime.tasks.description import (
     TensorSpec,
     Thresholds,
     Values,
+    fail,
 )
 from sketchc.runtime.tasks.inputs import (
     check_declared,
@@ -469,11 +470,9 @@ class WorkerTask:
             short = memory.kills() > self._kills
             raise _ended(self.path, end, command, self._peer.printed, short=short) from None
         except MessageError as error:
-            msg = f"{self.path}: what its process said {_DOING[command]} cannot be read"
-            raise TaskFailure(msg) from error
+            fail(f"{self.path}: what its process said {_DOING[command]} cannot be read", error)
         if "refused" in reply:
-            msg = f"{self.path}: {reply['refused']}"
-            raise TaskFailure(msg)
+            fail(f"{self.path}: {reply['refused']}")
         if "raised" in reply:
             raise TaskFailure(_raised(self.path, reply["raised"]))
         return reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import attrs
 
@@ -29,6 +29,11 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 
 class TaskFailure(UsageError):
     """The task's file, or its code, does not do what a task must do."""
+
+
+def fail(text: str, cause: BaseException | None = None) -> NoReturn:
+    """Raises `TaskFailure` with this text."""
+    raise TaskFailure(text) from cause
 
 
 class TaskKilledError(TaskFailure):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.inputs import into_range
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import HintError, Scalar, TaskFailure
+from sketchc.runtime.tasks.description import HintError, Scalar, fail
 from sketchc.runtime.tasks.outline import Domain, Outline, Parameter
 
 #: kind -> what it is for.
@@ -189,30 +189,26 @@ def own_sizes(outline: Outline) -> dict[str, int]:
 def check_declared(outline: Outline) -> None:
     """Raises `TaskFailure` where a task without `get_inputs` leaves an argument open."""
     if outline.kind != "function" and not any(p.declared for p in outline.parameters):
-        msg = (
+        fail(
             f"{outline.path}: it defines no `get_inputs`; a task has `def get_inputs(): the list "
             "of forward's inputs`, or `# @hint: x: f32[M, N]` for each of them"
         )
-        raise TaskFailure(msg)
     if not outline.parameters:
-        msg = f"{outline.path}: {outline.subject} takes no arguments that could be seen"
-        raise TaskFailure(msg)
+        fail(f"{outline.path}: {outline.subject} takes no arguments that could be seen")
     domains = outline.domains
     for parameter in outline.parameters:
         if parameter.declared is None and not parameter.has_default:
-            msg = (
+            fail(
                 f"{outline.path}: nothing says what the argument `{parameter.name}` of "
                 f"{outline.subject} is: add the comment `# @hint: {parameter.name}: f32[M, N]` (or "
                 "`f32` for a number), or define get_inputs()"
             )
-            raise TaskFailure(msg)
         number = parameter.declared is not None and parameter.declared.extents is None
         if number and not parameter.has_default and parameter.name not in domains:
-            msg = (
+            fail(
                 f"{outline.path}: the number `{parameter.name}` of {outline.subject} has no value: "
                 f"give it a default, or add `# @hint: {parameter.name} in [0, 1]`"
             )
-            raise TaskFailure(msg)
 
 
 def declared_inputs(outline: Outline, seed: int) -> list[Array | Scalar | None]:

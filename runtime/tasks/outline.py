@@ -22,12 +22,13 @@ import math
 import re
 import tokenize
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import attrs
 
 from sketchc.base.types import DType
-from sketchc.runtime.tasks.description import HintError, Scalar, TaskFailure
+from sketchc.runtime.tasks.description import HintError, Scalar, fail
 
 _POWERS = (0, 20)
 _FORMS = (
@@ -131,12 +132,11 @@ def read_hints(source: str, where: str) -> tuple[Hint, ...]:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    try:
+    # whoever runs the file says what is wrong with it
+    with suppress(tokenize.TokenError, SyntaxError, IndentationError):
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 yield token.start[0], token.string
-    except (tokenize.TokenError, SyntaxError, IndentationError):
-        return  # whoever runs the file says what is wrong with it
 
 
 _HINT = re.compile(r"#\s*@hint\s*:?\s*(.*)$")
@@ -298,24 +298,21 @@ class Outline:
 def read_outline(path: Path, subject: str = "") -> Outline:
     """The outline of a file. Raises `TaskFailure` where nothing, or too much, could be meant."""
     if not path.is_file():
-        msg = f"there is no task file {path}"
-        raise TaskFailure(msg)
+        fail(f"there is no task file {path}")
     try:
         source = path.read_text("utf-8")
         tree = ast.parse(source)
     except UnicodeDecodeError as error:
-        msg = f"{path}: it is not UTF-8 text"
-        raise TaskFailure(msg) from error
+        fail(f"{path}: it is not UTF-8 text", error)
     except SyntaxError as error:
         text = f": {error.text.strip()}" if error.text else ""
-        msg = (
+        fail(
             f"{path}: loading the file raised {type(error).__name__}: {error.msg} "
-            f"(line {error.lineno}{text})"
+            f"(line {error.lineno}{text})",
+            error,
         )
-        raise TaskFailure(msg) from error
     except (ValueError, RecursionError, MemoryError) as error:
-        msg = f"{path}: it is not Python: {error}"
-        raise TaskFailure(msg) from error
+        fail(f"{path}: it is not Python: {error}", error)
     file = _File(path, tree, source)
     return file.outline(subject)
 
@@ -362,8 +359,7 @@ class _File:
         if wanted and wanted not in self._names():
             known = [*self._classes(), *self._instances(), *self._functions()]
             listed = ", ".join(known) or "nothing that could be a task"
-            msg = f"{self.path} defines no `{wanted}`; it defines {listed}"
-            raise TaskFailure(msg)
+            fail(f"{self.path} defines no `{wanted}`; it defines {listed}")
         node = self.definitions.get(name)
         kind = "instance"
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -392,11 +388,10 @@ class _File:
             if len(found) == 1:
                 return found[0]
             if found:
-                msg = (
+                fail(
                     f"{self.path} defines several {what} ({', '.join(found)}): say which is the "
                     f"task, as {self.path.name}:{found[0]}"
                 )
-                raise TaskFailure(msg)
         return "Model"  # running the file may show why there is none
 
     def _functions(self) -> list[str]:
@@ -515,11 +510,10 @@ class _File:
                 continue
             key = hint.name, hint.declared is None
             if key in found:
-                msg = (
+                fail(
                     f"{self.path}, line {hint.line}: the hint `{hint.text}` speaks of "
                     f"{hint.name} again, after line {found[key].line}; write one hint for it"
                 )
-                raise TaskFailure(msg)
             found[key] = hint
         return tuple(found.values())
 

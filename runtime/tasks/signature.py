@@ -28,6 +28,7 @@ from sketchc.base.types import DType
 from sketchc.interpreter.launch import show_declaration
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
+from sketchc.ir.walk import free_name
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.tasks.client import WorkerTask
 from sketchc.runtime.tasks.description import (
@@ -495,9 +496,7 @@ def _identifier(name: str) -> str:
 
 
 def _free_name(wanted: str, used: set[str]) -> str:
-    name, number = wanted, 2
-    while name in used or name in _RESERVED:
-        name, number = f"{wanted}_{number}", number + 1
+    name = free_name(wanted, used | _RESERVED)
     used.add(name)
     return name
 

@@ -27,8 +27,8 @@ from sketchc.runtime.tasks.description import (
     Scalar,
     State,
     TaskDescription,
-    TaskFailure,
     Values,
+    fail,
 )
 from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
 from sketchc.runtime.tasks.outline import read_outline
@@ -92,8 +92,7 @@ class MindsporeTask(WorkerTask):
         """The interpreter of MindSpore's own environment. Raises `TaskFailure` without one."""
         python = mindspore_python()
         if python is None:
-            msg = f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}"
-            raise TaskFailure(msg)
+            fail(f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}")
         return str(python)
 
     def environment(self) -> dict[str, str]:
@@ -122,8 +121,7 @@ class TorchTask(WorkerTask):
                 return found.start(f"{_TORCH_WORKER}:serve_apart", message, (channel, output), lazy)
             except TemplateError as error:
                 if self.beside is not None:
-                    msg = f"{self.path}: no other process could be started to run it in"
-                    raise TaskFailure(msg) from error
+                    fail(f"{self.path}: no other process could be started to run it in", error)
                 # By itself it says why: torch cannot be imported.
                 return alone(channel, output)
 

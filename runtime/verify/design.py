@@ -26,9 +26,9 @@ from sketchc.runtime.tasks.description import (
     Scalar,
     State,
     TaskDescription,
-    TaskFailure,
     TensorSpec,
     Values,
+    fail,
 )
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains import interpreter
@@ -114,8 +114,7 @@ class SketchTask(Task):
         try:
             found = interpret_apart(self.sketch, arrays, symbols, params, self.timeout)
         except ToolchainError as error:
-            msg = f"{self.path.name}: {error}"
-            raise TaskFailure(msg) from error
+            fail(f"{self.path.name}: {error}", error)
         wide = {t.name for t in self.written if double and t.dtype.is_float}
         outputs = [(t.name, found[t.name]) for t in self.written]
         return [array.astype(np.float64) if name in wide else array for name, array in outputs]

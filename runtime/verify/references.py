@@ -32,7 +32,7 @@ import numpy as np
 
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.arrays import Array, dtype_of
-from sketchc.runtime.tasks.description import Readings, TaskFailure
+from sketchc.runtime.tasks.description import Readings, TaskFailure, fail
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, alike, difference
 from sketchc.runtime.verify.compare import (
     PAPER_TAU,
@@ -287,8 +287,7 @@ class References:
             )
             if not (wrong & ~raced).any():
                 why = f"runs on the same inputs differ, with one thread and with several ({where})"
-                msg = f"{self.path}: {NOT_DETERMINISTIC.format(why=why)}"
-                raise TaskFailure(msg)
+                fail(f"{self.path}: {NOT_DETERMINISTIC.format(why=why)}")
 
     def _with_value_before(
         self, found: Comparison, position: int, reference: Array, dtype: DType

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -209,11 +210,9 @@ class Runner:
         reaching = Reaching(candidate.plan, binding, session.freedom, marks, limits)
         reaching.require(binding.symbols, binding.params)
         for values in binding.description.others:
-            try:
+            with suppress(UsageError):
                 numbers = binding.numbers_of(values)
                 reaching.require(binding.symbols_of(values), {**binding.params, **numbers})
-            except UsageError:
-                continue
         clock = Clock(budget)
         for result in self.results:
             if result.passed:

@@ -49,6 +49,7 @@ from sketchc.runtime.tasks.description import (
     TaskKilledError,
     TensorSpec,
     Thresholds,
+    fail,
 )
 from sketchc.runtime.tasks.inputs import LIKE, poison
 from sketchc.runtime.tasks.repeat import ONLY_NAN, only_nan
@@ -424,14 +425,12 @@ class CaseRunner:
         task = self.task
         references = task.reference(arguments, state, substitutes)
         if len(references) != len(self.binding.outputs):
-            msg = f"it returns {len(references)} tensors at these sizes"
-            raise TaskFailure(msg)
+            fail(f"it returns {len(references)} tensors at these sizes")
         given = tuple(inputs.values.values())
         if not isinstance(task, WorkerTask):
             return References(references, inputs=given)
         if case.own and kind == "task" and only_nan(references):
-            msg = f"{self.task.path}: {ONLY_NAN}"
-            raise TaskFailure(msg)
+            fail(f"{self.task.path}: {ONLY_NAN}")
 
         own = partial(task.reference, arguments, state, substitutes, double=False)
         read = partial(task.readings, arguments, state, substitutes)

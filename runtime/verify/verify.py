@@ -25,15 +25,7 @@ from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import with_neighbours
 from sketchc.runtime.cases.lists import bind_task
 from sketchc.runtime.cases.reach import Freedom, find_freedom, tied_note
-from sketchc.runtime.cases.shapes import (
-    INTERPRETED,
-    NATIVE,
-    OWN,
-    Draws,
-    Limits,
-    OtherLists,
-    Trials,
-)
+from sketchc.runtime.cases.shapes import INTERPRETED, NATIVE, OWN, Draws, Limits, OtherLists, Trials
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.cases.variants import Branches, Varying, not_taken, taken_sides, with_variants
 from sketchc.runtime.sandbox import worker

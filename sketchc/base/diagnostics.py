@@ -9,7 +9,8 @@ raises `DiagnosticError`, which carries them. `InternalError` is for compiler bu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import NoReturn, TypedDict, Unpack
 
@@ -196,9 +197,18 @@ class UsageError(Exception):
     """A misuse of the command line or the API (exit status 2): says what to do instead."""
 
 
-def refuse(text: str) -> NoReturn:
+def refuse(text: str, cause: BaseException | None = None) -> NoReturn:
     """Raises `UsageError` with this text."""
-    raise UsageError(text)
+    raise UsageError(text) from cause
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Raises `UsageError` for an `OSError` inside: `what` failed, and the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        refuse(f"{what}: {error.strerror or error}", error)
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:

@@ -46,10 +46,3 @@ def near(code: str) -> list[str]:
         return begun[:5]
     found = difflib.get_close_matches(wanted, known, n=5, cutoff=0.6)
     return found or [name for name in known if name[:4] == wanted[:4]][:5]
-
-
-def block(text: str, section: str) -> str | None:
-    """The first fenced ```sketch block of a section ("Example", "Fix") of a page."""
-    part = re.search(rf"^## {section}$(.*?)(?=^## |\Z)", text, re.M | re.S)
-    found = re.search(r"^```sketch\n(.*?)^```$", part.group(1), re.M | re.S) if part else None
-    return found.group(1) if found else None

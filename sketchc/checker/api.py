@@ -17,7 +17,7 @@ from sketchc.base.diagnostics import (
     once,
 )
 from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import severity as unproved_severity
+from sketchc.checker.facts import severity as unproved_severity
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
 from sketchc.ir.show import assignments

@@ -41,7 +41,7 @@ from sketchc.base.diagnostics import (
 )
 from sketchc.checker.claims.proofs import with_symbols
 from sketchc.checker.elaboration.elaborate import tuning_points
-from sketchc.checker.facts.answers import severity
+from sketchc.checker.facts import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
 from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
 from sketchc.checker.testing.settings import Setting, Settings, rehearse, sample_params

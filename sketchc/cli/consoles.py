@@ -43,6 +43,11 @@ def make_console(
     )
 
 
+def table_console(width: int) -> Console:
+    """As wide as a table needs: in a narrower terminal lines wrap, and nothing is cut off."""
+    return make_console(highlight=False, width=width)
+
+
 def make_progress() -> Progress:
     """Bars on standard error, with a `note` behind each, that go in the end."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

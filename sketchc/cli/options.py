@@ -7,7 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +22,7 @@ from sketchc.base.diagnostics import (
     UsageError,
     has_errors,
     refuse,
+    refusing,
 )
 from sketchc.base.types import Scalar
 
@@ -118,10 +119,8 @@ def _scalar(text: str, option: str) -> Scalar:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for convert in (int, float):
-        try:
+        with suppress(ValueError):
             return convert(text)
-        except ValueError:
-            continue
     msg = f"{option}: {text!r} is not a number, true or false"
     raise UsageError(msg)
 
@@ -401,12 +400,9 @@ def write(path: str, text: str) -> None:
     """Replace a file's content, written aside first so that no failure loses it; a link stays."""
     path = os.path.realpath(path)
     aside = f"{path}.{os.getpid()}.tmp"
-    try:
+    with refusing(f"cannot write {path}"):
         mode = os.stat(path).st_mode
         with open(aside, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.chmod(aside, mode)
         os.replace(aside, path)
-    except OSError as error:
-        message = f"cannot write {path}: {error.strerror}"
-        raise UsageError(message) from error

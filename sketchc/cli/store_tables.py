@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sketchc.cli.consoles import make_console
+from sketchc.cli.consoles import table_console
 from sketchc.runtime.verify.words import sizes_text
 
 Row = Mapping[str, Any]
@@ -140,17 +140,12 @@ def show_list(kind: str, rows: Sequence[Row]) -> None:
     if not rows:
         click.echo(f"no {kind}")
         return
-    _console().print(_table(_COLUMNS[kind], rows))
+    table_console(_WIDTH).print(_table(_COLUMNS[kind], rows))
 
 
 def show_best(rows: Sequence[Row]) -> None:
     """Print the best kernels."""
-    _console().print(_table(_BEST, rows))
-
-
-def _console() -> Console:
-    """As wide as a table needs: in a narrower terminal lines wrap, and nothing is cut off."""
-    return make_console(highlight=False, width=_WIDTH)
+    table_console(_WIDTH).print(_table(_BEST, rows))
 
 
 def _table(columns: Sequence[tuple[str, Cell]], rows: Sequence[Row]) -> Table:
@@ -167,7 +162,7 @@ def _table(columns: Sequence[tuple[str, Cell]], rows: Sequence[Row]) -> Table:
 
 def show_one(data: Row) -> None:
     """Print everything about one thing: facts, lists of what refers to it, texts last."""
-    console = _console()
+    console = table_console(_WIDTH)
     console.print(f"[bold]{data['kind']} {data['id']}[/bold]", soft_wrap=True)
     _facts(console, data, "")
     for name, value in data.items():

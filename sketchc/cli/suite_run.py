@@ -11,13 +11,7 @@ from typing import Any
 
 import click
 
-from sketchc.agents.suites.run import (
-    Effort,
-    Results,
-    SuiteFolder,
-    SuiteOptions,
-    SuiteRun,
-)
+from sketchc.agents.suites.run import Effort, Results, SuiteFolder, SuiteOptions, SuiteRun
 from sketchc.agents.suites.samples import Sample
 from sketchc.agents.suites.sources import Suite
 from sketchc.agents.workflows import load_workflow

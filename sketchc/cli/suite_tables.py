@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sketchc.cli.consoles import make_console
+from sketchc.cli.consoles import table_console
 
 if TYPE_CHECKING:
     from sketchc.agents.suites.comparing import Compared, Difference
@@ -25,12 +25,12 @@ def show_tasks(suite: Suite) -> None:
         (task.name, task.category, f"excluded: {task.excluded}" if task.excluded else task.sizes)
         for task in suite.tasks
     ]
-    _show(_console(), ("task", "category", "sizes"), rows)
+    _show(table_console(_WIDTH), ("task", "category", "sizes"), rows)
 
 
 def show_results(results: Results) -> None:
     """What passed by category, and below it what did not, with the reasons."""
-    console = _console()
+    console = table_console(_WIDTH)
     from sketchc.agents.suites.metrics import cells, headings
 
     rows = results.totals
@@ -54,7 +54,7 @@ def show_results(results: Results) -> None:
 
 def show_compared(compared: Compared, first: Results, second: Results) -> None:
     """Both runs by category, the tasks that only one passes, and whether that may be chance."""
-    console = _console()
+    console = table_console(_WIDTH)
     headings = ["category", "tasks", "first", "second", "gained", "lost", "p"]
     timed = compared.rows[-1].speeds is not None
     headings += ["second's speed", "95 % interval", "faster", "slower", "p"] if timed else []
@@ -97,11 +97,6 @@ def _compared_cells(row: Difference, timed: bool) -> list[str]:
     interval = f"{speeds.low:.2f} to {speeds.high:.2f}"
     numbers = (str(speeds.faster), str(speeds.slower), f"{speeds.p:.3g}")
     return [*cells, f"{speeds.ratio:.2f}x", interval, *numbers]
-
-
-def _console() -> Console:
-    """As wide as a table needs: in a narrower terminal lines wrap, and nothing is cut off."""
-    return make_console(highlight=False, width=_WIDTH)
 
 
 def _show(

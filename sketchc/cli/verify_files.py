@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import UsageError, refuse, refusing
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.runtime.verify.seed import fresh_seed
@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 def read_kernel(path: Path) -> tuple[str, str]:
     """The text, and why it is none ("" where it is one). Raises `UsageError` for a file that cannot
     be read at all."""
-    try:
+    with refusing(f"cannot read the kernel {path}"):
         content = path.read_bytes()
-    except OSError as error:
-        msg = f"cannot read the kernel {path}: {error.strerror or error}"
-        raise UsageError(msg) from error
     try:
         return content.decode("utf-8"), ""
     except UnicodeDecodeError as error:

@@ -6,7 +6,8 @@ itself only where each node means something else to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
@@ -52,6 +53,17 @@ def parts(expression: ir.Expr) -> Iterator[ir.Expr]:
 def size(expression: ir.Expr) -> int:
     """How many nodes an expression has."""
     return 1 + sum(map(size, children(expression)))
+
+
+def on_host(expression: ir.Expr) -> bool:
+    """True where the host can compute the expression: no loop variable, binding or lane."""
+    match expression:
+        case ir.Ref(_, kind):
+            return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+        case ir.Iota() | ir.TileLanes():
+            return False
+        case _:
+            return all(map(on_host, children(expression)))
 
 
 def references(expression: ir.Expr) -> Iterator[ir.Ref]:
@@ -177,6 +189,14 @@ class HasBody(Protocol):
         ...
 
 
+def bases(
+    sketch: ir.Sketch, body: Iterable[ir.Statement], *kinds: type[ir.Load | ir.Store | ir.Atomic]
+) -> set[str]:
+    """The base tensors that statements of these kinds access somewhere in `body`."""
+    found = (each for each in statements(body) if isinstance(each, kinds))
+    return {sketch.tensor(each.access.tensor).name for each in found}
+
+
 def in_phases(phases: Iterable[HasBody]) -> Iterator[ir.Statement]:
     """All statements of all phases, in program order."""
     for phase in phases:
@@ -295,6 +315,12 @@ def bound_names(body: Iterable[ir.Statement | ir.HostStep]) -> Iterator[str]:
                 yield name
             case _:
                 pass
+
+
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """A name that is not taken: `wanted`, or with the first number from 2 on that is free."""
+    candidates = (f"{wanted}_{count}" for count in itertools.count(2))
+    return next(name for name in itertools.chain((wanted,), candidates) if name not in taken)
 
 
 def declared_names(sketch: ir.Sketch) -> Iterator[str]:

@@ -95,7 +95,8 @@ def _pair(
     if one.counts != other.counts:
         return
     common = _common(first, one, second, other)
-    if common is None or stored(sketch, first.body) & _loaded(sketch, second.body):
+    loaded = walk.bases(sketch, second.body, ir.Load)
+    if common is None or stored(sketch, first.body) & loaded:
         return
     made = {
         tile for statement in walk.statements((*first.body, *between)) for tile in writes(statement)
@@ -105,14 +106,6 @@ def _pair(
         yield report_passes(first.span, second.span, common.span)
     elif not stored(sketch, second.body) and needed <= _maxima(first) and _sums(second):
         yield _report_online(first, second, common)
-
-
-def _loaded(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> set[str]:
-    return {
-        sketch.tensor(statement.access.tensor).name
-        for statement in walk.statements(body)
-        if isinstance(statement, ir.Load)
-    }
 
 
 def _common(first: ir.For, one: Space, second: ir.For, other: Space) -> ir.Load | None:

@@ -13,11 +13,7 @@ from sketchc.parsing.syntax import names, statements
 
 def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
     """The base tensors that are written somewhere in `body`."""
-    return {
-        sketch.tensor(statement.access.tensor).name
-        for statement in walk.statements(body)
-        if isinstance(statement, ir.Store | ir.Atomic)
-    }
+    return walk.bases(sketch, body, ir.Store, ir.Atomic)
 
 
 def updates(statement: ir.Compute) -> bool:

@@ -307,7 +307,6 @@ class Converter(Conversion):
         head = children[start:-1]
         variable, function = head[1], head[3]
         arguments = self._arguments(head[5:-2])
-        range_span = self.span(head[3:-1])
         if function.text != "range":
             place = self.span_of(function)
             self.error(
@@ -319,7 +318,7 @@ class Converter(Conversion):
             )
         elif arguments.keywords or arguments.transfers or not 1 <= len(arguments.positional) <= 3:
             self.error(
-                range_span,
+                self.span(head[3:-1]),
                 "SK0118",
                 "`range` takes a stop, a start and a stop, or a start, a stop and a step",
                 label="one to three expressions",
@@ -331,7 +330,6 @@ class Converter(Conversion):
             hints,
             children[-1],
             span=self.span(head),
-            range_span=range_span,
         )
 
     def _on_if(self, children: list[Any], span: Span) -> syntax.If:

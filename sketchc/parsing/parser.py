@@ -21,6 +21,7 @@ import os
 import sys
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -142,13 +143,12 @@ def _write(path: str, data: Any) -> None:
     content = marshal.dumps(data, _MARSHAL)
     content = zlib.crc32(content).to_bytes(4, "little") + content
     aside = f"{path}.{os.getpid()}"
-    try:
+    # A cache that cannot be written: the next run computes the tables again.
+    with suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(aside, "wb") as file:
             file.write(content)
         os.replace(aside, path)
-    except OSError:
-        return  # A cache that cannot be written: the next run computes the tables again.
 
 
 def _compute(grammar: str) -> Any:
@@ -494,8 +494,7 @@ def _content(path: str) -> bytes:
         raise UsageError(message) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        message = f"cannot read {path}: {reason}"
-        raise UsageError(message) from error
+        refuse(f"cannot read {path}: {reason}", error)
 
 
 def sketch_files(path: str) -> list[str]:

@@ -283,7 +283,6 @@ class For(Placed):
     arguments: tuple[Expression, ...]  # one to three, as in Python's range
     hints: tuple[Hint, ...]
     body: tuple[Statement, ...]
-    range_span: Span = _span()  # `range(...)`
 
 
 @records.frozen

@@ -13,13 +13,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+from explained import block
 from test_execution_diagnostics import diagnose
 
 from sketchc.base import diagnostics
 from sketchc.cli.commands.check import FileReport, Request, check_file
 from sketchc.cli.options import parse_assignments
 from sketchc.base.diagnostics import Severity
-from sketchc.base.explain import block, codes, page
+from sketchc.base.explain import codes, page
 from sketchc.reporting.text import render_text
 from sketchc.base.diagnostics import Source
 

@@ -5,9 +5,18 @@ from math import prod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear, add, constant, relation, scale
-from sketchc.checker.facts.prover import Space
-from sketchc.checker.facts.systems import refuted
+from sketchc.checker.facts import (
+    ONE,
+    Atoms,
+    Fact,
+    Linear,
+    Space,
+    add,
+    constant,
+    refuted,
+    relation,
+    scale,
+)
 from sketchc.ir.evaluate import BINARY
 
 COEFFICIENTS = st.integers(-4, 4)
@@ -127,7 +136,7 @@ def _points(variables: list[int]) -> list[dict[int, int]]:
 
 
 def _value(atoms: Atoms, form: object, point: dict[int, int]) -> int:
-    from sketchc.checker.facts.affine import Extremum, Floor, Product
+    from sketchc.checker.facts import Extremum, Floor, Product
 
     assert isinstance(form, dict)
     total = 0

@@ -96,6 +96,20 @@ def test_folders_and_files_can_be_taken_in() -> None:
                 assert path.read_text("utf-8").count("\n") <= MOST_LINES, path
 
 
+def test_facts_are_imported_at_their_door() -> None:
+    """As the import contract asks of the product, here also of what is beside it."""
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}:{node.lineno}"
+        for part in (*PARTS, "tests", "benchmarks")
+        for path in sorted((ROOT / part).rglob("*.py"))
+        if path.parent != ROOT / "sketchc/checker/facts" and "golden" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        if (node.module or "").startswith("sketchc.checker.facts.")
+    ]
+    assert found == []
+
+
 def operations_in(node: ast.AST) -> Iterator[str]:
     """The operations that a comparison, a `match` or a collection names."""
     words: list[ast.expr | None] = []

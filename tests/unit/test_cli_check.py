@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from explained import block
 
 from sketchc.api import Request, check_file
-from sketchc.base.explain import block, page
+from sketchc.base.explain import page
 from sketchc.cli.commands.check import _PARALLEL_FROM, map_files
 from sketchc.cli.main import COMMANDS, run
 from sketchc.parsing.parser import MAXIMUM_SIZE

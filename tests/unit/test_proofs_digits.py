@@ -12,8 +12,7 @@ from proof_cases import check_against_runs
 
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
-from sketchc.checker.facts.affine import ONE, Atoms, Fact, Linear
-from sketchc.checker.facts.systems import refuted
+from sketchc.checker.facts import ONE, Atoms, Fact, Linear, refuted
 from sketchc.ir import nodes as ir
 
 # ---------------------------------------------------------------- the rule, against enumeration

@@ -9,7 +9,7 @@ import pytest
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import CheckResult, check
 from sketchc.checker.elaboration.elaborate import elaborate
-from sketchc.checker.facts.concrete import other_params
+from sketchc.checker.facts import other_params
 from sketchc.checker.testing.settings import Setting, Settings
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse

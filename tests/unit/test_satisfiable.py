@@ -8,7 +8,7 @@ import pytest
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.checker.claims.proofs import prove, reproduced, without_contradictions
-from sketchc.checker.facts.answers import Finding
+from sketchc.checker.facts import Finding
 from sketchc.ir import nodes as ir
 
 TEXT = """sketch part {{

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from sketchc.runtime.tasks.layout import Layout, flatten, is_plain, paths, rebui
 
 class TaskError(Exception):
     """The task is not what it should be; the message is for the user."""
+
+
+def refuse(text: str) -> NoReturn:
+    """Raises `TaskError` with this text."""
+    raise TaskError(text)
 
 
 class Raised(Exception):
@@ -94,8 +99,7 @@ class TaskFile:
         self.makes_inputs = makes_inputs
         specification = importlib.util.spec_from_file_location("sketchc_user_task", path)
         if specification is None or specification.loader is None:
-            msg = "it is not a Python file (its name must end in .py)"
-            raise TaskError(msg)
+            refuse("it is not a Python file (its name must end in .py)")
         self.module = importlib.util.module_from_spec(specification)
         sys.modules["sketchc_user_task"] = self.module
         sys.path.append(str(path.parent))
@@ -143,8 +147,7 @@ class TaskFile:
         """The type as a sketch spells it. Raises `TaskError` for one that sketches do not have."""
         name = self.type_name(tensor)
         if name not in self.spellings:
-            msg = f"{self.tensor_name} of {name} has no counterpart in a sketch"
-            raise TaskError(msg)
+            refuse(f"{self.tensor_name} of {name} has no counterpart in a sketch")
         return self.spellings[name]
 
     def specify(self, tensor: Any) -> dict[str, Any]:
@@ -264,19 +267,16 @@ class TaskFile:
 
     def _attribute(self, name: str, wanted: str) -> Any:
         if not hasattr(self.module, name):
-            msg = f"it defines no `{name}`; a task has `{wanted}`"
-            raise TaskError(msg)
+            refuse(f"it defines no `{name}`; a task has `{wanted}`")
         return getattr(self.module, name)
 
     def _check_subject(self) -> None:
         subject = self.subject
         if isinstance(subject, type):
             if not self.is_module(subject):
-                msg = f"{self.name} must be {self.module_class}"
-                raise TaskError(msg)
+                refuse(f"{self.name} must be {self.module_class}")
         elif not self.is_module(subject) and not callable(subject):
-            msg = f"{self.name} is {type(subject).__name__}; a task is a module or a function"
-            raise TaskError(msg)
+            refuse(f"{self.name} is {type(subject).__name__}; a task is a module or a function")
 
     @property
     def method(self) -> str:
@@ -307,8 +307,7 @@ class TaskFile:
         with user_code("get_init_inputs", self.path):
             values = self.module.get_init_inputs()
         if not isinstance(values, list | tuple):
-            msg = f"get_init_inputs must return a list, and returns {type(values).__name__}"
-            raise TaskError(msg)
+            refuse(f"get_init_inputs must return a list, and returns {type(values).__name__}")
         return list(values)
 
     def model(self, substitutes: Mapping[str, int]) -> Any:
@@ -341,8 +340,7 @@ class TaskFile:
             with user_code(name, self.path):
                 lists = getattr(self.module, name)()
                 if not isinstance(lists, list | tuple) or not lists:
-                    msg = f"{name} must return a list of lists of inputs"
-                    raise TaskError(msg)
+                    refuse(f"{name} must return a list of lists of inputs")
                 found += [self.ordered(values, name) for values in lists]
             names += [f"list {number} of {name}" for number in range(1, len(lists) + 1)]
         order = [self.lead, *(n for n in range(len(found)) if n != self.lead)]
@@ -401,16 +399,14 @@ class TaskFile:
         if isinstance(values, Mapping):
             return self._by_position(values, where)
         if not isinstance(values, list | tuple):
-            msg = f"{where} must return a list, and returns {type(values).__name__}"
-            raise TaskError(msg)
+            refuse(f"{where} must return a list, and returns {type(values).__name__}")
         return list(values)
 
     def _by_position(self, values: Mapping[str, Any], where: str) -> list[Any]:
         names = [parameter.name for parameter in self._in_order()]
         unknown = [name for name in values if name not in names]
         if unknown:
-            msg = f"{where} gives `{unknown[0]}`; the arguments are {', '.join(names)}"
-            raise TaskError(msg)
+            refuse(f"{where} gives `{unknown[0]}`; the arguments are {', '.join(names)}")
         last = max((names.index(name) for name in values), default=-1)
         found = []
         for parameter in self._in_order()[: last + 1]:
@@ -419,8 +415,7 @@ class TaskFile:
             elif parameter.default is not parameter.empty:
                 found.append(parameter.default)
             else:
-                msg = f"{where} gives nothing for `{parameter.name}`"
-                raise TaskError(msg)
+                refuse(f"{where} gives nothing for `{parameter.name}`")
         return found
 
     def _in_order(self) -> list[inspect.Parameter]:
@@ -480,15 +475,13 @@ class TaskFile:
         if result is None:
             self.returns = "none"
             if not self.written:
-                msg = f"{self.where} returns nothing and changes none of its inputs"
-                raise TaskError(msg)
+                refuse(f"{self.where} returns nothing and changes none of its inputs")
             return [inputs[place] for place in sorted(self.written)]
         self.returns, outputs = _container(result), list(flat(result))
         for value in outputs:
             if not self.is_tensor(value):
                 kind = type(value).__name__
-                msg = f"{self.where} must return a tensor or several, and returns {kind}"
-                raise TaskError(msg)
+                refuse(f"{self.where} must return a tensor or several, and returns {kind}")
         further = [
             inputs[place]
             for place in sorted(self.written)

@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import init
 from torch.overrides import TorchFunctionMode
 
-from sketchc.runtime.tasks.worker.task_file import TaskError
+from sketchc.runtime.tasks.worker.task_file import refuse
 
 #: Elements up to which a tensor that the task makes for itself is told with its values.
 _MOST_VALUES = 4096
@@ -172,8 +172,7 @@ class _Written:
 
     def made(self, tensor: torch.Tensor) -> dict[str, Any]:
         if tensor.numel() > _MOST_VALUES:
-            msg = f"a tensor of {tensor.numel():,} elements that the task makes for itself"
-            raise TaskError(msg)
+            refuse(f"a tensor of {tensor.numel():,} elements that the task makes for itself")
         return {"made": {**_specification(tensor), "values": tensor.reshape(-1).tolist()}}
 
 

@@ -15,12 +15,34 @@ from sketchc.base.diagnostics import Label, error
 from sketchc.checker.claims.races import from_memory
 from sketchc.checker.claims.witnesses import has_witness
 from sketchc.checker.context.fixits import tile_index_fixes
-from sketchc.checker.facts import answers, budget, concrete
-from sketchc.checker.facts.affine import Fact, Linear, add, constant, constant_value, scale
-from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.prover import PROVED, Outcome, Prover, Verdict, iteration, worst
-from sketchc.checker.facts.scope import Scope, phase_scope
-from sketchc.checker.facts.sites import Site, Touch, touched
+from sketchc.checker.facts import (
+    PROVED,
+    RECHECKED,
+    Fact,
+    Finding,
+    Linear,
+    Outcome,
+    Prover,
+    Scope,
+    Site,
+    Touch,
+    Verdict,
+    add,
+    budget,
+    concrete,
+    constant,
+    constant_value,
+    contested,
+    counter_example,
+    in_iteration,
+    iteration,
+    phase_scope,
+    proved,
+    scale,
+    touched,
+    unproved,
+    worst,
+)
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value
 from sketchc.ir.show import element_text, show
@@ -173,7 +195,7 @@ def _uncovered(
         element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
         for params, host in prover.hosts(outcome.point):
             written = budget.attempt(
-                answers.RECHECKED, budget.RECHECK, True, _is_written, stores, host, element
+                RECHECKED, budget.RECHECK, True, _is_written, stores, host, element
             )
             if concrete.admissible(prover.sketch, host) and not written:
                 symbols = prover.sizes(outcome.point)
@@ -199,7 +221,7 @@ def _missing(
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
     told = f"no iteration writes {element_text(name, element)}"
     place = concrete.base_element(prover.sketch, name, element, host)
-    example = answers.counter_example(symbols, params, (), place, told)
+    example = counter_example(symbols, params, (), place, told)
     promise = next((store for store in stores if _covers(store)), None)
     if promise is not None:
         return _broken_promise(tensor, promise, example)
@@ -252,7 +274,7 @@ def _load(prover: Prover, load: Site, stores: Sequence[Site]) -> Finding:
         return _promised("initialised", tensor, promise)
     if outcome.verdict is Verdict.REFUTED:
         given = (prover, load, stores, elements, outcome)
-        finding = budget.attempt(answers.RECHECKED, budget.RECHECK, None, _read_too_early, *given)
+        finding = budget.attempt(RECHECKED, budget.RECHECK, None, _read_too_early, *given)
         if finding is not None:
             return finding
     return _not_shown_written(load, stores)
@@ -383,10 +405,10 @@ def _too_early(
     """A load that finds nothing written at these numbers."""
     name, tensor = load.access.tensor, load.tensor
     what = f"{element_text(name, element)}, which no earlier phase has written"
-    told = f"{answers.in_iteration(where, 'reads')} {what}"
+    told = f"{in_iteration(where, 'reads')} {what}"
     params = concrete.named_params(prover.sketch, (load, *stores), params)
     place = concrete.base_element(prover.sketch, name, element, host)
-    example = answers.counter_example(symbols, params, (where,), place, told)
+    example = counter_example(symbols, params, (where,), place, told)
     diagnostic = error(
         load.access.span,
         "SK0530",

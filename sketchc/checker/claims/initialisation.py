@@ -9,11 +9,21 @@ from __future__ import annotations
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Severity, error
 from sketchc.checker.elaboration.assignment import Assignment, Gap
-from sketchc.checker.facts import concrete
-from sketchc.checker.facts.affine import Fact, add
-from sketchc.checker.facts.answers import Finding, contested, counter_example, in_iteration, proved
-from sketchc.checker.facts.prover import Prover, Verdict, iteration
-from sketchc.checker.facts.scope import Branch, host_path
+from sketchc.checker.facts import (
+    Branch,
+    Fact,
+    Finding,
+    Prover,
+    Verdict,
+    add,
+    concrete,
+    contested,
+    counter_example,
+    host_path,
+    in_iteration,
+    iteration,
+    proved,
+)
 from sketchc.ir import nodes as ir
 
 

@@ -31,11 +31,7 @@ from sketchc.base.diagnostics import (
 )
 from sketchc.checker.claims import coverage, initialisation, races, subscripts
 from sketchc.checker.domains.inference import infer_domains
-from sketchc.checker.facts import budget
-from sketchc.checker.facts.answers import UNDECIDED, Finding, unproved
-from sketchc.checker.facts.concrete import admissible_hosts
-from sketchc.checker.facts.prover import Prover, Verdict
-from sketchc.checker.facts.sites import collect
+from sketchc.checker.facts import Finding, Prover, Verdict, budget, collect, concrete, unproved
 from sketchc.checker.testing.settings import Setting, executed
 from sketchc.checker.testing.testing import try_out
 from sketchc.ir import nodes as ir
@@ -94,9 +90,9 @@ def _broken(
 def _opened(finding: Finding, why: str) -> Finding:
     """The claim as one that is neither proved nor refuted."""
     proof = finding.proof
-    notes = (UNDECIDED, f"tried: a counter-example that {why}: {proof.detail}")
+    tried = f"a counter-example that {why}: {proof.detail}"
     about, advice = finding.about, "state what makes it true in a `require:`"
-    opened = unproved(*about, proof.span, advice, notes=notes)
+    opened = unproved(*about, proof.span, advice, tried=tried)
     return records.evolve(opened, requires=finding.requires, testable=finding.testable)
 
 
@@ -124,7 +120,7 @@ def refuses_all(sketch: ir.Sketch) -> bool:
 
 
 def _refuses_all(sketch: ir.Sketch) -> bool:
-    if next(admissible_hosts(sketch), None) is not None:
+    if next(concrete.admissible_hosts(sketch), None) is not None:
         return False
     prover = Prover.of(sketch)
     return prover.refute(prover.root.facts, (), ()).verdict is Verdict.PROVED

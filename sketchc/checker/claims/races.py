@@ -14,11 +14,32 @@ from itertools import combinations_with_replacement, product
 from sketchc.base import records
 from sketchc.base.diagnostics import Label, error
 from sketchc.checker.context.fixits import tile_index_fixes
-from sketchc.checker.facts import answers, budget, concrete
-from sketchc.checker.facts.affine import Fact, Linear, add, constant, scale
-from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.prover import Outcome, Prover, Verdict, iteration, worst
-from sketchc.checker.facts.sites import Site, Touch, resolve, touched
+from sketchc.checker.facts import (
+    OPEN,
+    RECHECKED,
+    Fact,
+    Finding,
+    Linear,
+    Outcome,
+    Prover,
+    Site,
+    Touch,
+    Verdict,
+    add,
+    budget,
+    concrete,
+    constant,
+    contested,
+    counter_example,
+    for_sizes,
+    iteration,
+    proved,
+    resolve,
+    scale,
+    touched,
+    unproved,
+    worst,
+)
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import assignments, element_text
 
@@ -38,7 +59,7 @@ def _refuted_pair(
     tensor = first.tensor.name
     one, two = map(assignments, example.iterations)
     touch = element_text(name, element)
-    sizes = answers.for_sizes({**example.symbols, **example.params})
+    sizes = for_sizes({**example.symbols, **example.params})
     atomic = isinstance(first.statement, ir.Atomic) or isinstance(second.statement, ir.Atomic)
     notes: tuple[str, ...] = (_IN_ANY_ORDER,)
     help_text = "let every iteration work on elements of its own, or make the loop sequential"
@@ -88,7 +109,7 @@ def _repeated(
     params = concrete.named_params(sketch, (site,), {})
     told = f"{at}lanes {both} both write {element_text(name, element)}"
     place = concrete.base_element(sketch, name, element, concrete.host_sample(sketch, symbols))
-    example = answers.counter_example(symbols, params, (where, where), place, told)
+    example = counter_example(symbols, params, (where, where), place, told)
     promised = isinstance(site.statement, ir.Store) and site.statement.unique
     diagnostic = error(
         site.access.span,
@@ -121,7 +142,7 @@ def _unproved(first: Site, second: Site) -> Finding:
             notes=("two of them may be equal, and nothing says which value stays (R7)",),
             help="promise `unique=True` if they never are, or use an atomic",
         )
-        finding = contested("independent", name, diagnostic, detail=answers.OPEN)
+        finding = contested("independent", name, diagnostic, detail=OPEN)
         return records.evolve(finding, testable=False)
     other = () if second is first else (Label(second.access.span, "against this access"),)
     advice = "access the tensor through one view, with slices like `i*T:(i+1)*T`"
@@ -248,7 +269,7 @@ def _conflicts(prover: Prover, first: Site, second: Site) -> Iterator[Finding]:
             if outcome.verdict is Verdict.PROVED:
                 continue
             finding = budget.attempt(
-                answers.RECHECKED, budget.RECHECK, None, _refuted, prover, pair, outcome
+                RECHECKED, budget.RECHECK, None, _refuted, prover, pair, outcome
             ) or _enumerated(prover, pair)
             if finding is None and first is second and _promised(first):
                 finding = _promise_taken(first)

@@ -17,13 +17,38 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Span, error
 from sketchc.checker.context.context import in_phase
 from sketchc.checker.domains.bounds import is_loaded
-from sketchc.checker.facts import answers, budget, concrete
-from sketchc.checker.facts.affine import ONE, Fact, add, constant, constant_value, scale
-from sketchc.checker.facts.answers import Finding, contested, proved, unproved
-from sketchc.checker.facts.lane_forms import lane_name, pointwise, proves
-from sketchc.checker.facts.prover import Outcome, Prover, Verdict, iteration
-from sketchc.checker.facts.scope import Branch, Scope, contains_iota, inlined, root_scope, slope
-from sketchc.checker.facts.sites import Site, placed
+from sketchc.checker.facts import (
+    ONE,
+    OPEN,
+    Branch,
+    Fact,
+    Finding,
+    Outcome,
+    Prover,
+    Scope,
+    Site,
+    Verdict,
+    add,
+    budget,
+    concrete,
+    constant,
+    constant_value,
+    contains_iota,
+    contested,
+    counter_example,
+    in_iteration,
+    inlined,
+    iteration,
+    lane_name,
+    placed,
+    pointwise,
+    proved,
+    proves,
+    root_scope,
+    scale,
+    slope,
+    unproved,
+)
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
@@ -276,7 +301,7 @@ def _failure(
         return None
     name = site.access.tensor
     extent = evaluate(prover.sketch.extents(name)[goal.axis], values)
-    at = answers.in_iteration(where, "writes" if site.stores else "reads")
+    at = in_iteration(where, "writes" if site.stores else "reads")
     element: tuple[int, ...] = ()
     if goal.claim == "in-bounds":
         element = _element(site, values)
@@ -295,7 +320,7 @@ def _failure(
         code, message = "SK0503", f"the slice does not fit the tile `{site.tile.source_name}`"
         notes = ("a slice is at most as long as the tile's axis (R1)",)
         advice = "make the tile as long as the slice, or shorten the slice"
-    example = answers.counter_example(symbols, params, (where,), element, told)
+    example = counter_example(symbols, params, (where,), element, told)
     diagnostic = error(goal.span, code, message, example.text, notes=notes, help=advice)
     return contested(goal.claim, name, diagnostic, example)
 
@@ -343,7 +368,7 @@ def _unproved(site: Site, goal: Goal) -> Finding:
     message = f"cannot prove that the slice of `{name}` fits its tile"
     if goal.claim == "in-bounds":
         message = f"cannot prove that the subscript of `{name}` stays inside"
-    advice, label = "state what makes it true in a `require:`", f"`{claim}` {answers.OPEN}"
+    advice, label = "state what makes it true in a `require:`", f"`{claim}` {OPEN}"
     return unproved(goal.claim, name, goal.span, advice, message, label)
 
 

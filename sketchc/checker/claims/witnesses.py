@@ -13,11 +13,23 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from sketchc.base import records
-from sketchc.checker.facts import budget
-from sketchc.checker.facts.affine import ONE, Atoms, Linear, add, constant, constant_value, scale
-from sketchc.checker.facts.lane_forms import lane_facts
-from sketchc.checker.facts.scope import Branch, Scope
-from sketchc.checker.facts.sites import Site, Touch, cases, touched
+from sketchc.checker.facts import (
+    ONE,
+    Atoms,
+    Branch,
+    Linear,
+    Scope,
+    Site,
+    Touch,
+    add,
+    budget,
+    cases,
+    constant,
+    constant_value,
+    lane_facts,
+    scale,
+    touched,
+)
 from sketchc.ir import nodes as ir
 
 

@@ -10,10 +10,9 @@ loops may each make their own. A name that is still visible is never made a seco
 
 from __future__ import annotations
 
-import itertools
 import keyword
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, Unpack
 
@@ -23,7 +22,7 @@ from sketchc.base.types import DType
 from sketchc.ir import guards, symbolic, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
-from sketchc.ir.walk import tiles_read
+from sketchc.ir.walk import free_name, tiles_read
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import nearest
 from sketchc.parsing.prepass import Prepass
@@ -144,12 +143,6 @@ class Scopes:
     def visible(self) -> list[str]:
         """All names that can be used here."""
         return [name for block in self.blocks for name in block]
-
-
-def free_name(wanted: str, taken: Container[str]) -> str:
-    """A name that is not taken: `wanted`, or with the first number from 2 on that is free."""
-    candidates = (f"{wanted}_{count}" for count in itertools.count(2))
-    return next(name for name in itertools.chain((wanted,), candidates) if name not in taken)
 
 
 def identifier(name: str) -> str:

@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Edit, Fix
 from sketchc.base.types import DType
-from sketchc.checker.context.context import Context, TileName, free_name
+from sketchc.checker.context.context import Context, TileName
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.show import show
+from sketchc.ir.walk import free_name
 from sketchc.ops.table import COMBINING, OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import line_edit, statement_text

@@ -23,9 +23,17 @@ from collections.abc import Iterable
 from typing import Literal, assert_never
 
 from sketchc.base import records
-from sketchc.checker.facts.affine import Fact, add, constant, scale
-from sketchc.checker.facts.lane_forms import Lanes, lane_facts, lane_name, validity
-from sketchc.checker.facts.scope import Scope
+from sketchc.checker.facts import (
+    Fact,
+    Lanes,
+    Scope,
+    add,
+    constant,
+    lane_facts,
+    lane_name,
+    scale,
+    validity,
+)
 from sketchc.ir import guards, walk
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import Polynomial, normalize, rebuild, simplify

@@ -36,9 +36,7 @@ from sketchc.checker.domains.versions import (
     renewed,
     updated,
 )
-from sketchc.checker.facts.affine import constant
-from sketchc.checker.facts.lane_forms import parts, validity
-from sketchc.checker.facts.scope import Branch, Scope, Step, phase_scope, root_scope
+from sketchc.checker.facts import Branch, Scope, Step, parts, phase_scope, root_scope, validity
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import element_indices, kept_axes, laid_out, tiles_read
@@ -93,7 +91,7 @@ def axis_map(
             return tuple(order.index(axis) for axis in range(rank))
         case Shape.REARRANGED if op.layout is Layout.RESHAPED:
             before, after = ([scope.form(e) for e in shape] for shape in (extents, result))
-            return kept_axes(before, after, constant(1))
+            return kept_axes(before, after, scope.form(ir.Literal(1)))
         case _:
             return aligned
 

@@ -17,8 +17,7 @@ from typing import TypeAlias
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Span, error
 from sketchc.checker.domains import bounds
-from sketchc.checker.facts.affine import constant_value
-from sketchc.checker.facts.scope import Scope, inlined, slope
+from sketchc.checker.facts import Scope, constant_value, inlined, slope
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify

@@ -50,6 +50,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias, assert_never
 
@@ -473,13 +474,11 @@ def tuning_points(tree: syntax.Sketch, constants: Mapping[str, Value]) -> list[d
 
 def _tilings(context: Context) -> Iterator[dict[str, Value]]:
     for point in context.tree.tilings:
-        try:
+        with suppress(InvalidError):  # elaboration reports it
             yield {
                 name: constant(context, value, "a tile size", tunable=True)
                 for name, value in point.values
             }
-        except InvalidError:
-            continue  # elaboration reports it
 
 
 def _choices(context: Context) -> Iterator[dict[str, Value]]:

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import TypeAlias
 
+import sketchc.checker.facts.budget as budget
 from sketchc.base import records
-from sketchc.checker.facts import budget
 from sketchc.ir.symbolic import add as add
 from sketchc.ir.symbolic import multiplied, without
 

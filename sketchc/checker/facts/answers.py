@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import sketchc.checker.facts.budget as budget
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Severity, Span, error
-from sketchc.checker.facts import budget
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import assignments
 
@@ -92,20 +92,19 @@ def unproved(
     message: str = "",
     label: str = OPEN,
     labels: tuple[Label, ...] = (),
-    notes: tuple[str, ...] | None = None,
+    tried: str = "",
 ) -> Finding:
-    """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it."""
+    """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it.
+    Says what can be decided, and what was tried: here, unless another text is given."""
     code, usual = _UNPROVED[claim]
-    if notes is None:  # what can be decided, and what was tried here
-        tried = budget.tried()
-        notes = (UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,)
+    tried = tried or budget.tried()
     diagnostic = error(
         span,
         code,
         message or usual.format(subject),
         label,
         labels=labels,
-        notes=notes,
+        notes=(UNDECIDED, f"tried: {tried}") if tried else (UNDECIDED,),
         help=advice,
     )
     return contested(claim, subject, diagnostic)

@@ -16,9 +16,9 @@ from contextlib import suppress
 from itertools import islice, product, takewhile
 from typing import TypeAlias, TypeVar, assert_never
 
+import sketchc.checker.facts.budget as budget
 from sketchc.base import records
 from sketchc.base.types import DType
-from sketchc.checker.facts import budget
 from sketchc.checker.facts.scope import Branch, Scope, Step, contains_iota, ties, with_ties
 from sketchc.checker.facts.sites import Computation, Resolved, Site, loops_of, resolve
 from sketchc.ir import evaluate as evaluation

@@ -14,8 +14,9 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any, assert_never
 
+import sketchc.checker.facts.budget as budget
+import sketchc.checker.facts.concrete as concrete
 from sketchc.base import records
-from sketchc.checker.facts import budget, concrete
 from sketchc.checker.facts.affine import (
     ONE,
     Atoms,
@@ -125,10 +126,8 @@ class Space:
     def _decide(self, texts: Sequence[str]) -> Answer:
         for steps in STEPS:
             budget.spend(QUESTION + steps // STEPS_PER_UNIT)
-            try:
+            with suppress(GaveUpError):
                 return self._answer(texts, steps)
-            except GaveUpError:
-                continue
         raise GaveUpError
 
     def _answer(self, texts: Sequence[str], steps: int) -> Answer:

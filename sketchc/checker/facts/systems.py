@@ -15,7 +15,7 @@ from collections.abc import Hashable, Iterable
 from itertools import combinations, islice
 from math import gcd
 
-from sketchc.checker.facts import budget
+import sketchc.checker.facts.budget as budget
 from sketchc.checker.facts.affine import (
     ONE,
     Atoms,

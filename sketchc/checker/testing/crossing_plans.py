@@ -11,10 +11,15 @@ from itertools import combinations, product
 from math import prod
 
 from sketchc.base import records
-from sketchc.checker.facts import concrete
-from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
-from sketchc.checker.facts.scope import root_scope
-from sketchc.checker.facts.sites import collect, computations
+from sketchc.checker.facts import (
+    ParamValues,
+    collect,
+    computations,
+    concrete,
+    deciding_params,
+    other_params,
+    root_scope,
+)
 from sketchc.checker.testing.crossings import DRAWN, ENDS_BEFORE, SEEN, Crossings, Outcome
 from sketchc.checker.testing.settings import Setting, Settings, volume
 from sketchc.ir import nodes as ir

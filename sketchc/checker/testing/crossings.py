@@ -23,11 +23,20 @@ from typing import ClassVar, TypeAlias, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
-from sketchc.checker.facts import budget, concrete
-from sketchc.checker.facts.concrete import accessed
-from sketchc.checker.facts.lane_forms import own_axes
-from sketchc.checker.facts.scope import Branch, Step, contains_iota, root_scope
-from sketchc.checker.facts.sites import Computation, Site, collect, placed
+from sketchc.checker.facts import (
+    Branch,
+    Computation,
+    Site,
+    Step,
+    accessed,
+    budget,
+    collect,
+    concrete,
+    contains_iota,
+    own_axes,
+    placed,
+    root_scope,
+)
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value

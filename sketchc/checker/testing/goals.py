@@ -17,9 +17,20 @@ from typing import assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, Span
-from sketchc.checker.facts.affine import add, constant_value, scale
-from sketchc.checker.facts.scope import Branch, Scope, Step, root_scope
-from sketchc.checker.facts.sites import ALWAYS, CASE_LIMIT, Cases, both, cases
+from sketchc.checker.facts import (
+    ALWAYS,
+    CASE_LIMIT,
+    Branch,
+    Cases,
+    Scope,
+    Step,
+    add,
+    both,
+    cases,
+    constant_value,
+    root_scope,
+    scale,
+)
 from sketchc.checker.testing.settings import Setting, Settings, Workload, rehearse, volume
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir

@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
-from sketchc.checker.facts import budget
-from sketchc.checker.facts.concrete import ParamValues, accessed
-from sketchc.checker.facts.sites import Site
+from sketchc.checker.facts import ParamValues, Site, accessed, budget
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk

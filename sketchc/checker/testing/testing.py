@@ -17,12 +17,21 @@ from typing import TYPE_CHECKING
 
 from sketchc.base import records
 from sketchc.base.diagnostics import DiagnosticError, UsageError, error
-from sketchc.checker.facts import budget, concrete
-from sketchc.checker.facts.answers import Finding, for_sizes
-from sketchc.checker.facts.concrete import ParamValues, deciding_params, other_params
-from sketchc.checker.facts.lane_forms import loaded_names
-from sketchc.checker.facts.scope import Branch, Step, root_scope
-from sketchc.checker.facts.sites import Site, collect
+from sketchc.checker.facts import (
+    Branch,
+    Finding,
+    ParamValues,
+    Site,
+    Step,
+    budget,
+    collect,
+    concrete,
+    deciding_params,
+    for_sizes,
+    loaded_names,
+    other_params,
+    root_scope,
+)
 from sketchc.checker.testing.crossing_plans import CrossingPlan
 from sketchc.checker.testing.crossings import Crossings
 from sketchc.checker.testing.goals import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.docspec.loader import folder_of, inspect, load
 from sketchc.docspec.markdown import KEYWORDS
@@ -269,5 +269,4 @@ def _plan(spec: DocSpec, example: Example) -> Plan:
             raise DiagnosticError(found)
         return build_plan(tree.sketches[0], spec.target).plan
     except DiagnosticError as error:
-        msg = f"{example.sketch_file}: {error}"
-        raise UsageError(msg) from error
+        refuse(f"{example.sketch_file}: {error}", error)

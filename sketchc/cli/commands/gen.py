@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.cli.options import store_option, task_errors
 
@@ -219,11 +219,9 @@ def _text(path: str, what: str) -> str:
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
-        msg = f"the {what} {path} is not UTF-8 text"
-        raise UsageError(msg) from error
+        refuse(f"the {what} {path} is not UTF-8 text", error)
     except OSError as error:
-        msg = f"cannot read the {what} {path}: {error.strerror}"
-        raise UsageError(msg) from error
+        refuse(f"cannot read the {what} {path}: {error.strerror}", error)
     if not text.strip():
         refuse(f"the {what} {path} is empty")
     return text

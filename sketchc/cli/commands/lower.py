@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.lowering.plan_text import print_plan, print_sketch
 from sketchc.lowering.registry import load_target
@@ -168,8 +168,7 @@ def write_module(
     try:
         path = toolchain(kernel.target).build_module(kernel, folder)
     except OSError as error:
-        msg = f"cannot write to {folder}: {error.strerror}"
-        raise UsageError(msg) from error
+        refuse(f"cannot write to {folder}: {error.strerror}", error)
     except ToolchainError as error:
         click.echo(f"error: {error}\n{error.log}".rstrip(), err=True)
         return 1

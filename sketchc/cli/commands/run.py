@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.ir.show import assignments
@@ -116,12 +116,10 @@ def read_arrays(path: str) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
-        msg = f"cannot read {path}: {error.strerror}"
-        raise UsageError(msg) from error
+        refuse(f"cannot read {path}: {error.strerror}", error)
     except (*damaged, NotImplementedError, SyntaxError, struct.error) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
-        msg = f"{path} is not a readable .npz file ({reason})"
-        raise UsageError(msg) from error
+        refuse(f"{path} is not a readable .npz file ({reason})", error)
 
 
 def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.cli.options import existing_store_option
 from sketchc.runtime.store import exporting, reading
@@ -184,11 +184,9 @@ def import_(file: str, store: Path) -> int:
     try:
         text = Path(file).read_text("utf-8")
     except UnicodeDecodeError as error:
-        msg = f"{file} is not UTF-8 text, so it is no export of a store"
-        raise UsageError(msg) from error
+        refuse(f"{file} is not UTF-8 text, so it is no export of a store", error)
     except OSError as error:
-        msg = f"cannot read {file}: {error.strerror}"
-        raise UsageError(msg) from error
+        refuse(f"cannot read {file}: {error.strerror}", error)
     rows = exporting.parse_export(text, file)  # before a store is made for what is no export
     with open_store(store) as connection, transaction(connection):
         new, known = exporting.import_rows(connection, rows, file)

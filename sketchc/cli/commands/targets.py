@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.lowering.hardware import chips_like
@@ -132,8 +132,7 @@ def load_toolchain(name: str) -> base.Toolchain:
     try:
         return base.toolchain(name)
     except ImportError as error:
-        msg = f"{name} needs {error.name}: pip install {load_target(name).packages}"
-        raise UsageError(msg) from error
+        refuse(f"{name} needs {error.name}: pip install {load_target(name).packages}", error)
 
 
 @click.group()
