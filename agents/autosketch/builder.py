@@ -143,8 +143,7 @@ def integer(value: Any) -> int:
         return int(value.value)
     if isinstance(value, int):
         return value
-    msg = "the built-in Designer has no form for an axis that follows the sizes"
-    raise UsageError(msg)
+    raise UsageError("the built-in Designer has no form for an axis that follows the sizes")
 
 
 def alike(operands: Sequence[Scalar]) -> list[Scalar]:

@@ -260,8 +260,7 @@ class _Merged:
     def graph(self) -> Graph:
         counts = {len(trace["nodes"]) for trace in self.traces}
         if len(counts) > 1:
-            what = f"{min(counts)} and {max(counts)} operations"
-            raise DiffersError(what)
+            raise DiffersError(f"{min(counts)} and {max(counts)} operations")
         nodes = tuple(
             self.node(list(each))
             for each in zip(*(trace["nodes"] for trace in self.traces), strict=True)
@@ -291,13 +290,11 @@ class _Merged:
         match first:
             case list():
                 if len({len(one) for one in each}) > 1:
-                    what = "lists of several lengths"
-                    raise DiffersError(what)
+                    raise DiffersError("lists of several lengths")
                 return [self.value(list(one), sizes=sizes) for one in zip(*each, strict=True)]
             case {"made": made}:
                 if any(one != first for one in each):
-                    what = "a tensor of its own"
-                    raise DiffersError(what)
+                    raise DiffersError("a tensor of its own")
                 return Made(self.specification([made] * len(each)), tuple(made["values"]))
             case {"dtype": name}:
                 return _DTYPES.get(name, name)
@@ -309,8 +306,7 @@ class _Merged:
                 return Use(number, first["of"])
             case bool() | str() | None:
                 if any(one != first for one in each):
-                    what = f"{first} and others"
-                    raise DiffersError(what)
+                    raise DiffersError(f"{first} and others")
                 return first
             case int():
                 return (
@@ -333,16 +329,14 @@ class _Merged:
             whole = tuple(round(one) if math.isfinite(one) else 0 for one in powers)
             if all(math.isclose(a, b, rel_tol=_EXACT) for a, b in zip(powers, whole, strict=True)):
                 return rule(self.formula(whole))
-        what = f"the number {each[0]}"
-        raise DiffersError(what)
+        raise DiffersError(f"the number {each[0]}")
 
     def formula(self, each: tuple[int, ...]) -> ir.Expr:
         """A formula that gives these numbers at the sizes of the traces."""
         if each not in self.solved:
             found = next(self._formulas(each), None)
             if found is None:
-                what = f"the number {each[0]}"
-                raise DiffersError(what)
+                raise DiffersError(f"the number {each[0]}")
             self.solved[each] = symbolic.simplify(found)
         return self.solved[each]
 

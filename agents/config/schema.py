@@ -315,8 +315,7 @@ def _checked(setting: Setting, value: Any, key: tuple[str, ...], path: Path, als
     if setting.kind.shown:
         text = _as_toml(value)
         shown = f", not {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
-    msg = f"{path}: {'.'.join(key)} must be {setting.kind.expected}{also}{shown}"
-    raise UsageError(msg)
+    raise UsageError(f"{path}: {'.'.join(key)} must be {setting.kind.expected}{also}{shown}")
 
 
 def _as_toml(value: Any) -> str:

@@ -65,8 +65,7 @@ class Designer:
         Raises `LlmError` when the model cannot be reached, `UsageError` when the task is broken.
         """
         if session.model is None:
-            msg = "the Designer needs a language model"
-            raise InternalError(msg)
+            raise InternalError("the Designer needs a language model")
         conversation = _Conversation(session.model, session, user_message(state, session))
         attempts: list[Attempt] = []
         for number in range(1, session.max_repairs + 2):

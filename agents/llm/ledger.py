@@ -134,8 +134,7 @@ class Ledger:
         record = Record(number, started, provider, request, reply, error, message)
         if self.path is not None:
             if self.header is None:
-                what = "a record was appended to a ledger that was not begun"
-                raise InternalError(what)
+                raise InternalError("a record was appended to a ledger that was not begun")
             parts = {part.version: part.text for part in request.parts}
             new = {version: text for version, text in parts.items() if version not in self._texts}
             self._write(_record_to_json(record, new))
@@ -180,8 +179,7 @@ class Ledger:
     def _write(self, plain: Mapping[str, Any]) -> None:
         line = _dump(plain) + b"\n"
         if self._file is None:
-            message = f"the ledger {self.path} is closed"
-            raise InternalError(message)
+            raise InternalError(f"the ledger {self.path} is closed")
         start = self._file.tell()
         written = 0
         try:
@@ -236,8 +234,7 @@ def parse(content: bytes, path: Path) -> Contents:
             refuse(f"line {number} of the ledger {path} is damaged: {error}", error)
         try:
             if not isinstance(data, dict):
-                message = f"a JSON object is expected, not {data!r:.60}"
-                raise TypeError(message)
+                raise TypeError(f"a JSON object is expected, not {data!r:.60}")
             if header is None:
                 header = _header_from_json(data, path)
             else:
@@ -296,8 +293,7 @@ def _header_to_json(header: Header) -> dict[str, Any]:
 def _header_from_json(data: Any, path: Path) -> Header:
     version = data["sketchc_ledger"]
     if not isinstance(version, int):
-        message = f"'sketchc_ledger' is {version!r:.60}"
-        raise TypeError(message)
+        raise TypeError(f"'sketchc_ledger' is {version!r:.60}")
     if version not in _READ:
         refuse(
             f"{path} is a ledger of version {version}; this sketchc reads version {VERSION}: "
@@ -332,8 +328,7 @@ def _content_to_json(message: Message) -> Any:
 def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record:
     """One record; `texts` of parts by version, to which it adds its own."""
     if (number := data["number"]) != expected:
-        message = f"it has the number {number}, where {expected} comes next"
-        raise TypeError(message)
+        raise TypeError(f"it has the number {number}, where {expected} comes next")
     data["reply"]  # KeyError
     texts |= data.get("parts", {})
     request = data["request"]

@@ -72,11 +72,9 @@ class Gathered:
         data = _mapping(body, "the body" if whole else "an event")
         choices = [] if data.get("choices") is None else data["choices"]
         if not isinstance(choices, list):
-            message = f"its choices are {choices!r:.80}"
-            raise ShapeError(message)
+            raise ShapeError(f"its choices are {choices!r:.80}")
         if whole and not choices:
-            message = "it has no choices"
-            raise ShapeError(message)
+            raise ShapeError("it has no choices")
         model = data.get("model")
         if isinstance(model, str) and model:
             self.model = model
@@ -95,8 +93,7 @@ class Gathered:
         data = _mapping(choice, "a choice")
         inner = data.get(part)
         if inner is None and part == "message":
-            message = f"a choice has no {part}"
-            raise ShapeError(message)
+            raise ShapeError(f"a choice has no {part}")
         words = _mapping(inner or {}, part)
         self.text += _content(words.get("content"))
         self.refusal += _content(words.get("refusal"))
@@ -118,8 +115,7 @@ class Gathered:
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        message = f"{what} is {value!r:.80}, not a JSON object"
-        raise ShapeError(message)
+        raise ShapeError(f"{what} is {value!r:.80}, not a JSON object")
     return value
 
 
@@ -128,8 +124,7 @@ def _content(value: object) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     if not isinstance(value, list):
-        message = f"its content is {value!r:.80}"
-        raise ShapeError(message)
+        raise ShapeError(f"its content is {value!r:.80}")
     return "".join(
         part["text"]
         for part in value
@@ -541,16 +536,14 @@ class OpenAIProvider:
             return
         if broken is not None:
             raise broken
-        what = "the stream ended before the reply did"
-        raise self._translator.broken(what)
+        raise self._translator.broken("the stream ended before the reply did")
 
     def _reply(
         self, gathered: Gathered, request: Request, model: ModelSettings, seconds: float
     ) -> Reply:
         if gathered.finish == "content_filter" or (gathered.refusal and not gathered.text):
             reason = self._translator.hide(gathered.refusal) or "the content filter of the server"
-            message = f"{self._translator.where} withheld the reply: {reason}"
-            raise ContentFilterError(message)
+            raise ContentFilterError(f"{self._translator.where} withheld the reply: {reason}")
         usage = gathered.usage(request.messages)
         return Reply(
             text=self._clean(gathered.text),

@@ -159,15 +159,13 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            msg = f"the key {key!r} stands twice in one object"
-            raise ValueError(msg)
+            raise ValueError(f"the key {key!r} stands twice in one object")
         found[key] = value
     return found
 
 
 def _no_constant(name: str) -> Any:
-    msg = f"{name} is no number of JSON"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def nothing_wrong(text: str) -> str:
@@ -309,8 +307,7 @@ def _marker(
         others = (_START.match(lines[index]), _END.match(lines[index]))
         if any(other is not None and len(other[1]) == width for other in others):
             break
-    msg = f"{problem} before the next edit or the end of the block"
-    raise ReplyError(msg)
+    raise ReplyError(f"{problem} before the next edit or the end of the block")
 
 
 def _require_plain(replace: list[str], width: int, where: str) -> None:

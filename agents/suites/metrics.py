@@ -108,8 +108,7 @@ def pass_at(k: int, counts: Sequence[tuple[int, int]]) -> float:
     if not counts:
         return 0.0
     if any(not 0 <= right <= samples or samples < k for samples, right in counts):
-        msg = f"pass@{k} needs {k} samples of each task"
-        raise ValueError(msg)
+        raise ValueError(f"pass@{k} needs {k} samples of each task")
     # math.comb is exact, and 0 where fewer than k samples are wrong.
     missed = (math.comb(samples - right, k) / math.comb(samples, k) for samples, right in counts)
     return math.fsum(1.0 - share for share in missed) / len(counts)

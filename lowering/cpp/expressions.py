@@ -160,8 +160,7 @@ class Expressions:
             case ir.Function(name, arguments):
                 return self._function(name, arguments)
             case ir.Iota() | ir.TileLanes():
-                msg = "an index tile reached the printer"
-                raise AssertionError(msg)
+                raise AssertionError("an index tile reached the printer")
             case _:
                 assert_never(expression)
 
@@ -446,8 +445,7 @@ def _too_large(holds: ir.Expr, code: Expressions) -> Code:
         case ir.Binary("<", product, _):
             return code.helper("too_large", f"{{{code.listed(_extents(product))}}}")
         case _:
-            msg = "not a condition on numbers of elements"
-            raise InternalError(msg)
+            raise InternalError("not a condition on numbers of elements")
 
 
 def _extents(product: ir.Expr) -> list[ir.Expr]:

@@ -34,8 +34,7 @@ def load_hardware(name: str) -> Hardware:
             if facts.get("detect"):
                 fields["cores"] = fields["matrix_cores"] = len(os.sched_getaffinity(0))
             return Hardware(**fields, facts=facts)
-    msg = f"unknown hardware {name!r}; known: {', '.join(HARDWARE)}"
-    raise UsageError(msg)
+    raise UsageError(f"unknown hardware {name!r}; known: {', '.join(HARDWARE)}")
 
 
 def chips_like(name: str) -> list[Hardware]:

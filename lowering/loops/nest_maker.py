@@ -459,8 +459,7 @@ class NestMaker(Tiles):
             case ir.Bind():
                 return self._bind(statement)
             case ir.For() | ir.If() | ir.Fetch():
-                msg = "not straight-line code"
-                raise InternalError(msg)
+                raise InternalError("not straight-line code")
             case _:
                 assert_never(statement)
 

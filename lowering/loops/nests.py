@@ -433,8 +433,7 @@ def _own(
     aligned = lanes[len(lanes) - len(layout) :]
     own = tuple(lane for lane, mine in zip(aligned, layout, strict=True) if mine)
     if len(own) != rank:
-        msg = "an index tile's layout does not fit its rank"
-        raise InternalError(msg)
+        raise InternalError("an index tile's layout does not fit its rank")
     return own
 
 
@@ -661,6 +660,5 @@ def statement_axes(statement: ir.Compute, attribute: str = "axis") -> tuple[int,
     """The axes that an attribute of a statement names."""
     axes = statement.attributes[attribute]
     if not isinstance(axes, tuple):
-        msg = "axes are a tuple after elaboration"
-        raise InternalError(msg)
+        raise InternalError("axes are a tuple after elaboration")
     return axes

@@ -154,8 +154,7 @@ class Host:
                 self.used |= {"math"} if "math." in _FUNCTIONS[name] else set()
                 return Code(text)
             case ir.Iota() | ir.TileLanes():
-                msg = "an index tile has no value on the host"
-                raise InternalError(msg)
+                raise InternalError("an index tile has no value on the host")
             case _:
                 assert_never(expression)
 

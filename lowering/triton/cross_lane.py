@@ -265,8 +265,7 @@ def rearranged(statement: ir.Compute, scope: Scope) -> Value:
         case "concat":
             return _concatenated(statement, scope)
         case name:
-            msg = f"no layout operation {name}"
-            raise InternalError(msg)
+            raise InternalError(f"no layout operation {name}")
 
 
 def axis_of(statement: ir.Compute) -> int:

@@ -70,8 +70,7 @@ class Scope:
                     return extent
         value = self.constant(logical)
         if value is None:
-            msg = "an index tile has an extent that no tile has"
-            raise InternalError(msg)
+            raise InternalError("an index tile has an extent that no tile has")
         padded = self.plan.capabilities.power_of_two_extents
         size = 1 << max(int(value) - 1, 0).bit_length() if padded else int(value)
         return PhysicalExtent(value=size, padded=size != value)
@@ -86,8 +85,7 @@ class Scope:
             self.buckets[physical.name] = physical.bucket_of
             return Code(self.names[physical.name])
         if physical.value is None:
-            msg = "Triton has no run-time tile extents; the plan must bucket them"
-            raise InternalError(msg)
+            raise InternalError("Triton has no run-time tile extents; the plan must bucket them")
         match logical:
             case ir.Ref(name, ir.NameKind.CONSTANT) if not physical.padded:
                 self.scalars[name] = ir.NameKind.CONSTANT
@@ -191,8 +189,7 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
                 code = PYTHON.call("tl.cast", code, TL[DType.I64])
             return laid_out(code, layout) if scope.shape(tile) else code
         case ir.Function():
-            msg = "functions of scalars are the host's to compute"
-            raise InternalError(msg)
+            raise InternalError("functions of scalars are the host's to compute")
         case _:
             assert_never(expression)
 

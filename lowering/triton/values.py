@@ -209,8 +209,7 @@ def broadcast_shape(values: list[Value]) -> Shape:
 def tile_name(operand: ir.Operand) -> str:
     """The tile that an operand of a cross-lane operation is."""
     if not isinstance(operand, ir.TileOperand):
-        msg = "a cross-lane operation takes tiles"
-        raise InternalError(msg)
+        raise InternalError("a cross-lane operation takes tiles")
     return operand.tile
 
 

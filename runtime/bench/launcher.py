@@ -67,8 +67,7 @@ def model_launcher(
     torch.manual_seed(SEED)
     model = made(*init_inputs)
     if not isinstance(model, torch.nn.Module):
-        msg = f"{MODEL} is no torch.nn.Module"
-        raise CandidateError(msg)
+        raise CandidateError(f"{MODEL} is no torch.nn.Module")
     model = model.eval().to(device)
     own = state(model)
     if states is not None:
@@ -129,8 +128,7 @@ class NativeLaunch:
             pointers.append(None if array is None else array.data_ptr())
         status = call(self._library, self._request(frozenset(given)), pointers)
         if status:
-            msg = f"it refused its arguments with status {status}"
-            raise CandidateError(msg)
+            raise CandidateError(f"it refused its arguments with status {status}")
         return outputs
 
     def _allocate(self, tensor: ir.Tensor) -> torch.Tensor:

@@ -355,8 +355,7 @@ class Candidate(Server):
         except Exception as error:
             raise _raised(error) from error
         if not all(isinstance(one, torch.Tensor) for one in outputs):
-            msg = "it returns something that is no tensor"
-            raise CandidateError(msg)
+            raise CandidateError("it returns something that is no tensor")
         return {"loaded": True, "changes": self.guard.changes(whole=True)}
 
     def blamed(self, name: str, error: Exception) -> Exception:

@@ -27,15 +27,13 @@ def load_file(name: str, file: str, rebuild: str = "") -> ModuleType:
     path = FOLDER / file
     specification = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or specification is None or specification.loader is None:
-        msg = f"{path} is missing{rebuild}"
-        raise ImportError(msg)
+        raise ImportError(f"{path} is missing{rebuild}")
     module = importlib.util.module_from_spec(specification)
     sys.modules.setdefault(name, module)
     try:
         specification.loader.exec_module(module)
     except ImportError as error:
-        msg = f"{path} cannot be loaded: {error}{rebuild}"
-        raise ImportError(msg) from error
+        raise ImportError(f"{path} cannot be loaded: {error}{rebuild}") from error
     return module
 
 
@@ -73,8 +71,7 @@ def check_construction(
             continue
         followed = name in may_differ and getattr(model, name, None) == have
         if position not in may_differ and not followed:
-            msg = f"{name} is {have!r}; this kernel was made and verified for {want!r}"
-            raise ValueError(msg)
+            raise ValueError(f"{name} is {have!r}; this kernel was made and verified for {want!r}")
 
 
 def bind_arguments(
@@ -89,13 +86,11 @@ def bind_arguments(
         position = list(signature.parameters).index(name) - 1
         variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if position >= n and not variable and bound.arguments[name] is not parameter.default:
-            msg = f"this kernel was made for {name} = {parameter.default!r}"
-            raise TypeError(msg)
+            raise TypeError(f"this kernel was made for {name} = {parameter.default!r}")
     bound.apply_defaults()
     values: list[Any] = list(bound.args[1:])
     if len(values) < n:
-        msg = f"forward takes {n} arguments here, and got {len(values)}"
-        raise TypeError(msg)
+        raise TypeError(f"forward takes {n} arguments here, and got {len(values)}")
     return values[:n]
 
 
@@ -122,14 +117,11 @@ def check_mode(model: nn.Module) -> None:
 def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) -> torch.Tensor:
     """The value, if it is a dense tensor of the task's dtype on the kernel's kind of device."""
     if not isinstance(value, torch.Tensor):
-        msg = f"{name} must be a tensor, not {type(value).__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"{name} must be a tensor, not {type(value).__name__}")
     if value.dtype not in dtypes:
-        msg = f"{name} is {value.dtype}; this kernel was made for {dtypes[0]}"
-        raise TypeError(msg)
+        raise TypeError(f"{name} is {value.dtype}; this kernel was made for {dtypes[0]}")
     if value.layout is not torch.strided:
-        msg = f"{name} has the layout {value.layout}; the kernel takes dense tensors"
-        raise TypeError(msg)
+        raise TypeError(f"{name} has the layout {value.layout}; the kernel takes dense tensors")
     if value.device.type not in devices.split():
         msg = f"{name} is on {value.device}; this kernel runs on {devices.replace(' ', ' or ')}"
         raise ValueError(msg)
@@ -140,8 +132,7 @@ def require_constant(name: str, value: Any, wanted: Any) -> None:
     """Raise `ValueError` for an input that is no tensor and not what the kernel was made for."""
     if isinstance(value, torch.Tensor) or value != wanted:
         found = type(value).__name__ if isinstance(value, torch.Tensor) else repr(value)
-        msg = f"{name} is {found}; this kernel was made for {wanted!r}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is {found}; this kernel was made for {wanted!r}")
 
 
 class ForwardOnly(torch.autograd.Function):
@@ -153,8 +144,7 @@ class ForwardOnly(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
-        msg = "ModelNew has no backward pass: train with the task's Model"
-        raise NotImplementedError(msg)
+        raise NotImplementedError("ModelNew has no backward pass: train with the task's Model")
 
 
 def run_kernel(

@@ -136,13 +136,11 @@ def inspect_elf(path: Path) -> Library:
     """Read a shared library (64 bit, little-endian). Raises `NotElfError` and `OSError`."""
     data = path.read_bytes()
     if data[:4] != _MAGIC or data[4:6] != b"\x02\x01":
-        msg = f"{path.name} is no 64-bit ELF file"
-        raise NotElfError(msg)
+        raise NotElfError(f"{path.name} is no 64-bit ELF file")
     try:
         return _read(data)
     except (struct.error, IndexError, ValueError) as error:
-        msg = f"{path.name} is a broken ELF file: {error}"
-        raise NotElfError(msg) from error
+        raise NotElfError(f"{path.name} is a broken ELF file: {error}") from error
 
 
 def _read(data: bytes) -> Library:
@@ -150,8 +148,7 @@ def _read(data: bytes) -> Library:
     (start,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
     if not start or not count:
-        msg = "it has no table of sections"
-        raise ValueError(msg)
+        raise ValueError("it has no table of sections")
     sections = [struct.unpack_from("<IIQQQQIIQQ", data, start + i * size) for i in range(count)]
     undefined: list[str] = []
     needed: list[str] = []

@@ -32,8 +32,7 @@ class GuardedBuffer:
             None, self.total, mmap.PROT_READ | mmap.PROT_WRITE, private, -1, 0
         )
         if self.mapping in (None, ctypes.c_void_p(-1).value):
-            message = f"no memory for a buffer of {size} bytes"
-            raise MemoryError(message)
+            raise MemoryError(f"no memory for a buffer of {size} bytes")
         behind = self.mapping + _FORBIDDEN_BYTES + inner
         _LIBC.mprotect(self.mapping, _FORBIDDEN_BYTES, _FORBIDDEN)
         _LIBC.mprotect(behind, _FORBIDDEN_BYTES, _FORBIDDEN)

@@ -105,8 +105,7 @@ class Watch:
         """Note it (a wrapper may swallow the exception) and raise `PolicyError`."""
         if name not in self.refused:
             self.refused.append(name)
-        msg = f"the wrapper calls {name}: the kernel must do this itself"
-        raise PolicyError(msg)
+        raise PolicyError(f"the wrapper calls {name}: the kernel must do this itself")
 
     def handed_out(self, array: Any) -> Any:
         """What the wrapper gets in place of a NumPy array that shares a tensor's memory."""
@@ -284,8 +283,7 @@ def named_outputs(names: Sequence[str], returned: object) -> dict[str, torch.Ten
     values = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     if len(values) != len(names):
         results = "1 result" if len(names) == 1 else f"{len(names)} results"
-        msg = f"the wrapper returns {len(values)} values for {results}"
-        raise WrongOutputsError(msg)
+        raise WrongOutputsError(f"the wrapper returns {len(values)} values for {results}")
     for name, value in zip(names, values, strict=True):
         if not isinstance(value, torch.Tensor):
             msg = f"the wrapper returns {type(value).__name__} for {name}, not a tensor"

@@ -78,8 +78,7 @@ def raw_of(array: np.ndarray[Any, Any]) -> Raw:
 
     name = array.dtype.name
     if name not in ITEM_BYTES:
-        msg = f"an array of {name} cannot be sent"
-        raise MessageError(msg)
+        raise MessageError(f"an array of {name} cannot be sent")
     plain: Any = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return Raw(name, tuple(array.shape), memoryview(plain))
 
@@ -117,8 +116,7 @@ def send(channel: socket.socket, body: Mapping[str, Any], deadline: float | None
     def described(value: object) -> dict[str, Any]:
         nonlocal place
         if not isinstance(value, Raw):
-            msg = f"a {type(value).__name__} cannot be sent"
-            raise TypeError(msg)
+            raise TypeError(f"a {type(value).__name__} cannot be sent")
         start = _aligned(place)
         place = start + value.data.nbytes
         raws.append(value)
@@ -178,17 +176,14 @@ def receive(
     try:
         (length,) = _LENGTH.unpack(head)
         if length > LONGEST:
-            msg = f"a message of {length} bytes"
-            raise MessageError(msg)
+            raise MessageError(f"a message of {length} bytes")
         try:
             reader = _Reader(descriptors, most)
             body = json.loads(_exactly(channel, length, deadline), object_hook=reader.read)
             if not isinstance(body, dict):
-                msg = "its body is no object"
-                raise MessageError(msg)
+                raise MessageError("its body is no object")
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            msg = f"{type(error).__name__}: {error}"
-            raise MessageError(msg) from error
+            raise MessageError(f"{type(error).__name__}: {error}") from error
         return body
     finally:
         for descriptor in descriptors:
@@ -238,32 +233,27 @@ class _Reader:
         place, dtype = int(value[_ARRAY]), value["dtype"]
         extents = tuple(int(extent) for extent in value["shape"])
         if min(extents, default=0) < 0 or dtype not in ITEM_BYTES or place < 0:
-            msg = f"an array is described as {dtype} of shape {value['shape']}"
-            raise MessageError(msg)
+            raise MessageError(f"an array is described as {dtype} of shape {value['shape']}")
         size = math.prod(extents) * ITEM_BYTES[dtype]
         self._left -= size
         if self._left < 0:
-            msg = f"its arrays are too long: one has {size} bytes"
-            raise MessageError(msg)
+            raise MessageError(f"its arrays are too long: one has {size} bytes")
         if not size:
             return Raw(dtype, extents, memoryview(bytearray()))
         if not self._descriptors:
-            msg = "an array came without its memory"
-            raise MessageError(msg)
+            raise MessageError("an array came without its memory")
         return Raw(dtype, extents, _read_at(self._descriptors[0], size, place))
 
 
 def _read_at(descriptor: int, size: int, place: int) -> memoryview:
     """So many bytes of a file in fresh memory. Raises `MessageError` where it has fewer."""
     if os.fstat(descriptor).st_size < place + size:
-        msg = "an array is longer than what was sent"
-        raise MessageError(msg)
+        raise MessageError("an array is longer than what was sent")
     memory = memoryview(mmap.mmap(-1, size))
     done = 0
     while done < size:
         count = os.preadv(descriptor, [memory[done : done + _PIECE]], place + done)
         if count <= 0:
-            msg = "an array is longer than what was sent"
-            raise MessageError(msg)
+            raise MessageError("an array is longer than what was sent")
         done += count
     return memory

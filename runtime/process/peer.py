@@ -288,8 +288,7 @@ class Template:
                 except (OSError, ValueError) as error:  # ValueError: nothing came, it is gone
                     self.close()
                     ended = f"{self._python} ended with {self.process.returncode}"
-                    msg = f"no worker can be started: {ended}"
-                    raise TemplateError(msg) from error
+                    raise TemplateError(f"no worker can be started: {ended}") from error
             return self._ready
 
     def fork(self, function: str, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:

@@ -38,8 +38,7 @@ def new_environment(folder: Path, python: str) -> Iterator[Callable[..., None]]:
     `pip install`; it counts as unfinished until that is done. Raises `InstallError`."""
     unfinished = _unfinished(folder)
     if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
-        message = f"{folder} exists and is not such an environment: move it away"
-        raise InstallError(message)
+        raise InstallError(f"{folder} exists and is not such an environment: move it away")
     folder.mkdir(parents=True, exist_ok=True)
     unfinished.touch()
     _run([python, "-m", "venv", "--clear", str(folder)])
@@ -67,5 +66,4 @@ def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         tail = (done.stdout + done.stderr).strip()[-1500:]
-        message = f"{' '.join(command)} failed:\n{tail}"
-        raise InstallError(message)
+        raise InstallError(f"{' '.join(command)} failed:\n{tail}")

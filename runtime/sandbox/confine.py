@@ -419,8 +419,7 @@ def import_file(path: str | Path, name: str) -> ModuleType:
     """A Python file as the module `name`, executed anew. Raises `ImportError` for another file."""
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
-        message = f"cannot load {path}"
-        raise ImportError(message)
+        raise ImportError(f"cannot load {path}")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     specification.loader.exec_module(module)

@@ -309,8 +309,7 @@ class Worker:
             result = self._try(handler, request, given, timeout, started, most)
             if result is not None:
                 return result
-        msg = f"no worker can be started: {_assumed().reason}"
-        raise OSError(msg)
+        raise OSError(f"no worker can be started: {_assumed().reason}")
 
     def let_start(self, allowed: bool) -> bool:
         """Let a gated worker start programs, as at first, or no more: those that it has started are
@@ -330,8 +329,7 @@ class Worker:
                     self._told = self._told.replace(line + b"\n", b"", 1)
                     return bool(json.loads(line)["gate"] != seccomp.NONE)
         self._end()
-        msg = "the worker's watcher does not answer"
-        raise OSError(msg)
+        raise OSError("the worker's watcher does not answer")
 
     def _try(
         self,

@@ -135,8 +135,7 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise StoreError(_explanation(path, doing, error)) from error
     except OSError as error:
-        msg = f"cannot {doing} the store {path}: {error.strerror or error}"
-        raise StoreError(msg) from error
+        raise StoreError(f"cannot {doing} the store {path}: {error.strerror or error}") from error
 
 
 def _explanation(path: Path, doing: str, error: sqlite3.Error) -> str:

@@ -108,15 +108,12 @@ def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> 
         value = values[column]
         values[column] = json.dumps(value, separators=(",", ":")) if ordered else dump(value)
     if table == "texts" and digest_of(values["content"]) != values["digest"]:
-        msg = f"the text {values['digest']} is not the one that was exported"
-        raise ValueError(msg)
+        raise ValueError(f"the text {values['digest']} is not the one that was exported")
     if table == "environments" and digest_of(values["versions"]) != values["id"]:
-        msg = f"the environment {values['id']} is not the one that was exported"
-        raise ValueError(msg)
+        raise ValueError(f"the environment {values['id']} is not the one that was exported")
     columns = connection.execute(f"PRAGMA table_info({table})")
     if unknown := values.keys() - {row["name"] for row in columns}:
-        msg = f"no column {', '.join(sorted(unknown))}"
-        raise ValueError(msg)
+        raise ValueError(f"no column {', '.join(sorted(unknown))}")
     for value in values.values():
         str(value).encode()  # raises for what SQLite cannot hold
     added = insert(connection, table, **values)

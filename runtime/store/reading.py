@@ -214,8 +214,7 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
     if not found:
         refuse(f"no id in the store begins with {prefix!r}: see `sketchc store list`")
     several = ", ".join(f"{kind[:-1]} {identity[:12]}" for kind, identity in found[:5])
-    msg = f"{prefix!r} begins several ids ({several}): write more of it"
-    raise UsageError(msg)
+    raise UsageError(f"{prefix!r} begins several ids ({several}): write more of it")
 
 
 #: Kind -> what is shown of other kinds with it, by the condition.

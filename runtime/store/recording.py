@@ -191,8 +191,7 @@ def sketch_text(text: str, name: str) -> SketchText:
     for sketch in sketches:
         if name in (sketch.name, identifier(sketch.name)):
             return SketchText(text, sketch.name, canonical_hash(sketch), VERSION)
-    msg = f"the text holds no sketch {name}"
-    raise ValueError(msg)
+    raise ValueError(f"the text holds no sketch {name}")
 
 
 def kernel_row(

@@ -54,8 +54,7 @@ def install() -> str:
         return f"mindspore {VERSION} is installed in {folder}"
     python = find_python()
     if python is None:
-        message = f"mindspore {VERSION} needs Python 3.11, and none is on the path"
-        raise InstallError(message)
+        raise InstallError(f"mindspore {VERSION} needs Python 3.11, and none is on the path")
     with new_environment(folder, python) as pip_install:
         pip_install("--no-cache-dir", "--no-deps", PACKAGE)
         for package in folder.glob("lib/python3*/site-packages/mindspore"):

@@ -125,8 +125,7 @@ def read_hints(source: str, where: str) -> tuple[Hint, ...]:
         for text in _texts(comment):
             hint = _parse(text, line)
             if hint is None:
-                msg = f"{where}, line {line}: the hint `{text}` cannot be read; {_FORMS}"
-                raise HintError(msg)
+                raise HintError(f"{where}, line {line}: the hint `{text}` cannot be read; {_FORMS}")
             found.append(hint)
     return tuple(found)
 

@@ -127,8 +127,7 @@ class MissingEntryError(Exception):
 def require_entry(found: Any, name: str) -> Callable[..., Any]:
     """The wrapper, where it is one. Raises `MissingEntryError`."""
     if not callable(found):
-        msg = f"the file defines no function `{name}`"
-        raise MissingEntryError(msg)
+        raise MissingEntryError(f"the file defines no function `{name}`")
     wrapper: Callable[..., Any] = found
     return wrapper
 

@@ -47,8 +47,7 @@ def entry_point(
     if len(found) == 1:
         return found[0]
     kind = 'extern "C" function' if in_c else "public function"
-    msg = f"{where} has no entry point {name} and not exactly one {kind}: {listed}"
-    raise UsageError(msg)
+    raise UsageError(f"{where} has no entry point {name} and not exactly one {kind}: {listed}")
 
 
 def _python_functions(source: str) -> list[str] | None:

@@ -226,8 +226,7 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
     position = 0
     for edit in sorted(edits, key=lambda edit: (edit.span.start, edit.span.end)):
         if edit.span.start < position or edit.span.end > len(text):
-            message = "edits of one fix overlap or lie outside the text"
-            raise InternalError(message)
+            raise InternalError("edits of one fix overlap or lie outside the text")
         start, end = (edit.span.start, edit.span.end)
         if not edit.replacement:
             start, end = _removed(text, start, end)

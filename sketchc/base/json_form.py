@@ -83,8 +83,7 @@ class _Reader:
         """An attrs class from a JSON object; anything else has no fields."""
         given = data if isinstance(data, Mapping) else {}
         if self.strict and given is not data:
-            msg = f"a JSON object is expected, not {data!r:.60}"
-            raise TypeError(msg)
+            raise TypeError(f"a JSON object is expected, not {data!r:.60}")
         found = {}
         for field in attrs.fields(kind):
             hint = _hints(kind)[field.name]
@@ -94,8 +93,7 @@ class _Reader:
             if field.name in given:
                 value = self.value(hint, given[field.name])
                 if value is _MISSING and self.strict:
-                    msg = f"{field.name!r} is {given[field.name]!r:.60}"
-                    raise TypeError(msg)
+                    raise TypeError(f"{field.name!r} is {given[field.name]!r:.60}")
             if value is not _MISSING:
                 found[field.name] = value
             elif field.default is attrs.NOTHING:

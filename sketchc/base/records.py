@@ -68,8 +68,7 @@ else:
         if cls.__dict__.get("__attrs_plain__"):  # nothing but fields: copy them as they are
             if not changes.keys() <= instance.__dict__.keys():
                 unknown = ", ".join(changes.keys() - instance.__dict__.keys())
-                message = f"{cls.__name__} has no field {unknown}"
-                raise TypeError(message)
+                raise TypeError(f"{cls.__name__} has no field {unknown}")
             copy = object.__new__(cls)
             copy.__dict__.update(instance.__dict__, **changes)
             return copy

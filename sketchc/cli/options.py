@@ -121,8 +121,7 @@ def _scalar(text: str, option: str) -> Scalar:
     for convert in (int, float):
         with suppress(ValueError):
             return convert(text)
-    msg = f"{option}: {text!r} is not a number, true or false"
-    raise UsageError(msg)
+    raise UsageError(f"{option}: {text!r} is not a number, true or false")
 
 
 def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sketch]:
@@ -144,8 +143,7 @@ def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sket
         return source, tree.sketches[names.index(name)]
     known = ", ".join(names) or "none"
     asked = f"has no sketch {name!r}" if name else "holds several sketches; say --sketch NAME"
-    msg = f"{path} {asked}; it holds: {known}"
-    raise UsageError(msg)
+    raise UsageError(f"{path} {asked}; it holds: {known}")
 
 
 class SketchError(Exception):

@@ -106,8 +106,7 @@ def _compiled(expression: ir.Expr) -> _Compiled:
 
 def _refuse(values: Mapping[str, Value]) -> Value:
     del values
-    msg = "an index tile has no scalar value"
-    raise InternalError(msg)
+    raise InternalError("an index tile has no scalar value")
 
 
 def constants_of(sketch: ir.Sketch) -> dict[str, Value]:

@@ -90,8 +90,7 @@ class Conversion:
         """The value of one reduction; raises InternalError for a rule without a method."""
         function = getattr(self, f"_on_{rule}", None) or RULES.get(rule)
         if function is None:
-            message = f"no conversion for the grammar rule `{rule}`"
-            raise InternalError(message)
+            raise InternalError(f"no conversion for the grammar rule `{rule}`")
         return function(children, self.span(children))
 
     # ------------------------------------------------------------ helpers

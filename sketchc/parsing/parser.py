@@ -100,8 +100,7 @@ def ship() -> None:
     path = os.path.join(_grammar_folder(), name)
     _write(path, _compute(grammar))
     if _read(path) is None:
-        message = f"{path} could not be written"
-        raise InternalError(message)
+        raise InternalError(f"{path} could not be written")
 
 
 def _grammar() -> tuple[str, str]:
@@ -164,8 +163,7 @@ def _compute(grammar: str) -> Any:
             del configuration
 
         def lex(self, lexer_state: Any, parser_state: Any) -> Any:
-            message = "the driver of sketchc.parsing.parser reads the tables"
-            raise InternalError(message)
+            raise InternalError("the driver of sketchc.parsing.parser reads the tables")
 
     lark = Lark(
         grammar, parser="lalr", lexer=NoLexer, start="file", maybe_placeholders=False, strict=False
@@ -490,8 +488,7 @@ def _content(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read(MAXIMUM_SIZE + 1)
     except IsADirectoryError:
-        message = f"{path} is a directory, not a sketch"
-        raise UsageError(message) from None
+        raise UsageError(f"{path} is a directory, not a sketch") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         refuse(f"cannot read {path}: {reason}", error)

@@ -225,14 +225,12 @@ class Task(TaskFile):
         with user_code(where, self.path), self.running():
             found, layout = flatten(correcting(self.nested(given)), self.is_tensor)
         if layout[: len(self.layout)] != self.layout or len(found) != len(given):
-            msg = f"{where} returns other inputs than it was given"
-            raise TaskError(msg)
+            raise TaskError(f"{where} returns other inputs than it was given")
         for position, (before, after) in enumerate(zip(given, found, strict=True)):
             if not self.is_tensor(before):
                 found[position] = before
             elif {**self.specify(before), "value": 0} != {**self.specify(after), "value": 0}:
-                msg = f"{where} changes the shape or type of input {position + 1}"
-                raise TaskError(msg)
+                raise TaskError(f"{where} changes the shape or type of input {position + 1}")
         return {"inputs": self._sent(found)}
 
     def built(self, request: Request) -> dict[str, Any]:

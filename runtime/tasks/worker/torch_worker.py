@@ -352,8 +352,7 @@ class _Channels(TorchFunctionMode):
         if dimensions is not None and len(args) > 1:
             given, wanted = args[0].shape[-dimensions - 1], args[1].shape[0]
             if given != wanted:
-                msg = f"{given} channels for a transposed convolution of {wanted}"
-                raise RuntimeError(msg)
+                raise RuntimeError(f"{given} channels for a transposed convolution of {wanted}")
         return func(*args, **(kwargs or {}))
 
 

@@ -82,8 +82,7 @@ class Machine:
     ) -> None:
         tools = find_tools()
         if tools is None:
-            message = "the MLIR tools have gone"
-            raise RuntimeError(message)
+            raise RuntimeError("the MLIR tools have gone")
         self.source, self.python, self.chip = source, python, chip
         self.order, self.dry, self.tools, self.tracer = order, dry, tools, tracer
         self.text = source.read_text()
@@ -177,8 +176,7 @@ def _specialise(name: str, value: Any, general: bool) -> tuple[str, Any]:
             return "fp32", 0.5
         case None:
             return "*i8", None
-    message = f"the launch passes {name} = {type(value).__name__}"
-    raise standin.LaunchError(message)
+    raise standin.LaunchError(f"the launch passes {name} = {type(value).__name__}")
 
 
 def _constant(value: Any) -> Any:

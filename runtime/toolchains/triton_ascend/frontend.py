@@ -75,8 +75,7 @@ def compile_kernel(
     values.update(constants)
     unknown = [p.name for p in function.params if p.name not in values]
     if unknown:
-        message = f"the launch gives no value for {', '.join(unknown)}"
-        raise FrontEndError(message)
+        raise FrontEndError(f"the launch gives no value for {', '.join(unknown)}")
     ordered = tuple(values[p.name] for p in function.params)
     attributes = backend.get_attrs_descriptor(function.params, ordered)
     for parameter, value in zip(function.params, ordered, strict=True):

@@ -78,8 +78,7 @@ def run_library(
         held = int(code.sketchc_launch(pointers, lengths, numbers, ctypes.c_int64(count), extents))
         for buffer_name, guard in guards.values():
             if not guard.intact():
-                message = f"{name} writes before the start of {buffer_name}"
-                raise IllegalAccessError(message)
+                raise IllegalAccessError(f"{name} writes before the start of {buffer_name}")
             guard.copy_back()
         return held
     finally:
@@ -114,8 +113,7 @@ def _ordered(count: int, order: str) -> list[int]:
         case "shuffled":
             random.Random(0).shuffle(numbers)
         case _:
-            message = f"unknown program order {order!r}"
-            raise ValueError(message)
+            raise ValueError(f"unknown program order {order!r}")
     return numbers
 
 

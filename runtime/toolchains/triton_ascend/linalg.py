@@ -57,8 +57,7 @@ def _library_body(declaration: re.Match[str], text: str) -> str:
         return _gather_body(name, types, result, _constant_operand(name, text, position=2))
     if re.fullmatch(r"triton_(print|assert)_\d+", name):
         return _define(name, types, "", ["return"])
-    message = f"the Linalg calls {name}, a function of the NPU's own library"
-    raise UnsupportedLinalgError(message)
+    raise UnsupportedLinalgError(f"the Linalg calls {name}, a function of the NPU's own library")
 
 
 def _define(name: str, types: list[str], result: str, lines: list[str]) -> str:
@@ -246,8 +245,7 @@ def read_function(linalg: str) -> Function:
     """The kernel's signature. Raises `UnsupportedLinalgError` where there is none."""
     found = _FUNCTION.search(linalg)
     if found is None:
-        message = "the front end's output has no kernel function"
-        raise UnsupportedLinalgError(message)
+        raise UnsupportedLinalgError("the front end's output has no kernel function")
     every = [
         Argument(buffer or scalar, bool(buffer))
         for scalar, buffer in _ARGUMENT.findall(found.group(2))

@@ -58,8 +58,7 @@ class Named:
         """The value that a constant is made of. Raises `LaunchError` for anything else."""
         if self.name == "constexpr":  # `X = tl.constexpr(3)` at module level
             return value
-        message = f"tl.{self.name} is called outside of a kernel"
-        raise LaunchError(message)
+        raise LaunchError(f"tl.{self.name} is called outside of a kernel")
 
 
 class Launcher:
@@ -90,8 +89,7 @@ class Launcher:
 
     def __call__(self, *_: Any, **__: Any) -> None:
         """Raises `LaunchError`: a kernel wants a grid."""
-        message = f"the kernel {self.__name__} is called without a launch grid"
-        raise LaunchError(message)
+        raise LaunchError(f"the kernel {self.__name__} is called without a launch grid")
 
     def _names(self, given: Collection[str | int]) -> list[str]:
         """Arguments that are named, or numbered, by their names."""
@@ -106,8 +104,7 @@ class Launcher:
         try:
             bound = self.signature.bind(*arguments, **given)
         except TypeError as error:
-            message = f"launch of {self.__name__}: {error}"
-            raise LaunchError(message) from error
+            raise LaunchError(f"launch of {self.__name__}: {error}") from error
         bound.apply_defaults()
         values = dict(bound.arguments)
         places = grid(values) if callable(grid) else grid

@@ -105,8 +105,7 @@ def bound_launch(
     try:
         bound = function.signature.bind(*given, **named)
     except TypeError as error:
-        msg = f"launch of {function.__name__}: {error}"
-        raise TypeError(msg) from None
+        raise TypeError(f"launch of {function.__name__}: {error}") from None
     bound.apply_defaults()
     arguments = dict(bound.arguments)
     places = grid(arguments) if callable(grid) else grid
@@ -301,8 +300,7 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
     except TuningError:
         raise
     except Exception as error:
-        msg = f"{type(error).__name__}: {error}"
-        raise WrapperError(msg) from error
+        raise WrapperError(f"{type(error).__name__}: {error}") from error
     kernels = []
     for launch in launches:
         for wide in launch.index_widths(request.get("index_widths", INDEX_WIDTHS)):

@@ -77,8 +77,7 @@ def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...
             writer.compute("mul", (scaled, writer.number(attributes["alpha"])), scaled)
             writer.where_positive(source, scaled)
         case name:
-            msg = f"{name} has no primitives"
-            raise InternalError(msg)
+            raise InternalError(f"{name} has no primitives")
     return tuple(writer.statements)
 
 

@@ -170,8 +170,7 @@ def _name(context: Context, name: str, span: Span) -> Typed:
                 help="operations on tiles are calls, with the destination last: `add(x, 1, y)`",
             )
         case PoisonedName():
-            msg = "lookup does not return poisoned names"
-            raise AssertionError(msg)
+            raise AssertionError("lookup does not return poisoned names")
         case _:
             assert_never(entry)
 

@@ -234,8 +234,7 @@ def _check(call: Call, arguments: Arguments, attributes: dict[str, object]) -> D
             check_second_operand(call, dtype)
             return dtype
         case Category.COMPOSITE:
-            msg = "composites are expanded"
-            raise InternalError(msg)
+            raise InternalError("composites are expanded")
         case _:
             assert_never(call.row.category)
     return call.evaluation_dtype()

@@ -135,8 +135,7 @@ def infer_domains(sketch: ir.Sketch) -> tuple[ir.Sketch, tuple[Diagnostic, ...]]
             break
         initial = solved
     else:  # every round takes domains one tile further along a chain of `init=` tiles
-        msg = f"the domains of sketch {sketch.name} do not settle"
-        raise InternalError(msg)
+        raise InternalError(f"the domains of sketch {sketch.name} do not settle")
     tiles = tuple(
         records.evolve(tile, domain=initial[tile.name]) if tile.name in initial else tile
         for tile in sketch.tiles

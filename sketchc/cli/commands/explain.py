@@ -32,5 +32,4 @@ def explain(code: str | None, listing: bool) -> int:
         return 0
     matches = near(code)
     hint = f"; near: {', '.join(matches)}" if matches else "; `sketchc explain --list` shows all"
-    message = f"no page for {code!r}{hint}"
-    raise UsageError(message)
+    raise UsageError(f"no page for {code!r}{hint}")
