@@ -259,8 +259,6 @@ def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
             yield from _float_parts(operand)
         case ir.Binary() if has_floats(expression):
             yield expression
-        case _:
-            pass
 
 
 def literals(sketch: ir.Sketch) -> dict[str, ir.Expr]:

@@ -272,8 +272,6 @@ def _indices(scalar: Scalar) -> set[str]:
                 found |= set() if where is None else names(where)
             case Number(value) if isinstance(value, ir.Expr):
                 found |= names(value)
-            case _:
-                pass
     return found
 
 

@@ -61,8 +61,6 @@ def _grows(plan: Plan, phase: PhasePlan) -> bool:
                 for part in access.subscripts:
                     if isinstance(part, ir.SliceSubscript):
                         grows += [part.lower, part.upper]
-            case _:
-                pass
     return any(ref.name in free for part in grows for ref in references(part))
 
 
@@ -83,8 +81,6 @@ def _lanes(
                 case ir.Load(tile=tile) | ir.Store(tile=tile):
                     extents = plan.tiles[tile].tile.extents
                     total += math.prod(int(evaluate(extent, values)) for extent in extents)
-                case _:
-                    pass
     return total
 
 

@@ -175,8 +175,6 @@ def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loop
         match axis.count:
             case ir.Binary("cdiv", stop, step) if step == axis.step:
                 return upwards(axis.variable, stop, step), None
-            case _:
-                pass
     index = f"{axis.variable}_index"
     step = ir.Binary("*", axis.step, ir.Ref(index, ir.NameKind.LOOP))
     start = loops.Scalar(ir.Binary("+", axis.start, step), DType.I64)

@@ -153,8 +153,6 @@ def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> 
             case ir.Compute(operation, masked=masked):
                 if masked or OPS[operation].accumulates:
                     names.update(statement.destinations)
-            case _:
-                pass
     return frozenset(names)
 
 

@@ -495,8 +495,6 @@ class Tiles:
                     found.add(name)
                 case ir.Bind(name, value) if not found.isdisjoint(names(value)):
                     found.add(name)
-                case _:
-                    pass
         return frozenset(found)
 
     # ------------------------------------------------------------ index tiles

@@ -192,8 +192,6 @@ class _Rows:
                 )
                 self.written.add(buffer)
                 statement = attrs.evolve(statement, buffer=buffer, index=index)
-            case _:
-                pass
         changed = nodes.with_parts(statement, self._part)
         if isinstance(changed, nodes.Accumulate) and isinstance(changed.target, nodes.Element):
             self.written.add(changed.target.buffer)

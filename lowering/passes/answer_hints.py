@@ -124,8 +124,6 @@ def _ignored(
                 for word in (hint.value for hint in statement.hints):
                     if word not in TILE_HINTS:
                         yield HintAnswer(word, where, "ignored", _unknown(word, TILE_HINTS, "tile"))
-            case _:
-                pass
 
 
 def _unknown(word: str, known: frozenset[str], kind: str) -> str:

@@ -57,8 +57,6 @@ def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:
                     break
             case ir.Load(_, tile) if tile == load.tile:
                 break
-            case _:
-                pass
     return identity_value("zero", dtype)
 
 

@@ -199,8 +199,6 @@ def live_intervals(
                 used.append(tile)
             case ir.For(body=inner):
                 loops.append((here + len(list(walk.statements(inner))), here))
-            case _:
-                pass
         for tile in used:
             uses.setdefault(tile, []).append(here)
     for end, start in sorted(loops, key=lambda loop: (loop[0], -loop[1])):  # inner ones first

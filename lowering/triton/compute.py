@@ -306,8 +306,6 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
             values = [as_tensor(value, dtype) for value in values] if dtype in _TYPED else values
             code = PYTHON.call("tl.where", condition.code, *(v.code for v in values))
             return Value(code, dtype, broadcast_shape([condition, *values]))
-        case _:
-            pass
     row = OPS[name]
     if Fact.LOGICAL in row.facts:
         values = [_truth(operand, dtype, rank, scope) for operand in statement.operands]
@@ -345,8 +343,6 @@ def _truth(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
             number = scalar_value(value, operand.dtype, dtype, scope)
             test = PYTHON.binary("!=", number.code, Code("0"))
             return Value(PYTHON.call("tl.where", test, "True", "False"), DType.BOOL)
-        case _:
-            pass
     return operand_value(operand, DType.BOOL, rank, scope)
 
 

@@ -393,8 +393,6 @@ def _learn(plan: Plan, scope: Scope) -> None:
                 scope.known[variable] = scope.non_negative(start) and scope.non_negative(stride)
             case ir.Bind(name, value):
                 scope.known[name] = scope.non_negative(value)
-            case _:
-                pass
     for axis in scope.phase.grid:
         scope.known[axis.variable] = scope.non_negative(axis.start) and scope.non_negative(
             axis.step

@@ -67,8 +67,6 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
                 loaded += elements * plan.tiles[tile].tile.dtype.bytes
             case ir.For():
                 return None
-            case _:
-                pass
     stages = min(int(aim) // loaded, MOST_LOOP_STAGES) if loaded else 0
     if "async" in wanted and loaded:
         return max(stages, FEWEST_ASYNC_STAGES)
@@ -212,8 +210,6 @@ def _loop(
                 became = "the lanes of tiles are spread over threads, iterations are not"
                 why = "Triton programs are written for blocks; its compiler lays out threads"
                 yield HintAnswer(hint, where, became, why)
-            case _:
-                pass
 
 
 def _stages(plan: Plan, loop: ir.For, hazard: bool, dialect: Dialect) -> tuple[str, str]:

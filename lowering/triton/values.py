@@ -156,8 +156,6 @@ def scalar_value(value: ir.Expr, own: DType, dtype: DType, scope: Scope) -> Valu
             return _number(-number, dtype)
         case ir.Ref() if own.is_float and walk.on_host(value):
             return _host_float(value, dtype, scope)
-        case _:
-            pass
     code = kernel_expression(value, scope)
     if own is DType.BOOL and dtype is DType.BOOL:
         return Value(code, None)

@@ -251,6 +251,4 @@ def _written(source: str) -> dict[str, str]:
                 name = str(asked.value) if isinstance(asked, ast.Constant) else "tf32"
                 if name in ("tf32", "tf32x3"):
                     found[name] = f"line {node.lineno}: tl.dot in {name}"
-            case _:
-                pass
     return found

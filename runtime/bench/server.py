@@ -231,7 +231,6 @@ class Server(ABC):
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
         """What a contender did where nobody times it."""
-        del base, place, turns
         return []
 
     def end(self) -> dict[str, Any]:
@@ -360,7 +359,6 @@ class Candidate(Server):
 
     def blamed(self, name: str, error: Exception) -> Exception:
         """It is the kernel's."""
-        del name
         return _raised(error)
 
     def changes(self) -> list[str]:

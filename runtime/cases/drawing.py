@@ -129,8 +129,6 @@ def literals(sketch: ir.Sketch) -> Iterator[Value]:
                     ir.Load(where=ir_where) | ir.Store(where=ir_where) | ir.Atomic(where=ir_where)
                 ) if ir_where is not None:
                     pending.append(ir_where)
-                case _:
-                    pass
     while pending:
         part = pending.pop(0)
         match part:

@@ -243,8 +243,6 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
                     sizes.add(int(constants[name]))
                 case ir.Literal(value) if isinstance(value, int):
                     sizes.add(value)
-                case _:
-                    pass
         larger = {size for size in sizes if size > 1}
         for symbol in symbols:
             found[symbol] |= larger or {1}

@@ -149,8 +149,6 @@ class Branches:
                     here |= self._find((*inner, *orelse))
                 case ir.Bind(value=value):
                     here = self._find_choices(value)
-                case _:
-                    pass
             if here:
                 self._inside.add(id(step))
             found |= here
@@ -187,8 +185,6 @@ def _varying(sketch: ir.Sketch) -> set[str]:
                 found.add(name)
             case ir.Bind(name, value) if names(value) & found:
                 found.add(name)
-            case _:
-                pass
     return found
 
 
@@ -225,8 +221,6 @@ class _Walk:
                     self.bind(name, value, values)
                 case ir.Fetch(name):
                     values.pop(name, None)
-                case _:
-                    pass
 
     def trips(self, loop: ir.For | ir.HostFor, values: Mapping[str, Value]) -> Sequence[int]:
         """Some iterations of a loop that holds a decision; none of others."""

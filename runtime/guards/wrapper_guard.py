@@ -228,7 +228,6 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
         space, _, name = str(func._schema.name).partition("::")
         if self.watch.inside and not self.watch._of_theirs(_calling()):
             return func(*args, **(kwargs or {}))
@@ -249,7 +248,6 @@ class _Functions(TorchFunctionMode):
         self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
         name = getattr(func, "__name__", "")
         if not self.watch.inside and name in self.watch.exits:
             self.watch.refuse(f"Tensor.{name}")

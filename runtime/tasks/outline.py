@@ -338,8 +338,6 @@ class _File:
                 case ast.ImportFrom(module=str(module), level=0):
                     for alias in node.names:
                         self.imported[alias.asname or alias.name] = f"{module}.{alias.name}"
-                case _:
-                    pass
         for node in _top_level(self.tree.body):
             match node:
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -348,8 +346,6 @@ class _File:
                     self.values[name] = value
                 case ast.AnnAssign(ast.Name(name), value=ast.expr() as value):
                     self.values[name] = value
-                case _:
-                    pass
 
     # ------------------------------------------------------------ the subject
 
@@ -561,8 +557,6 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             case ast.Try():
                 handled = [inner for handler in node.handlers for inner in handler.body]
                 yield from _top_level([*node.body, *handled, *node.orelse, *node.finalbody])
-            case _:
-                pass
 
 
 def _annotated(annotation: ast.expr | None) -> Declared | None:
@@ -602,8 +596,6 @@ def modules_beside(path: Path, largest: float = math.inf) -> list[Path]:
                     names = [alias.name for alias in node.names]
                 case ast.ImportFrom(module=str(module), level=0):
                     names = [module]
-                case _:
-                    pass
             for name in names:
                 module_file = path.parent / f"{name.partition('.')[0]}.py"
                 if (

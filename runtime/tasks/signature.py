@@ -242,8 +242,6 @@ def _numbers(path: Path) -> dict[str, int]:
                 pairs = [(target, value) for target in targets]
             case ast.AnnAssign(name, value=value):
                 pairs = [(name, value)]
-            case _:
-                pass
         for target, value in pairs:
             number = value.value if isinstance(value, ast.Constant) else None
             if isinstance(target, ast.Name) and type(number) is int:

@@ -61,12 +61,10 @@ class Task(Protocol):
 
     def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""
-        del substitutes
         return list(inputs)
 
     def built(self, substitutes: Inits) -> Built:
         """The model when init inputs (by position) have other values. Raises `TaskFailure`."""
-        del substitutes
         return Built()
 
     def reference(

@@ -122,7 +122,6 @@ class Toolchain(ABC):
 
     def module_command(self, kernel: Kernel) -> str:
         """What a user types to build that module from its sources; "" where nothing is built."""
-        del kernel
         return ""
 
     def run(

@@ -99,7 +99,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        del types
         if self._touched and not _only_looks(function):
             tensors = (v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor))
             if any(self._names.get(_storage(tensor)) in self._touched for tensor in tensors):

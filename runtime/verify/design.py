@@ -73,7 +73,6 @@ class SketchTask(Task):
 
     def describe(self, seed: int = 0) -> TaskDescription:
         """The parameters of the sketch at its own sizes."""
-        del seed
         shapes = tensor_shapes(self.sketch, self.symbols, self.params)
         inputs, outputs = (
             [TensorSpec(tensor.name, tensor.dtype, shapes[tensor.name]) for tensor in tensors]
@@ -86,7 +85,6 @@ class SketchTask(Task):
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
         """Signed inputs of one scale, indices in range; there are no variants."""
-        del variant
         from sketchc.runtime.tasks.inputs import generate
 
         random = np.random.default_rng(seed)

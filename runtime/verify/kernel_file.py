@@ -69,8 +69,6 @@ def _python_functions(source: str) -> list[str] | None:
             case ast.Assign([ast.Name("__all__")], ast.List(elements) | ast.Tuple(elements)):
                 public = [e.value for e in elements if isinstance(e, ast.Constant)]
                 return [name for name in found if name in public] or found
-            case _:
-                pass
     return found
 
 
@@ -232,8 +230,6 @@ def _python(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
                 yield Finding(node.lineno, f"it reaches for {name}", refused=True)
             case ast.Attribute():
                 yield from _attribute(node, targets)
-            case _:
-                pass
     kernels = _jitted(tree, targets)
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef) and function.name not in kernels:
@@ -286,8 +282,6 @@ def _module(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
                 yield Finding(node.lineno, "it uses numpy.ndarray itself", refused=False)
             case ast.FunctionDef(name="forward"):
                 yield from _wrapper(node, _jitted(tree, targets))
-            case _:
-                pass
 
 
 def _attribute(node: ast.Attribute, targets: Targets) -> Iterator[Finding]:

@@ -277,7 +277,6 @@ class CaseRunner:
 
     def more_cases(self, cases: Cases) -> Cases:
         """Cases besides those chosen, for candidates of this sort."""
-        del cases
         return []
 
     def close(self) -> None:
@@ -296,7 +295,6 @@ class CaseRunner:
 
     def _language(self, error: ToolchainError) -> str:
         """The language of what failed."""
-        del error
         return self.candidate.kernel.language
 
     def _placeless(self, text: str) -> str:

@@ -256,8 +256,6 @@ def _literals(sketch: ir.Sketch) -> list[int]:
                     pass
                 case ir.Literal(int(number)) if abs(number) > 1:
                     found |= dict.fromkeys((number, -number))
-                case _:
-                    pass
     return list(found)
 
 

@@ -105,7 +105,6 @@ def _compiled(expression: ir.Expr) -> _Compiled:
 
 
 def _refuse(values: Mapping[str, Value]) -> Value:
-    del values
     raise InternalError("an index tile has no scalar value")
 
 

@@ -119,8 +119,6 @@ def _domains(statement: Step) -> Iterator[ir.Domain]:
             yield statement.domain
         case ir.Compute():
             yield from (statement.domain, statement.written)
-        case _:
-            pass
 
 
 def _accesses(sketch: ir.Sketch) -> Iterator[tuple[ir.Access, tuple[ir.Expr, ...]]]:
@@ -131,8 +129,6 @@ def _accesses(sketch: ir.Sketch) -> Iterator[tuple[ir.Access, tuple[ir.Expr, ...
                 yield place.step.access, sketch.tile(place.step.tile).extents
             case ir.Fetch(access=access):
                 yield access, ()
-            case _:
-                pass
 
 
 def _computations(sketch: ir.Sketch) -> Iterator[ir.Compute]:
@@ -217,8 +213,6 @@ def _known_operators(sketch: ir.Sketch) -> Iterator[Broken]:
                 yield part, f"no operator of two operands: {operator}"
             case ir.Function(name) if name not in evaluate.FUNCTION:
                 yield part, f"no function of the host: {name}"
-            case _:
-                pass
 
 
 def _reference_types(sketch: ir.Sketch) -> Iterator[Broken]:

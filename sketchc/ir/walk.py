@@ -259,8 +259,6 @@ def reads(statement: ir.Statement) -> tuple[str, ...]:
             return own
         case ir.Store(tile=tile) | ir.Atomic(tile=tile):
             own = (tile,)
-        case _:
-            pass
     return own + tuple(tile for part in expressions(statement) for tile in tiles_read(part))
 
 
@@ -313,8 +311,6 @@ def bound_names(body: Iterable[ir.Statement | ir.HostStep]) -> Iterator[str]:
                 yield name
             case ir.Bind(name=name) | ir.Fetch(name=name):
                 yield name
-            case _:
-                pass
 
 
 def free_name(wanted: str, taken: Container[str]) -> str:

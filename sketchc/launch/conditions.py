@@ -397,8 +397,6 @@ def domain(expression: ir.Expr) -> Iterator[ir.Expr]:
                 wanted = (part for part in domain(branch) if part not in known)
                 yield from (ir.Binary("or", done, part) for part in wanted)
             return
-        case _:
-            pass
     for part in children(expression):
         yield from domain(part)
     match expression:
@@ -406,8 +404,6 @@ def domain(expression: ir.Expr) -> Iterator[ir.Expr]:
             yield ir.Binary("!=", right, _ZERO)
         case ir.Function(name, (argument, *rest)):
             yield from _function_domain(name, argument, tuple(rest))
-        case _:
-            pass
 
 
 #: Where `exp` leaves the doubles; below 2**1024 they end, and 64-bit integers at 2**63.

@@ -124,8 +124,6 @@ class _Reader:
             case ir.HostFor(start=start, stop=stop):
                 for source in filter(None, map(self._source, (start, stop))):
                     self.uses.append(_Use(*source, ir.Literal(MOST_TRIPS + 1)))
-            case _:
-                pass
 
     def _compute(self, statement: ir.Compute) -> None:
         """A copy or conversion hands the elements on; everything else makes new ones."""

@@ -56,8 +56,6 @@ def _accumulations(body: tuple[ir.Statement, ...]) -> Iterator[ir.Compute]:
                 for each in inner:
                     if isinstance(each, ir.Compute) and _steps(each, made):
                         yield each
-            case _:
-                pass
 
 
 def _steps(statement: ir.Compute, made: set[str]) -> bool:

@@ -76,7 +76,6 @@ def _normal(expression: ir.Expr) -> ir.Expr:
 
 def separate_passes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Pairs of sibling loops with equal ranges that load the same elements."""
-    del tree
     for phase in sketch.phases:
         for body in bodies(phase.body):
             loops = [
@@ -161,7 +160,6 @@ def _report_online(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic
 
 def fusable_launches(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """One warning for each two neighbours on equal grids that could be one launch."""
-    del tree
     for first, second in (pair for steps in bodies(sketch.steps) for pair in pairwise(steps)):
         if isinstance(first, ir.Launch) and isinstance(second, ir.Launch):
             found = _launches(sketch, sketch.phases[first.phase], sketch.phases[second.phase])
@@ -221,8 +219,6 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
                 case ir.If():
                     result.straight = False
                     visit(walk.inside(statement), None)
-                case _:
-                    pass
 
     def touch(statement: Moving, space: Space | None) -> None:
         access = statement.access

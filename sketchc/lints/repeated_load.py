@@ -96,8 +96,6 @@ def _invariant(
         match statement:
             case ir.For(variable=name) | ir.Bind(name=name) | ir.Fetch(name=name):
                 within.add(name)
-            case _:
-                pass
     written: dict[str, int] = {}
     for statement in walk.statements(loop.body):
         for tile in writes(statement):

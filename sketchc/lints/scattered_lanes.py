@@ -26,7 +26,6 @@ def scattered_lanes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnost
 
     Indices that come from memory are left alone: where they point is the data's affair.
     """
-    del tree
     for phase in sketch.phases:
         statements = list(walk.statements(phase.body))
         bound = {each.name: each.value for each in statements if isinstance(each, ir.Bind)}

@@ -195,7 +195,6 @@ def _report_tile(tile: ir.Tile, alloc: ir.Alloc, alone: bool) -> Diagnostic:
 def unused_params(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
     """Params that no statement, extent, condition or used let names, in branches that these
     constants do not take either."""
-    del sketch
     read = prepass(tree).read
     for param in syntax.declared(tree, "params"):
         if param.name not in read:

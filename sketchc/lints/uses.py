@@ -57,8 +57,6 @@ def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
                     visit((*body, *orelse), inside=True)
                 case _ if inside and statement.span not in taken:
                     found.update(_mentioned(statement))
-                case _:
-                    pass
 
     visit(tree.body, inside=False)
     return found
@@ -75,8 +73,6 @@ def _mentioned(statement: syntax.Statement) -> Iterator[str]:
             yield from names(statement.values)
         case syntax.Fetch():
             yield from names(statement.access)
-        case _:
-            pass
 
 
 def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:

@@ -384,5 +384,3 @@ def statements(body: Iterable[Statement]) -> Iterator[Statement]:
                 yield from statements(inner)
             case If(body=inner, orelse=other):
                 yield from statements((*inner, *other))
-            case _:
-                pass

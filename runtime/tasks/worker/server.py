@@ -286,14 +286,12 @@ class Task(TaskFile):
 
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
         """See `operations.explored`; nothing where a framework does not show its operations."""
-        del request
         return [], [], []
 
     def thresholds(self, request: Request) -> dict[str, Any]:
         """The numbers that the task compares with, clamps to and adds on given inputs, and whether
         it does nothing but select (`selects`). `shown`: its operations say so; else these are the
         numbers in its file."""
-        del request
         return {"numbers": numbers_in(self.path), "selects": False, "shown": False}
 
     def _refuse(self, why: str) -> None:
@@ -331,7 +329,6 @@ class Task(TaskFile):
 
     def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
         """The outputs of one run; `events` are what it drew. `deep`: see each operation, too."""
-        del deep
         with rng_audit.Watch() as watch:
             outputs = self.forward(model, inputs)
         self.events = watch.events

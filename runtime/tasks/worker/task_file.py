@@ -236,7 +236,6 @@ class TaskFile:
 
     def state(self, model: Any) -> dict[str, Any]:
         """Parameters in their order, then buffers, by dotted name."""
-        del model
         return {}
 
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:

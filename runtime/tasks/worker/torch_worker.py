@@ -347,7 +347,6 @@ class _Channels(TorchFunctionMode):
     }
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        del types
         dimensions = self._DIMENSIONS.get(func)
         if dimensions is not None and len(args) > 1:
             given, wanted = args[0].shape[-dimensions - 1], args[1].shape[0]

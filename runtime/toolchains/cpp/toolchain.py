@@ -98,7 +98,6 @@ class CppToolchain(Toolchain):
 
     def model_run(self, kernel: Kernel) -> ModelRun:
         """A `ModelNew` builds its C++ while it is imported."""
-        del kernel
         return ModelRun(gated=True)
 
     def status(self) -> ToolchainStatus:

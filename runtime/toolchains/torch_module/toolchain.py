@@ -122,7 +122,6 @@ class TorchModules(Toolchain):
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Only reads the file; `load` imports it, since that takes the task's init inputs."""
-        del timeout
         check_python(kernel.source)
         return Artefact(kernel, folder)
 

@@ -84,7 +84,6 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     The reply holds "state" (shapes of the model's parameters and buffers) and "tuned", or
     {"failure"}.
     """
-    del arrays
     _prepare_environment(request["source"])
     session = LoadedModule(request)
     SESSIONS[:] = [session]
@@ -147,7 +146,6 @@ def _state(model: Any) -> dict[str, torch.Tensor]:
 def construct(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Build a model for "init", which may take a compiler, before forward gets its inputs. The
     reply is {} or {"failure"}."""
-    del arrays
     session = SESSIONS[0]
     session.guard.shut = False
     try:

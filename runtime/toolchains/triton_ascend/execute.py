@@ -299,6 +299,4 @@ def _failure(error: Exception) -> dict[str, Any]:
             stage = "compile"
         case standin.LaunchError() | IllegalAccessError() | ValueError():
             name = ""
-        case _:
-            pass
     return failure(stage, f"{name}{error}", kinds, log)

@@ -70,7 +70,6 @@ class TritonCuda(Toolchain):
 
     def model_run(self, kernel: Kernel) -> ModelRun:
         """Launches are made on the GPU, or interpreted and compiled apart."""
-        del kernel
         prepare = f"{_MODELS}:prepare"
         if not self.status().interpreted:
             return ModelRun(prepare, on_device=True)
@@ -181,7 +180,6 @@ class TritonSession(Session):
         return dict(result.arrays)
 
     def _interpreting(self, tensor_bytes: int, file_bytes: int) -> Worker:
-        del tensor_bytes
         return Worker(
             limits=Limits(MEMORY_BYTES, file_bytes=file_bytes),
             environment={"TRITON_INTERPRET": "1"},
@@ -191,7 +189,6 @@ class TritonSession(Session):
 
     def _on_the_gpu(self, tensor_bytes: int, file_bytes: int) -> Worker:
         """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
-        del tensor_bytes, file_bytes
         built = _built(self._artefact.folder)  # compiled once for all runs
         return Worker(
             environment={"TRITON_CACHE_DIR": str(built / "cache")},
@@ -251,7 +248,6 @@ class LaunchedSession(Session):
             raise
 
     def _tracing(self, tensor_bytes: int, file_bytes: int) -> Worker:
-        del tensor_bytes
         return Worker(
             limits=Limits(MEMORY_BYTES, file_bytes=file_bytes + _COMPILER_FILE_BYTES),
             environment={
@@ -266,7 +262,6 @@ class LaunchedSession(Session):
 
     def _launching(self, tensor_bytes: int, file_bytes: int) -> Worker:
         """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
-        del tensor_bytes, file_bytes
         return Worker(preload=(_LAUNCH.partition(":")[0],), readable=[self._built])
 
 

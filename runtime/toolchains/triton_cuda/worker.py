@@ -132,7 +132,6 @@ def noting(note: Callable[[Launch], None]) -> Iterator[None]:
     from triton.runtime.jit import JITFunction
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
-        del warmup
         note(bound_launch(self, arguments, keywords, grid))
 
     real, JITFunction.run = JITFunction.run, run
@@ -276,7 +275,6 @@ def loaded(path: str) -> ModuleType:
 
 def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """Build every launch of the wrapper for every architecture; no GPU is touched."""
-    del arrays
     try:
         return {"kernels": _compile_all(request)}, {}
     except HostTimeoutError:

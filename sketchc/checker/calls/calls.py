@@ -171,8 +171,6 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
             value = constant(context, node, f"`{attribute.name}`")
             if isinstance(value, int):
                 return value
-        case _:
-            pass
     kind = {"bool": "True or False", "choice": "a string", "int": "an integer"}
     raise context.error(
         node.span,

@@ -429,8 +429,6 @@ def _wrong_count(context: Context, node: syntax.Call, expected: int) -> InvalidE
         ):
             better = f"ceil({expression_text(left)}, {expression_text(right)})"
             fixes = (Fix("give both numbers to `ceil`", (Edit(node.span, better),), safe=True),)
-        case _:
-            pass
     plural = "argument" if expected == 1 else "arguments"
     return context.error(
         node.span,

@@ -277,8 +277,6 @@ def operand(context: Context, node: syntax.Expression) -> ir.Operand:
     match typed.value:
         case ir.TileLanes(tile=name, dtype=DType.BOOL, layout=layout) if all(layout):
             return ir.TileOperand(name, span=node.span)  # what a comparison of data tiles gave
-        case _:
-            pass
     if typed.extents is not None:
         without_functions(context, typed, node.span)
         return ir.IndexOperand(typed.value, typed.dtype, typed.extents, span=node.span)

@@ -68,8 +68,6 @@ def _uses(node: object, given: frozenset[str]) -> Iterator[tuple[str, frozenset[
         case _ if records.has(kind := type(node)):
             for field in records.fields(kind):
                 yield from _uses(getattr(node, field.name), given)
-        case _:
-            pass
 
 
 def present_where(condition: ir.Expr | syntax.Expression, holds: bool) -> frozenset[str]:
@@ -114,8 +112,6 @@ def _divisors(context: Context, value: ir.Expr) -> Iterator[ir.Expr]:
     match value:
         case ir.Binary("//" | "%" | "cdiv", _, right) if signs(context, right)[0] < 1:
             yield ir.Binary(">=", right, ir.Literal(1))
-        case _:
-            pass
 
 
 def add_let(

@@ -106,8 +106,6 @@ def _place(statement: ir.Statement, tile: str) -> Span | None:
         case ir.Load(access) | ir.Store(_, access) | ir.Atomic(_, _, access):
             if isinstance(statement, ir.Load) or statement.tile != tile:
                 return access.span
-        case _:
-            pass
     return None
 
 

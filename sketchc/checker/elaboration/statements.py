@@ -140,8 +140,6 @@ def _poison(context: Context, node: syntax.Statement) -> None:
             made = [name]
         case syntax.Binding(names=bound):
             made = [item.id for item in bound]
-        case _:
-            pass
     for name in made:
         context.poison(name, node.span)
 

@@ -132,8 +132,6 @@ def _passes(step: Step, values: Values, bindings: dict[str, ir.Expr]) -> bool:
                 raise NeedsData from missing
             except ValueError as error:  # the root of a negative param, say
                 raise Untried from error
-        case _:
-            pass
     return True
 
 

@@ -70,8 +70,6 @@ def _equalities(condition: ir.Expr) -> Iterator[tuple[str, ir.Expr]]:
             for side, other in ((left, right), (right, left)):
                 if isinstance(side, ir.Ref) and side.kind in _KINDS and _is_term(other):
                     yield side.name, other
-        case _:
-            pass
 
 
 def _is_term(value: ir.Expr) -> bool:

@@ -152,8 +152,6 @@ def placed(sketch: ir.Sketch, root: Scope) -> Iterator[Placed]:
                     for holds, part in ((True, then), (False, orelse)):
                         step = Branch(condition, holds)
                         yield from visit(part, scope.after(step), (*path, step), phase)
-                case _:
-                    pass
 
     for phase, nest in enumerate(sketch.phases):
         path = host_path(sketch, phase)
