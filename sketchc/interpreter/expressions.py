@@ -327,7 +327,7 @@ def _binary(
 
     def apply(values: Values) -> TileValue:
         a, b = left(values), right(values)
-        extents = broadcast_extents([a.extents, b.extents])
+        extents = broadcast_extents((a.extents, b.extents))
         box = common_box((a, b), extents)
         if divides:
             b = _guarded(expression, b, extents, box)
@@ -348,7 +348,7 @@ def _choice(
 ) -> IndexFunction:
     def apply(values: Values) -> TileValue:
         parts = [part(values) for part in (condition, then, otherwise)]
-        extents = broadcast_extents([part.extents for part in parts])
+        extents = broadcast_extents(tuple([part.extents for part in parts]))
         asked, one, other = (part.array for part in parts)
         box = common_box(parts, extents)
         return TileValue("", DType.I64, extents, np.where(asked, one, other), box)
@@ -375,12 +375,14 @@ def compile_domain(domain: ir.Domain) -> Callable[[Values, Extents], Box]:
     ]
 
     def evaluate_domain(values: Values, extents: Extents) -> Box:
-        return tuple(
-            (
-                max(0, *(int(bound(values)) for bound in lower)) if lower else 0,
-                min(extent, *(int(bound(values)) for bound in upper)) if upper else extent,
-            )
-            for (lower, upper), extent in zip(axes, extents, strict=True)
-        )
+        box = []
+        for (lower, upper), extent in zip(axes, extents, strict=True):
+            start, stop = 0, extent
+            for bound in lower:
+                start = max(start, int(bound(values)))
+            for bound in upper:
+                stop = min(stop, int(bound(values)))
+            box.append((start, stop))
+        return tuple(box)
 
     return evaluate_domain

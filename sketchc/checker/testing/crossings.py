@@ -176,15 +176,7 @@ class Draw:
         axes = iter(range(len(extents)))
         shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
         for place, subscript in enumerate(site.access.subscripts):
-            match subscript:
-                case ir.ScalarSubscript(index):
-                    self.known(index, ())
-                case ir.IndexSubscript(value, axis=axis):
-                    at = self.known(value, lanes)
-                    if at is not None:
-                        self.inside(subscript, value, int(at), int(at) + 1, shape[place])
-                    if axis is not None:
-                        next(axes, None)
+            match subscript:  # the commonest first
                 case ir.SliceSubscript(lower, upper, _, step):
                     low, high = self.known(lower, ()), self.known(upper, ())
                     if low is not None and high is not None:
@@ -197,6 +189,14 @@ class Draw:
                         self.end(subscript, int(high), shape[place], False)
                     if axis is not None:
                         self.slice(site, subscript, place, axis)
+                case ir.ScalarSubscript(index):
+                    self.known(index, ())
+                case ir.IndexSubscript(value, axis=axis):
+                    at = self.known(value, lanes)
+                    if at is not None:
+                        self.inside(subscript, value, int(at), int(at) + 1, shape[place])
+                    if axis is not None:
+                        next(axes, None)
                 case _:
                     assert_never(subscript)
         if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
@@ -219,8 +219,9 @@ class Draw:
 
     def known(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value | None:
         """The value of an expression; None where it has none, or data decides it."""
+        kept = self.crossings.evaluators.get(id(expression))
         try:
-            return self.value(expression, lanes)
+            return (kept[1] if kept else self.crossings.evaluator(expression))(self, lanes)
         except NO_VALUE:
             return None
 
