@@ -69,6 +69,8 @@ class Draw:
     draw: int
     found: set[Outcome]
     trips: dict[int, tuple[range, int]]  # of loops that are the same in all draws, with the work
+    ways: dict[tuple[int, ...], int]  # sites with iterations that a draw took before: the work
+    spots: list[int] = records.field(factory=list)  # which iterations these are, so far
     lanes: dict[str, ir.Expr] = records.field(factory=dict)  # names of index tiles
     last: bool = True  # in the last iteration of all loops so far
     work: int = 0
@@ -81,7 +83,17 @@ class Draw:
             lanes = tuple(self.place(extent) for extent in extents)
         except NO_VALUE:
             return
-        self.access(site, extents, lanes)
+        if id(site) not in self.crossings.alike:
+            self.access(site, extents, lanes)
+            return
+        way = (id(site), *self.spots)
+        work = self.ways.get(way)
+        if work is None:
+            before = self.work
+            self.access(site, extents, lanes)
+            self.ways[way] = self.work - before
+        else:
+            self.work += work
 
     def computation(self, computation: Computation, used: Collection[str]) -> None:
         """Draw what leads to a computation, then what it computes from indices."""
@@ -145,6 +157,7 @@ class Draw:
         trips, work = self.trips.get(id(loop)) or self.head(loop)
         self.work += work
         spot = self.place(len(trips))
+        self.spots.append(spot)
         self.last = self.last and spot == len(trips) - 1
         self.values[loop.variable] = trips[spot]
 
@@ -404,6 +417,8 @@ class Crossings:
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         used = (names for _, names in (*self.sites, *self.computed))
         self.names = concrete.with_lets(sketch, frozenset().union(*used, *map(names, shapes)))
+        #: Sites of which all lanes show the same.
+        self.alike = frozenset(id(site) for site, _ in self.sites if _alike(site))
         #: Loops that run alike in all draws of one launch.
         self.steady = _steady([*self.sites, *self.computed])
         #: What a claim may not rest on runs without.
@@ -416,10 +431,11 @@ class Crossings:
         generator = random.Random(0)
         found: set[Outcome] = set()
         trips: dict[int, tuple[range, int]] = {}
+        ways: dict[tuple[int, ...], int] = {}
         for draw in range(draws):
             ends: list[tuple[Site | Computation, frozenset[str]]] = [*self.sites, *self.computed]
             for end, used in ends:
-                drawn = self.draw_type(self, dict(host), generator, draw, found, trips)
+                drawn = self.draw_type(self, dict(host), generator, draw, found, trips, ways)
                 if isinstance(end, Site):
                     drawn.site(end, used)
                 else:
@@ -441,6 +457,12 @@ class Crossings:
             self.nodes.append(node)
             if text:
                 self.needed[outcome] = text
+
+
+def _alike(site: Site) -> bool:
+    """Whether an access looks at no lane by itself."""
+    masked = not isinstance(site.statement, ir.Fetch) and site.statement.where is not None
+    return walk.is_plain(site.access) and not masked
 
 
 def _steady(places: Sequence[tuple[Site | Computation, frozenset[str]]]) -> frozenset[int]:
@@ -588,7 +610,7 @@ class TileCrossings(Crossings):
         generator = random.Random(0)
         for draw in range(_LOOKED):
             for way in self.bare:
-                drawn = _TileDraw(self, dict(host), generator, draw, set(), {})
+                drawn = _TileDraw(self, dict(host), generator, draw, set(), {}, {})
                 with suppress(*NO_VALUE):
                     for step in way:
                         drawn.step(step)
