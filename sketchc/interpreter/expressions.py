@@ -96,8 +96,23 @@ _LEAVES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+#: Closures by the identity of their expressions, which stand beside them: a sketch is run at many
+#: sizes.
+_COMPILED: dict[int, tuple[ir.Expr, ScalarFunction]] = {}
+_MOST_COMPILED = 1 << 14
+
+
 def compile_scalar(expression: ir.Expr) -> ScalarFunction:
     """A closure for a scalar expression; `ZeroDivisionError` becomes an SK0807 diagnostic."""
+    known = _COMPILED.get(id(expression))
+    if known is None:
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        known = _COMPILED[id(expression)] = (expression, _compiled(expression))
+    return known[1]
+
+
+def _compiled(expression: ir.Expr) -> ScalarFunction:
     match expression:
         case ir.Literal(value):
             return lambda values: value
