@@ -92,7 +92,7 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
     # Thousands of long-lived nodes and little garbage: collecting often would only cost start-up.
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
     # Python leaves None where a shell closed a stream (`>&-`): what is said there goes nowhere.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
@@ -106,9 +106,20 @@ def main(arguments: list[str] | None = None) -> None:
     # From here on nothing is left to be written.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    if status == _INTERRUPTED:
-        _leave(status)
+    checked = arguments is None and sys.argv[1:2] in (["check"], ["lint"])
+    if status == _INTERRUPTED or (checked and _written()):
+        _leave(status)  # a check has nothing to be ended, and much to be taken apart
     sys.exit(status)
+
+
+def _written() -> bool:
+    """Whether all that was said is written; what cannot be is reported at an ordinary end."""
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _leave(status: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -226,6 +225,8 @@ def task_errors(*, as_json: bool) -> Iterator[None]:
     """With `as_json`, why there is no answer is an object on standard output, too: {"error":
     {"class": "task", "reason": ...}} for a task that is broken or not deterministic, class "usage"
     for every other misuse. The exception goes on, to be a line on standard error and status 2."""
+    import json
+
     from sketchc.runtime.tasks.description import TaskFailure
 
     try:

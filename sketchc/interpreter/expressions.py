@@ -96,8 +96,23 @@ _LEAVES: dict[str, Callable[[Array, Array], Array]] = {
 }
 
 
+#: Closures by the identity of their expressions, which stand beside them: a sketch is run at many
+#: sizes.
+_COMPILED: dict[int, tuple[ir.Expr, ScalarFunction]] = {}
+_MOST_COMPILED = 1 << 14
+
+
 def compile_scalar(expression: ir.Expr) -> ScalarFunction:
     """A closure for a scalar expression; `ZeroDivisionError` becomes an SK0807 diagnostic."""
+    known = _COMPILED.get(id(expression))
+    if known is None:
+        if len(_COMPILED) >= _MOST_COMPILED:
+            _COMPILED.clear()
+        known = _COMPILED[id(expression)] = (expression, _compiled(expression))
+    return known[1]
+
+
+def _compiled(expression: ir.Expr) -> ScalarFunction:
     match expression:
         case ir.Literal(value):
             return lambda values: value
@@ -327,7 +342,7 @@ def _binary(
 
     def apply(values: Values) -> TileValue:
         a, b = left(values), right(values)
-        extents = broadcast_extents([a.extents, b.extents])
+        extents = broadcast_extents((a.extents, b.extents))
         box = common_box((a, b), extents)
         if divides:
             b = _guarded(expression, b, extents, box)
@@ -348,7 +363,7 @@ def _choice(
 ) -> IndexFunction:
     def apply(values: Values) -> TileValue:
         parts = [part(values) for part in (condition, then, otherwise)]
-        extents = broadcast_extents([part.extents for part in parts])
+        extents = broadcast_extents(tuple([part.extents for part in parts]))
         asked, one, other = (part.array for part in parts)
         box = common_box(parts, extents)
         return TileValue("", DType.I64, extents, np.where(asked, one, other), box)
@@ -375,12 +390,14 @@ def compile_domain(domain: ir.Domain) -> Callable[[Values, Extents], Box]:
     ]
 
     def evaluate_domain(values: Values, extents: Extents) -> Box:
-        return tuple(
-            (
-                max(0, *(int(bound(values)) for bound in lower)) if lower else 0,
-                min(extent, *(int(bound(values)) for bound in upper)) if upper else extent,
-            )
-            for (lower, upper), extent in zip(axes, extents, strict=True)
-        )
+        box = []
+        for (lower, upper), extent in zip(axes, extents, strict=True):
+            start, stop = 0, extent
+            for bound in lower:
+                start = max(start, int(bound(values)))
+            for bound in upper:
+                stop = min(stop, int(bound(values)))
+            box.append((start, stop))
+        return tuple(box)
 
     return evaluate_domain

@@ -249,7 +249,7 @@ class Operation:
     # ------------------------------------------------------------ element-wise
 
     def _elementwise(self, operands: Sequence[TileValue], target: Extents) -> Outcome:
-        extents = broadcast_extents([target, *(operand.extents for operand in operands)])
+        extents = broadcast_extents((target, *[operand.extents for operand in operands]))
         box = common_box(operands, extents)
         if self.whole:
             arrays = [operand.array for operand in operands]
@@ -264,7 +264,7 @@ class Operation:
         values = self._evaluate(self._safe(arrays))
         if self.whole:
             values = _cut(np.asarray(values), extents, box)
-        return Outcome(np.broadcast_to(values, shape), box)
+        return Outcome(values if np.shape(values) == shape else np.broadcast_to(values, shape), box)
 
     def _converted(self, array: Array, dtype: DType, position: int) -> Array:
         """An operand in the type of evaluation; floats stay float64, rounded exactly."""
@@ -294,13 +294,15 @@ class Operation:
     def _reject_undefined(self, operands: Sequence[TileValue], extents: Extents, box: Box) -> None:
         """Integer division by zero, negative powers and shifts, and casts of floats that do not
         fit, on valid lanes only."""
-        if is_empty(box):
+        converts = Fact.CONVERTS in self.row.facts
+        partial = None if self.dtype.is_float else self.row.partial
+        if not (converts or partial) or is_empty(box):
             return
-        if Fact.CONVERTS in self.row.facts:
+        if converts:
             self._reject_conversion(operands[0], extents, box)
-        elif self.row.partial is not None and not self.dtype.is_float:
+        elif partial is not None:
             right = convert(select(operands[1], extents, box), operands[1].dtype, self.dtype)
-            text, rejects = _UNDEFINED[self.row.partial]
+            text, rejects = _UNDEFINED[partial]
             bad = np.broadcast_to(rejects(right, self.dtype.bytes * 8), box_shape(box))
             if bad.any():
                 raise OperationError(text, "arithmetic", _lane(bad, box), box)

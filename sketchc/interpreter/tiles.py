@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,7 +55,7 @@ def round_bfloat16(values: Array) -> Array:
     bits = nearest.view(np.uint32).copy()
     bits -= (inexact & (np.abs(nearest) > np.abs(values))).astype(np.uint32)
     bits |= inexact.astype(np.uint32)
-    return bits.view(np.float32).astype(ml_dtypes.bfloat16)
+    return bits.view(np.float32).astype(numpy_dtype(DType.BF16))
 
 
 def to_tensor(values: Array, dtype: DType) -> Array:
@@ -76,6 +76,11 @@ def to_tile(values: Array, dtype: DType) -> Array:
     return to_tensor(values, dtype).astype(np.float64)
 
 
+#: Tiles of one execution have few extents and boxes: what follows from them alone is kept.
+_kept = lru_cache(maxsize=1 << 12)
+
+
+@_kept
 def full_box(extents: Extents) -> Box:
     """All lanes."""
     return tuple((0, extent) for extent in extents)
@@ -86,6 +91,7 @@ _MOST_AXES = 32
 _MOST_BYTES = 2**62
 
 
+@_kept
 def fits_an_array(shape: Extents, itemsize: int) -> bool:
     """Whether NumPy can make an array of this shape, were there memory for it. An extent of 0
     makes it small, yet the others count: they are the steps from one element to the next."""
@@ -103,6 +109,7 @@ def same_lanes(left: Box, right: Box) -> bool:
     return left == right or (is_empty(left) and is_empty(right))
 
 
+@_kept
 def intersect(left: Box, right: Box) -> Box:
     """The lanes of both boxes; an axis may come to end before it starts."""
     return tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(left, right, strict=True))
@@ -120,16 +127,19 @@ def with_part(box: Box, axis: int, part: tuple[int, int]) -> Box:
     return (*box[:axis], part, *box[axis + 1 :])
 
 
+@_kept
 def lanes(box: Box) -> tuple[slice, ...]:
     """The index that selects the box of an array."""
     return tuple(slice(start, max(start, stop)) for start, stop in box)
 
 
+@_kept
 def box_shape(box: Box) -> tuple[int, ...]:
     """How many lanes a box has on each axis."""
     return tuple(max(0, stop - start) for start, stop in box)
 
 
+@_kept
 def physical_shape(extents: Extents, padding: int) -> tuple[int, ...]:
     """The shape of a tile's array: `padding` more lanes on every axis that is not of extent 1."""
     return tuple(extent if extent == 1 else extent + padding for extent in extents)
@@ -178,7 +188,8 @@ def common_box(operands: Sequence[TileValue], extents: Extents) -> Box:
     return box
 
 
-def broadcast_extents(shapes: list[Extents]) -> Extents:
+@_kept
+def broadcast_extents(shapes: tuple[Extents, ...]) -> Extents:
     """The right-aligned broadcast of extents; 1 gives way to anything, 0 included."""
     rank = max((len(shape) for shape in shapes), default=0)
     result = []
@@ -194,11 +205,14 @@ def operand_box(operand: TileValue, extents: Extents) -> Box:
 
     An axis of extent 1 that is repeated is valid everywhere or nowhere.
     """
-    missing = len(extents) - len(operand.extents)
+    return _repeated(operand.extents, operand.valid, extents)
+
+
+@_kept
+def _repeated(sizes: Extents, valid: Box, extents: Extents) -> Box:
+    missing = len(extents) - len(sizes)
     result = list(full_box(extents[:missing]))
-    for own, (start, stop), extent in zip(
-        operand.extents, operand.valid, extents[missing:], strict=True
-    ):
+    for own, (start, stop), extent in zip(sizes, valid, extents[missing:], strict=True):
         if own == 1 and extent != 1:
             result.append((0, extent) if start < stop else (0, 0))
         else:
@@ -211,6 +225,7 @@ def select(operand: TileValue, extents: Extents, box: Box) -> Array:
     return operand.array[meeting(operand.extents, extents, box)]
 
 
+@_kept
 def meeting(sizes: Extents, extents: Extents, box: Box) -> tuple[slice, ...]:
     """The index of what meets `box` of `extents` in an array of these sizes, which broadcasts."""
     missing = len(extents) - len(sizes)

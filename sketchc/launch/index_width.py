@@ -140,10 +140,17 @@ def per_sketch(function: Callable[[ir.Sketch], _T]) -> Callable[[ir.Sketch], _T]
 @per_sketch
 def index_width(sketch: ir.Sketch) -> IndexWidth:
     """What a launch of the sketch must keep for every integer of it to fit 64 bits."""
+    seen = _magnitudes(sketch)
+    return _condition(sketch, seen, seen.largest)
+
+
+@per_sketch
+def _magnitudes(sketch: ir.Sketch) -> Magnitudes:
+    """The integers of the whole sketch."""
     seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch))
     _see_declarations(sketch, seen)
     see_body(sketch, sketch.steps, seen)
-    return _condition(sketch, seen, seen.largest)
+    return seen
 
 
 def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
@@ -193,12 +200,9 @@ def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) ->
     return IndexWidth(_terms(kept, seen) if kept else (), limit, place, seen.hopeless)
 
 
-@per_sketch
 def loaded_scalars(sketch: ir.Sketch) -> frozenset[str]:
     """The names of scalars and bindings whose values come from memory."""
-    seen = Magnitudes(constants_of(sketch), padded=False)
-    see_body(sketch, sketch.steps, seen)
-    return frozenset(seen.wide)
+    return frozenset(_magnitudes(sketch).wide)
 
 
 # ---------------------------------------------------------------- what a sketch computes

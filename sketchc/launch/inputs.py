@@ -25,6 +25,7 @@ from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import normalize, rebuild
 from sketchc.ir.walk import references, substitute
+from sketchc.launch.index_width import per_sketch
 from sketchc.ops.table import OPS, Fact
 
 #: Trips granted to a loop of the host whose bound comes from memory.
@@ -253,6 +254,7 @@ def _solved(
         yield SymbolSource(symbol, tensor, axis, step, offset)
 
 
+@per_sketch
 def sources_of(sketch: ir.Sketch) -> dict[str, tuple[SymbolSource, ...]]:
     """`symbol_sources` of a whole sketch."""
     names = (symbol.name for symbol in sketch.symbols)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from fractions import Fraction
+from functools import reduce
 from typing import TypeAlias, assert_never
 
 from sketchc.base import records
@@ -425,13 +426,12 @@ def _see_access(
                 axis += place is not None
             case _:
                 assert_never(subscript)
-        for extent in extents[dimension + 1 :]:
-            reach = multiply(reach, seen.see(extent))
-        total = add(total, reach)
-    elements = constant(1)
-    for extent in extents:
-        elements = multiply(elements, seen.see(extent))
+        sizes = [seen.see(extent) for extent in extents[dimension + 1 :]]
+        if seen.padded:
+            total = add(total, reduce(multiply, sizes, reach))
+    sizes = [seen.see(extent) for extent in extents]
     if seen.padded:
+        elements = reduce(multiply, sizes, constant(1))
         seen.note(elements)  # offsets may be brought into the tensor's range
         seen.note(total)
 

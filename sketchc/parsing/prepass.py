@@ -58,8 +58,21 @@ class _Write:
     scalars: tuple[DType | None, ...]
 
 
+#: The last sketch with what was found: it is elaborated at one tuning point after the other.
+_LAST: list[tuple[syntax.Sketch, Prepass]] = []
+
+
 def prepass(tree: syntax.Sketch) -> Prepass:
     """Run the pre-pass over a sketch; never raises for a mistake in it."""
+    for known, found in _LAST:
+        if known is tree:
+            return found
+    found = _prepass(tree)
+    _LAST[:] = [(tree, found)]
+    return found
+
+
+def _prepass(tree: syntax.Sketch) -> Prepass:
     walker = _Walker()
     walker.sections(tree)
     walker.block(tree.body)

@@ -17,7 +17,7 @@ The axis is seen apart from the loop, since what is wrong may be the loop. One m
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, TypeAlias, assert_never
 
@@ -59,6 +59,12 @@ class Unknown(Exception):
     """A value that is not known without data, or a lane or iteration that does not exist."""
 
 
+#: The value of an expression at one lane of a draw.
+_Evaluator: TypeAlias = "Callable[[Draw, tuple[int, ...]], Value]"
+
+#: Operators whose operands are compared.
+COMPARING = {"min", "max", "//", "%", "cdiv", *OPPOSITE}
+
 NO_VALUE = (Unknown, KeyError, ArithmeticError, ValueError, InternalError)
 
 
@@ -71,6 +77,9 @@ class Draw:
     random: random.Random
     draw: int
     found: set[Outcome]
+    trips: dict[int, tuple[range, int]]  # of loops that are the same in all draws, with the work
+    ways: dict[tuple[int, ...], int]  # sites with iterations that a draw took before: the work
+    spots: list[int] = records.field(factory=list)  # which iterations these are, so far
     lanes: dict[str, ir.Expr] = records.field(factory=dict)  # names of index tiles
     last: bool = True  # in the last iteration of all loops so far
     work: int = 0
@@ -83,7 +92,17 @@ class Draw:
             lanes = tuple(self.place(extent) for extent in extents)
         except NO_VALUE:
             return
-        self.access(site, extents, lanes)
+        if id(site) not in self.crossings.alike:
+            self.access(site, extents, lanes)
+            return
+        way = (id(site), *self.spots)
+        work = self.ways.get(way)
+        if work is None:
+            before = self.work
+            self.access(site, extents, lanes)
+            self.ways[way] = self.work - before
+        else:
+            self.work += work
 
     def computation(self, computation: Computation, used: Collection[str]) -> None:
         """Draw what leads to a computation, then what it computes from indices."""
@@ -143,7 +162,18 @@ class Draw:
                 assert_never(step)
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
-        """Draw an iteration of a loop, and note how often it runs."""
+        """Draw an iteration of a loop."""
+        trips, work = self.trips.get(id(loop)) or self.head(loop)
+        self.work += work
+        spot = self.place(len(trips))
+        self.spots.append(spot)
+        self.last = self.last and spot == len(trips) - 1
+        self.values[loop.variable] = trips[spot]
+
+    def head(self, loop: ir.For | ir.HostFor) -> tuple[range, int]:
+        """The iterations of a loop, and work that is left to be counted; notes how often it runs.
+        Kept for all draws of a launch where only that decides them."""
+        before = self.work
         start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
         if step == 0:
             raise Unknown
@@ -152,9 +182,9 @@ class Draw:
         self.crossings.note(self.found, loop, f"{min(count, 2)} iterations")
         if count and abs(step) > 1:
             self.rest(loop, abs(stop - start), abs(step))
-        spot = self.place(count)
-        self.last = self.last and spot == count - 1
-        self.values[loop.variable] = trips[spot]
+        if id(loop) in self.crossings.steady:
+            self.trips[id(loop)] = (trips, self.work - before)
+        return trips, 0
 
     def rest(self, node: object, length: int, step: int) -> None:
         """Whether a length is a multiple of a step, one more or one less."""
@@ -168,15 +198,7 @@ class Draw:
         axes = iter(range(len(extents)))
         shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
         for place, subscript in enumerate(site.access.subscripts):
-            match subscript:
-                case ir.ScalarSubscript(index):
-                    self.known(index, ())
-                case ir.IndexSubscript(value, axis=axis):
-                    at = self.known(value, lanes)
-                    if at is not None:
-                        self.inside(subscript, value, int(at), int(at) + 1, shape[place])
-                    if axis is not None:
-                        next(axes, None)
+            match subscript:  # the commonest first
                 case ir.SliceSubscript(lower, upper, _, step):
                     low, high = self.known(lower, ()), self.known(upper, ())
                     if low is not None and high is not None:
@@ -189,6 +211,14 @@ class Draw:
                         self.end(subscript, int(high), shape[place], False)
                     if axis is not None:
                         self.slice(site, subscript, place, axis)
+                case ir.ScalarSubscript(index):
+                    self.known(index, ())
+                case ir.IndexSubscript(value, axis=axis):
+                    at = self.known(value, lanes)
+                    if at is not None:
+                        self.inside(subscript, value, int(at), int(at) + 1, shape[place])
+                    if axis is not None:
+                        next(axes, None)
                 case _:
                     assert_never(subscript)
         if not isinstance(site.statement, ir.Fetch) and site.statement.where is not None:
@@ -201,7 +231,9 @@ class Draw:
         """Note that part of what is accessed along an axis exists: runs in which nothing is read or
         written show nothing of it."""
         known = self.known(extent, ())
-        if known is not None and max(low, 0) < min(high, known):
+        if known is None or max(low, 0) >= min(high, known):
+            return
+        if (id(node), "inside") not in self.found:
             text = show(ir.Binary("<", lower, extent))
             self.crossings.note(self.found, node, "inside", text)
 
@@ -209,42 +241,16 @@ class Draw:
 
     def known(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value | None:
         """The value of an expression; None where it has none, or data decides it."""
+        kept = self.crossings.evaluators.get(id(expression))
         try:
-            return self.value(expression, lanes)
+            return (kept[1] if kept else self.crossings.evaluator(expression))(self, lanes)
         except NO_VALUE:
             return None
 
     def value(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value:
         """The value at one lane."""
-        self.work += 1
-        match expression:
-            case ir.Literal(value):
-                return value
-            case ir.Ref(name, layout=layout):
-                if name in self.lanes:
-                    return self.value(self.lanes[name], own_axes(lanes, layout))
-                if name not in self.values:
-                    raise Unknown
-                return self.values[name]
-            case ir.Unary(operator, operand):
-                inner = self.value(operand, lanes)
-                return -inner if operator == "-" else not inner
-            case ir.Binary("and", left, right):
-                return bool(self.value(left, lanes)) and bool(self.value(right, lanes))
-            case ir.Binary("or", left, right):
-                return bool(self.value(left, lanes)) or bool(self.value(right, lanes))
-            case ir.Binary():
-                return self.binary(expression, lanes)
-            case ir.Choice(condition, then, otherwise):
-                return self.value(then if self.value(condition, lanes) else otherwise, lanes)
-            case ir.Function(name, arguments):
-                return FUNCTION[name](*(self.value(a, lanes) for a in arguments))
-            case ir.Iota(extent, lower, upper, layout):
-                return self.iota(extent, lower, upper, own_axes(lanes, layout))
-            case ir.TileLanes():
-                raise Unknown
-            case _:
-                assert_never(expression)
+        known = self.crossings.evaluators.get(id(expression))
+        return (known[1] if known else self.crossings.evaluator(expression))(self, lanes)
 
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
@@ -272,10 +278,8 @@ class Draw:
         text = f"a last tile that ends before `{show(bound)}`" if needed and end < known else ""
         self.crossings.note(self.found, node, word, text)
 
-    def binary(self, node: ir.Binary, lanes: tuple[int, ...]) -> Value:
-        """The value of an operation at one lane, noted where it compares."""
-        left, right = self.value(node.left, lanes), self.value(node.right, lanes)
-        result = BINARY[node.operator](left, right)
+    def compared(self, node: ir.Binary, left: Value, right: Value, result: Value) -> None:
+        """Note how an operation came out that compares its operands."""
         match node.operator:
             case "min" | "max":
                 if 1 < right <= left:
@@ -291,7 +295,6 @@ class Draw:
             case operator if operator in OPPOSITE:
                 self.order(node, operator if result else OPPOSITE[operator])
                 self.apart(node, left, right)
-        return result
 
     def order(self, node: ir.Binary, word: str) -> None:
         """Note an order of what is compared; that of equal ones in `min` or `max` is not needed."""
@@ -311,6 +314,93 @@ class Draw:
             self.crossings.note(self.found, node, "twice")
         if 1 < right <= left:
             self.rest(node, left, right)
+
+
+def _evaluator(expression: ir.Expr) -> _Evaluator:
+    """The function that gives the value of an expression at one lane, counts the work, and has what
+    it compares noted."""
+    match expression:
+        case ir.Literal(constant):
+
+            def literal(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                del lanes
+                draw.work += 1
+                return constant
+
+            return literal
+        case ir.Ref(name, layout=layout):
+
+            def reference(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                draw.work += 1
+                if name in draw.lanes:
+                    return draw.value(draw.lanes[name], own_axes(lanes, layout))
+                return draw.values[name]
+
+            return reference
+        case ir.Unary(operator, operand):
+            inner = _evaluator(operand)
+
+            def unary(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                draw.work += 1
+                value = inner(draw, lanes)
+                return -value if operator == "-" else not value
+
+            return unary
+        case ir.Binary():
+            return _binary_evaluator(expression)
+        case ir.Choice(condition, then, otherwise):
+            test, one, other = map(_evaluator, (condition, then, otherwise))
+
+            def choice(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                draw.work += 1
+                return (one if test(draw, lanes) else other)(draw, lanes)
+
+            return choice
+        case ir.Function(name, arguments):
+            parts = [_evaluator(argument) for argument in arguments]
+
+            def function(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                draw.work += 1
+                return FUNCTION[name](*[part(draw, lanes) for part in parts])
+
+            return function
+        case ir.Iota(extent, lower, upper, layout):
+
+            def iota(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                draw.work += 1
+                return draw.iota(extent, lower, upper, own_axes(lanes, layout))
+
+            return iota
+        case ir.TileLanes():
+
+            def unknown(draw: Draw, lanes: tuple[int, ...]) -> Value:
+                draw.work += 1
+                raise Unknown
+
+            return unknown
+        case _:
+            assert_never(expression)
+
+
+def _binary_evaluator(node: ir.Binary) -> _Evaluator:
+    left, right = _evaluator(node.left), _evaluator(node.right)
+    compares = node.operator in COMPARING
+
+    def junction(draw: Draw, lanes: tuple[int, ...]) -> Value:
+        draw.work += 1
+        one = bool(left(draw, lanes))
+        return bool(right(draw, lanes)) if one == (node.operator == "and") else one
+
+    def joined(draw: Draw, lanes: tuple[int, ...]) -> Value:
+        draw.work += 1
+        one, other = left(draw, lanes), right(draw, lanes)
+        result = operation(one, other)
+        if compares:
+            draw.compared(node, one, other, result)
+        return result
+
+    operation = BINARY[node.operator]
+    return junction if node.operator in ("and", "or") else joined
 
 
 class Crossings:
@@ -336,24 +426,37 @@ class Crossings:
         shapes = (extent for site, _ in self.sites for extent in site.tensor.extents)
         used = (names for _, names in (*self.sites, *self.computed))
         self.names = concrete.with_lets(sketch, frozenset().union(*used, *map(names, shapes)))
+        #: Sites of which all lanes show the same.
+        self.alike = frozenset(id(site) for site, _ in self.sites if _alike(site))
+        #: Loops that run alike in all draws of one launch.
+        self.steady = _steady([*self.sites, *self.computed])
         #: What a claim may not rest on runs without.
         self.needed: dict[Outcome, str] = {}
         self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
+        self.evaluators: dict[int, tuple[ir.Expr, _Evaluator]] = {}
 
     def at(self, host: Mapping[str, Value], draws: int) -> frozenset[Outcome]:
         """How comparisons come out at some of the iterations and lanes of a launch."""
         generator = random.Random(0)
         found: set[Outcome] = set()
+        trips: dict[int, tuple[range, int]] = {}
+        ways: dict[tuple[int, ...], int] = {}
         for draw in range(draws):
             ends: list[tuple[Site | Computation, frozenset[str]]] = [*self.sites, *self.computed]
             for end, used in ends:
-                drawn = self.draw_type(self, dict(host), generator, draw, found)
+                drawn = self.draw_type(self, dict(host), generator, draw, found, trips, ways)
                 if isinstance(end, Site):
                     drawn.site(end, used)
                 else:
                     drawn.computation(end, used)
                 budget.spend(drawn.work)
         return frozenset(found)
+
+    def evaluator(self, expression: ir.Expr) -> _Evaluator:
+        """`_evaluator`, kept: draws ask for the same expressions a thousand times."""
+        found = _evaluator(expression)
+        self.evaluators[id(expression)] = (expression, found)
+        return found
 
     def note(self, found: set[Outcome], node: object, word: str, text: str = "") -> None:
         """Note how a comparison came out; with a text where a claim needs it."""
@@ -363,6 +466,25 @@ class Crossings:
             self.nodes.append(node)
             if text:
                 self.needed[outcome] = text
+
+
+def _alike(site: Site) -> bool:
+    """Whether an access looks at no lane by itself."""
+    masked = not isinstance(site.statement, ir.Fetch) and site.statement.where is not None
+    return walk.is_plain(site.access) and not masked
+
+
+def _steady(places: Sequence[tuple[Site | Computation, frozenset[str]]]) -> frozenset[int]:
+    """The loops, by identity, whose heads use nothing that is bound on the way to some place."""
+    steps = {id(step): step for place, _ in places for step in place.path}
+    loops = [step for step in steps.values() if isinstance(step, ir.For | ir.HostFor)]
+    bound = {step.name for step in steps.values() if isinstance(step, ir.Bind | ir.Fetch)}
+    bound |= {loop.variable for loop in loops}
+    return frozenset(
+        id(loop)
+        for loop in loops
+        if bound.isdisjoint(names(loop.start) | names(loop.stop) | names(loop.step))
+    )
 
 
 def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
@@ -497,7 +619,7 @@ class TileCrossings(Crossings):
         generator = random.Random(0)
         for draw in range(_LOOKED):
             for way in self.bare:
-                drawn = _TileDraw(self, dict(host), generator, draw, set())
+                drawn = _TileDraw(self, dict(host), generator, draw, set(), {}, {})
                 with suppress(*NO_VALUE):
                     for step in way:
                         drawn.step(step)
