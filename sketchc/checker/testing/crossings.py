@@ -241,9 +241,8 @@ class Draw:
 
     def known(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value | None:
         """The value of an expression; None where it has none, or data decides it."""
-        kept = self.crossings.evaluators.get(id(expression))
         try:
-            return (kept[1] if kept else self.crossings.evaluator(expression))(self, lanes)
+            return self.value(expression, lanes)
         except NO_VALUE:
             return None
 
@@ -323,7 +322,6 @@ def _evaluator(expression: ir.Expr) -> _Evaluator:
         case ir.Literal(constant):
 
             def literal(draw: Draw, lanes: tuple[int, ...]) -> Value:
-                del lanes
                 draw.work += 1
                 return constant
 
@@ -372,14 +370,14 @@ def _evaluator(expression: ir.Expr) -> _Evaluator:
 
             return iota
         case ir.TileLanes():
-
-            def unknown(draw: Draw, lanes: tuple[int, ...]) -> Value:
-                draw.work += 1
-                raise Unknown
-
-            return unknown
+            return _unknown
         case _:
             assert_never(expression)
+
+
+def _unknown(draw: Draw, lanes: tuple[int, ...]) -> Value:
+    draw.work += 1
+    raise Unknown
 
 
 def _binary_evaluator(node: ir.Binary) -> _Evaluator:
