@@ -308,7 +308,9 @@ class Gate:
         clean = 0
         deadline = time.monotonic() + _PATIENCE
         while clean < _CLEAN_LOOKS:
-            found = [one for one in self._others() if one != self._child and _lives(one)]
+            # Who started others has the smaller number as a rule, and shall not see them end first.
+            others = sorted(self._others())
+            found = [one for one in others if one != self._child and _lives(one)]
             clean = 0 if found else clean + 1
             if found and time.monotonic() > deadline:
                 found.append(self._child)
