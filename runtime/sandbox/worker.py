@@ -60,7 +60,7 @@ _OUTPUT_BYTES = 4 << 30
 _GRACE = 20.0
 #: Seconds that a worker which has closed its channel may take to end by itself, for its status.
 _FAREWELL = 5.0
-#: What a run of a kept worker may print, and the size of tensors up to which one serves them all.
+#: What a run of a persistent worker may print, and the bytes of tensors up to which one serves all.
 _PRINTED_BYTES = 64 << 20
 _SMALL_BYTES = 64 << 20
 #: Folders of which a candidate sees nothing, besides the home and the temporary folder.
@@ -522,9 +522,9 @@ def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
     return (64 << 20) + 2 * sum(array.nbytes for array in arrays.values())
 
 
-class KeptWorker:
-    """Calls one handler, in a worker that `make` makes: of the bytes that its tensors may have, and
-    that it may write. A run that ends it, or tensors that outgrow it, are followed by a new one."""
+class PersistentWorker:
+    """Calls one handler, run after run, in one worker. `make` starts it, for so many bytes of
+    tensors and so many bytes written; a new one follows a run that ended it, or larger tensors."""
 
     def __init__(self, handler: str, make: Callable[[int, int], Worker]) -> None:
         self._handler = handler

@@ -114,7 +114,7 @@ class Beside:
     lead: int = 0
 
 
-class WorkerTask:
+class TaskClient:
     """One task in its worker process; use as a context manager.
 
     `timeout` bounds each request to it, in seconds; loading the file, which imports a framework,
@@ -147,7 +147,7 @@ class WorkerTask:
         self._large = 0
         self.lead = 0
         self._written: Sequence[int] = ()
-        self._elsewhere: _CrossProcess | None = None
+        self._cross_process: _CrossProcess | None = None
         self._built: dict[tuple[tuple[int, Scalar], ...], Built] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
@@ -212,8 +212,8 @@ class WorkerTask:
 
     def close(self) -> None:
         """End the worker."""
-        if self._elsewhere is not None:
-            self._elsewhere.close()
+        if self._cross_process is not None:
+            self._cross_process.close()
         self._end()
 
     def _end(self) -> None:
@@ -258,9 +258,9 @@ class WorkerTask:
             return
         self._ask({"command": "follow", "lead": lead})
         self.lead, self._deterministic, self._large, self.notes = lead, False, 0, ()
-        if self._elsewhere is not None:
-            self._elsewhere.close()
-            self._elsewhere = None
+        if self._cross_process is not None:
+            self._cross_process.close()
+            self._cross_process = None
 
     def following(self, sizes: Mapping[str, int]) -> dict[str, tuple[Axis, ...]]:
         """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
@@ -304,15 +304,15 @@ class WorkerTask:
             if run := reply.get("run"):
                 self._large = 0
                 first = _arrays(run.pop("outputs"))
-                self._repeat_elsewhere({**run, "substitutes": {}, "double": True}, first)
+                self._repeat_cross_process({**run, "substitutes": {}, "double": True}, first)
         if wait:
             self.settle()
 
     def settle(self) -> None:
         """Raises `TaskFailure` where a run in another process differed; waits for it."""
-        if self._elsewhere is not None:
-            elsewhere, self._elsewhere = self._elsewhere, None
-            elsewhere.settle()
+        if self._cross_process is not None:
+            others, self._cross_process = self._cross_process, None
+            others.settle()
 
     def require_numbers(self, seed: int = 0) -> None:
         """Raises `TaskFailure` where the task gives nothing but NaN on its own inputs; also one
@@ -324,16 +324,16 @@ class WorkerTask:
         self._large = 0
         request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "twice": True})
-        self._repeat_elsewhere(request, _arrays(reply["outputs"]))
+        self._repeat_cross_process(request, _arrays(reply["outputs"]))
         self.settle()
 
-    def _repeat_elsewhere(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
+    def _repeat_cross_process(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
         """Have a run repeated in processes beside this one."""
-        if self._elsewhere is None:
+        if self._cross_process is None:
             seeds = _hash_seeds(self.path)
             for hash_seed in seeds:
                 self.prepare_beside(hash_seed)
-            self._elsewhere = _CrossProcess(
+            self._cross_process = _CrossProcess(
                 self.path,
                 [
                     partial(
@@ -344,7 +344,7 @@ class WorkerTask:
                     for hash_seed in seeds
                 ],
             )
-        self._elsewhere.repeat(({**request, "written": self._written}, outputs))
+        self._cross_process.repeat(({**request, "written": self._written}, outputs))
 
     def repeat(self, request: Mapping[str, Any]) -> list[Array]:
         """The outputs of a run of the task that this one is beside."""
@@ -404,7 +404,7 @@ class WorkerTask:
             # The caller may write into its arrays before another process has seen them.
             inputs, state = copy.deepcopy((list(inputs), dict(state)))
             kept = self._request(inputs, state, substitutes, double=True)
-            self._repeat_elsewhere(kept, outputs)
+            self._repeat_cross_process(kept, outputs)
         return outputs
 
     def readings(
@@ -499,7 +499,7 @@ def _hash_seeds(path: Path) -> tuple[str, ...]:
 class _CrossProcess:
     """The other processes of one task, each asked by a thread."""
 
-    def __init__(self, path: Path, starts: Sequence[Callable[[], WorkerTask]]) -> None:
+    def __init__(self, path: Path, starts: Sequence[Callable[[], TaskClient]]) -> None:
         self._path = path
         self._failure: TaskFailure | None = None
         self._closed = False
@@ -531,8 +531,8 @@ class _CrossProcess:
         for queue in self._queues:
             queue.put(None)
 
-    def _serve(self, start: Callable[[], WorkerTask], queue: SimpleQueue[_Run | None]) -> None:
-        task: WorkerTask | None = None
+    def _serve(self, start: Callable[[], TaskClient], queue: SimpleQueue[_Run | None]) -> None:
+        task: TaskClient | None = None
         try:
             while (run := queue.get()) is not None and not self._closed and not self._failure:
                 task = start() if task is None else task

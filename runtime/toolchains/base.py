@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sketchc.lowering.kernel import Kernel
-    from sketchc.runtime.sandbox.worker import KeptWorker, WorkerResult
+    from sketchc.runtime.sandbox.worker import PersistentWorker, WorkerResult
 
 Tensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
 Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
@@ -150,7 +150,7 @@ class Session:
     subclass): a kernel that keeps what it computed before is found out, and starting costs once."""
 
     #: The processes that it keeps.
-    workers: tuple[KeptWorker, ...] = ()
+    workers: tuple[PersistentWorker, ...] = ()
 
     def __init__(self, toolchain: Toolchain, artefact: Artefact) -> None:
         self._toolchain = toolchain

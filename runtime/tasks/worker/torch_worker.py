@@ -27,7 +27,7 @@ from sketchc.runtime.process.program import die_with_parent
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.operations import (
-    Draws,
+    RandomOperations,
     Reads,
     Thresholds,
     explored,
@@ -162,7 +162,10 @@ class Task(server.Task):
 
     def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
         """Also sees draws of torch's generators."""
-        with Watch(("torch", shared_state)) as watch, Draws() if deep else nullcontext() as seen:
+        with (
+            Watch(("torch", shared_state)) as watch,
+            RandomOperations() if deep else nullcontext() as seen,
+        ):
             outputs = self.forward(model, inputs)
         self.events = [*(() if seen is None else seen.events), *watch.events]
         return outputs

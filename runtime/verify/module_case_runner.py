@@ -32,8 +32,8 @@ from sketchc.runtime.toolchains.torch_module.toolchain import (
     Text,
     TorchModules,
 )
+from sketchc.runtime.verify.case_runner import CaseRunner, Finding, Trial
 from sketchc.runtime.verify.references import References
-from sketchc.runtime.verify.session import CaseRunner, Finding, Trial
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
