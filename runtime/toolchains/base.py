@@ -53,7 +53,7 @@ class ToolchainError(Exception):
     "policy" (the kernel lets others do its work) or "infrastructure"; `log` is what it printed.
 
     `kinds` are the types of the exceptions behind it, the outermost first, where there were any:
-    `runtime.verify.classify` finds the class of failure from them."""
+    `runtime.verify.evidence.classify` finds the class of failure from them."""
 
     def __init__(
         self, stage: str, message: str, log: str = "", kinds: tuple[str, ...] = ()
