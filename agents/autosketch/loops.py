@@ -137,12 +137,12 @@ class Loops:
 
 
 def ranges(axes: Iterable[Axis]) -> str:
-    """`i<M, j<N`."""
+    """The axes as text, such as `i<M, j<N`."""
     return ", ".join(f"{axis.name}<{show(axis.extent)}" for axis in axes)
 
 
 def text(scalar: Scalar) -> str:
-    """One line."""
+    """A scalar as one line of text."""
     match scalar:
         case Element(source, index, _, pad):
             outside = "" if pad is None else f" else {pad}"

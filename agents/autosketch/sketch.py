@@ -205,7 +205,7 @@ class _Scope:
 
     @property
     def names(self) -> set[str]:
-        """Of tiles that exist here."""
+        """The names of all tiles that are visible here."""
         return self.named if self.parent is None else self.named | self.parent.names
 
     def say(self, line: str) -> None:

@@ -38,15 +38,15 @@ KEPT_EXCHANGES = 3
 
 @attrs.frozen
 class Attempt:
-    """One reply and what came of it: `sketch` is "" where none could be read from it, `finding`
-    None where it passed."""
+    """One reply of the model. `sketch` is "" where the reply held none, `finding` is what the gate
+    refused, None for a sketch that passed."""
 
     number: int
     sketch: str
     finding: Finding | None
 
     def trace(self) -> dict[str, Any]:
-        """What the record of the run says of it."""
+        """The attempt as the record of the run shows it."""
         found = self.finding
         return {
             "number": self.number,

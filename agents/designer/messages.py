@@ -45,7 +45,7 @@ def system_message(context: RunContext, examples: bool = True) -> Message:
 
 
 def user_message(state: RunState, context: RunContext) -> Message:
-    """The task, and what came back of earlier work on it."""
+    """The task, with the verdict on earlier work on it where there is any."""
     task = context.description
     failures = [
         {"attempt": s.attempt, "agent": s.agent, "failure": s.failure, "reason": s.reason}

@@ -157,7 +157,7 @@ class Client:
         ]
 
     def complete(self, request: Request) -> Reply:
-        """Raises `LlmError`; `CapReachedError` before a call that a cap forbids."""
+        """The reply to a request. Raises `LlmError`, `CapReachedError` before a call over a cap."""
         paid = self._take_paid(request)
         if paid is not None:
             return paid

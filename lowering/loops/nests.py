@@ -591,7 +591,7 @@ class Tiles:
         return found
 
     def _bounds(self, load: ir.Load, loops: Loops) -> tuple[LaneSource, ...]:
-        """That a lane lies in `read`, as far as `domain` does not say so."""
+        """Conditions that a lane lies in `read`, as far as `domain` does not say so."""
         if load.pad is None or not load.read:
             return ()
         domain = load.domain or (ir.FULL,) * len(load.read)

@@ -422,7 +422,7 @@ class Trials:
         return [ShapeCase("largest", symbols)] if fits else []
 
     def _smallest_first(self, cases: Sequence[ShapeCase]) -> list[ShapeCase]:
-        """Those that may be launched; of several with the same sizes the first."""
+        """The cases that may be launched, by cost; of several with the same sizes the first."""
         distinct: dict[tuple[int, ...], ShapeCase] = {}
         for case in cases:
             distinct.setdefault(tuple(case.symbols.values()), case)
@@ -493,8 +493,7 @@ class Trials:
         return symbols
 
     def _smaller(self, name: str, size: int) -> int | None:
-        """The next of the small sizes, or the next that the hints allow; None where there is
-        none."""
+        """The next small size, or the next that the hints allow; None where there is none."""
         near = (self.binding.domain(name).near(small) for small in _SMALL if small < size)
         found = next(near, size)
         return found if found < size else None

@@ -53,7 +53,7 @@ class Decision:
     alone: bool = True
 
     def text(self, *, holds: bool) -> str:
-        """One side of it, in words."""
+        """One side of the decision, in words."""
         return f"`{show(self.condition)}` {'holds' if holds else 'does not hold'}"
 
 
@@ -272,8 +272,7 @@ _AXES = frozenset({"dim", "dims", "axis", "axes"})
 
 @attrs.frozen
 class Variant:
-    """Other values: of params (`numbers`), and of init inputs of the model (`init`) that these
-    follow."""
+    """Other values of params (`numbers`), and of the init inputs that these follow (`init`)."""
 
     numbers: Mapping[str, Scalar]
     init: Mapping[int, Scalar] = attrs.field(factory=dict)

@@ -319,7 +319,7 @@ class Memory:
         self.written = False
 
     def alive(self) -> bool:
-        """Whether it is still this allocation."""
+        """Whether the memory still belongs to this allocation."""
         storage = self.storage()
         return storage is not None and storage.data_ptr() == self.address
 
@@ -381,14 +381,14 @@ class Writes:
         return memory is not None and memory.written
 
     def enter(self) -> None:
-        """A launch begins."""
+        """Called before each launch."""
         self._depth += 1
         if self._depth == 1:
             open_ones = [m for m in self.memories.values() if not m.written and m.alive()]
             self._before = [(memory, memory.fingerprint()) for memory in open_ones]
 
     def leave(self) -> None:
-        """It has ended."""
+        """Called after each launch: notes which memory the outermost one has written."""
         self._depth -= 1
         if self._depth == 0:
             for memory, before in self._before:

@@ -76,10 +76,10 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process number that the system gave it."""
 
     def wait(self) -> int:
-        """Its exit status when it has ended, negative for a signal."""
+        """Wait for the end of the process; returns its exit status, negative for a signal."""
 
 
 #: Starts a process, given the descriptors of its channel and of what it prints to.
@@ -154,7 +154,7 @@ class Peer:
 
     @property
     def printed(self) -> str:
-        """The end of what it printed."""
+        """The last part of what the process printed."""
         return printed(self._output.fileno())
 
     def close(self) -> None:
@@ -276,11 +276,11 @@ class Template:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The paths that it lives from. Waits for the imports; raises `TemplateError`."""
+        """The paths that the template reads. Waits for its imports; raises `TemplateError`."""
         return tuple(self._told()["needs"])
 
     def _told(self) -> Mapping[str, Any]:
-        """What it says when it has imported everything."""
+        """The message that the template sends when it has imported everything."""
         with self._lock:
             if self._ready is None:
                 try:

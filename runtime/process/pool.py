@@ -68,7 +68,7 @@ class Event:
 
 @attrs.frozen
 class Result:
-    """What came of the job at this place of the list: its value, or why there is none.
+    """The result of the job at place `job` of the list: its value, or why there is none.
 
     `error` is one line, "" for none: the process that ran it ended, or the function raised.
     """
@@ -314,7 +314,7 @@ class LocalEngine:
                 raise
 
     def _all(self, jobs: list[Job], numbers: Iterable[int]) -> Generator[Result, None, list[int]]:
-        """Results; returns the numbers of the jobs whose process, or whose pool, ended."""
+        """The results as they come; returns the numbers of jobs whose process or pool ended."""
         executor = self._start()
         futures: dict[Future[Any], int] = {}
         left, lost = list(numbers), []

@@ -70,7 +70,7 @@ class Contender:
 
     @property
     def own(self) -> bool:
-        """Whether it is the kernel."""
+        """Whether this side is the kernel."""
         return self.key == "kernel"
 
 

@@ -74,7 +74,7 @@ _ATTEMPTS = 3
 
 @attrs.frozen
 class WorkerResult:
-    """What came of one call.
+    """How one call of a handler ended, and what the handler returned.
 
     `exit_code` is negative when a signal ended the process (-6: aborted, -11: segmentation fault),
     and `reply` and `arrays` are there only when the handler returned. `error` is the handler's
@@ -538,7 +538,7 @@ class PersistentWorker:
         tensors: Mapping[str, np.ndarray[Any, Any]],
         timeout: float,
     ) -> WorkerResult:
-        """See `Worker.call`."""
+        """One call, as `Worker.call`."""
         size = sum(array.nbytes for array in tensors.values())
         if self._worker is None or not self._worker.alive or size > self._bytes:
             self.close()

@@ -293,8 +293,8 @@ class TaskClient:
         Differences up to a millionth of an output's largest value pass: threads may add in another
         order. Tasks with millions of elements are not run, but looked at for random operations of
         torch, and run twice at the first small sizes. A run is repeated in another process, too;
-        without `wait`, `settle` says later what came of that. The answer is kept, so that asking
-        again costs nothing; `notes` then say what is odd.
+        without `wait`, `settle` later raises where that one differed. The answer is kept, so that
+        asking again costs nothing; `notes` then say what is odd.
         """
         if not self._deterministic:
             reply = self._ask({"command": "determinism", **self._own(seed)})
@@ -328,7 +328,7 @@ class TaskClient:
         self.settle()
 
     def _repeat_cross_process(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
-        """Have a run repeated in processes beside this one."""
+        """Have a run repeated in other processes, whose outputs must be the same."""
         if self._cross_process is None:
             seeds = _hash_seeds(self.path)
             for hash_seed in seeds:
@@ -347,7 +347,7 @@ class TaskClient:
         self._cross_process.repeat(({**request, "written": self._written}, outputs))
 
     def repeat(self, request: Mapping[str, Any]) -> list[Array]:
-        """The outputs of a run of the task that this one is beside."""
+        """The outputs, in this process, of a run that another process of the task has made."""
         asked = {**request, "command": "reference", "seed": _OTHER_SEED}
         return _arrays(self._ask(asked)["outputs"])
 
@@ -497,7 +497,7 @@ def _hash_seeds(path: Path) -> tuple[str, ...]:
 
 
 class _CrossProcess:
-    """The other processes of one task, each asked by a thread."""
+    """Repeats runs of a task in other processes, each of which a thread asks and compares."""
 
     def __init__(self, path: Path, starts: Sequence[Callable[[], TaskClient]]) -> None:
         self._path = path
@@ -526,7 +526,7 @@ class _CrossProcess:
             raise self._failure
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End the processes after their present run, without waiting for them."""
         self._closed = True
         for queue in self._queues:
             queue.put(None)

@@ -77,7 +77,7 @@ class _Line:
         return _Line(slope, constant, scale, self.shift, self.divisor)
 
     def terms(self, symbol: ir.Expr) -> list[tuple[int, ir.Expr]]:
-        """What varies: factors and expressions."""
+        """The terms that vary with the symbol, each as a factor and an expression."""
         found: list[tuple[int, ir.Expr]] = [(self.slope, symbol)] if self.slope else []
         if self.scale:
             whole = ir.Binary("//", _plus(symbol, self.shift), ir.Literal(self.divisor))
@@ -153,7 +153,7 @@ class _Solver:
         return (*start[:place], size, *start[place + 1 :])
 
     def formula(self, extent: int, names: Sequence[ir.Expr]) -> ir.Expr | None:
-        """One that gives every answer."""
+        """A formula for one extent that gives every answer of the task, if there is one."""
         lines: dict[int, _Line] = {}
         for place in range(len(names)):
             line = self._line(place, extent)

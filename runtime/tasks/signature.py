@@ -500,7 +500,7 @@ def _free_name(wanted: str, used: set[str]) -> str:
 
 
 def _params(description: TaskDescription, used: set[str]) -> Iterator[ir.Param]:
-    """Forward's numbers."""
+    """A param for each number that forward takes."""
     for position, value in enumerate(description.inputs):
         if isinstance(value, bool | int | float):
             dtype = DType.F64

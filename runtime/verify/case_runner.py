@@ -392,8 +392,7 @@ class CaseRunner:
         return found
 
     def _plants(self, case: ShapeCase, kind: str, seed: int) -> Plants:
-        """What is planted among the inputs of a case; the task is asked at the first sizes that it
-        takes."""
+        """What is planted among a case's inputs; the task is asked once, at sizes that it takes."""
         if self.looks and isinstance(self.task, TaskClient):
             substitutes = self._substitutes(case)
             with suppress(TaskFailure):
@@ -407,7 +406,7 @@ class CaseRunner:
 
     @cached_property
     def reach(self) -> Reach | None:
-        """Of a kernel without a sketch: which elements of inputs reach one of an output."""
+        """For a kernel without a sketch: how many input elements reach one output element."""
         if self.candidate.plan.phases:
             return None
         found = find_reach(self.binding, self.task, self.freedom)

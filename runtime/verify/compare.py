@@ -65,14 +65,14 @@ class WrongElement:
 
 @attrs.frozen
 class PaperRule:
-    """Eq. 2 and 3: the share of elements whose relative error exceeds tau, which may be tau."""
+    """Eq. 2 and 3 of the paper: a share of at most tau of the elements may be off by over tau."""
 
     tau: float
     fraction: float
 
     @property
     def passed(self) -> bool:
-        """Whether the paper would take it."""
+        """Whether the paper's rule accepts the output."""
         return self.fraction <= self.tau
 
 

@@ -187,7 +187,7 @@ class ModuleCaseRunner(CaseRunner):
         return self.modules.call(call, self.timeout), ""
 
     def _load(self) -> None:
-        """Another process with the file."""
+        """Start another process that loads the file."""
         self.rehearsed.clear()
         self.modules.load(self.candidate.kernel, self._init({}), self.timeout)
 

@@ -107,7 +107,7 @@ class VerifyRequest:
 
 @attrs.frozen
 class Outcome:
-    """What came of one request: a verdict, or why there is none.
+    """The answer to one request: a verdict, or why there is none.
 
     `error` is a sentence for the user, `diagnostics` what a sketch that does not lower is told.
     """
@@ -127,7 +127,7 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Why it did not pass, in one line; "" where it did."""
+        """Why the candidate did not pass, in one line; "" where it did."""
         if self.diagnostics is not None:
             return str(self.diagnostics)
         if self.verdict is not None and self.verdict.failures:
@@ -303,7 +303,7 @@ def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:
 
 
 def _module(request: VerifyRequest, task: TaskClient, target: str, chip: str | None) -> Candidate:
-    """A `ModelNew`. Raises `UsageError` and `SketchError`."""
+    """The candidate of a file with a `ModelNew`. Raises `UsageError` and `SketchError`."""
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
     from sketchc.runtime.verify.kernel_file import MODULE_CLASS, is_module_file

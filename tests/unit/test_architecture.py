@@ -97,6 +97,22 @@ def test_paths_that_begin_in_the_middle_exist() -> None:
     ] == []
 
 
+def test_public_functions_and_methods_have_docstrings() -> None:
+    def missing(body: list[ast.stmt], place: str) -> Iterator[str]:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                if not ast.get_docstring(node):
+                    yield f"{place}.{node.name}"
+                if isinstance(node, ast.ClassDef):
+                    yield from missing(node.body, f"{place}.{node.name}")
+
+    found: list[str] = []
+    for path in [ROOT / "setup.py", *(p for part in PARTS for p in (ROOT / part).rglob("*.py"))]:
+        if "examples" not in path.parts:  # those of docspec: kernels that are documents
+            found += missing(ast.parse(path.read_text("utf-8")).body, str(path))
+    assert found == []
+
+
 def test_the_picture_is_that_of_the_sources(drawing: ModuleType) -> None:
     assert drawing.picture() == drawing.PICTURE.read_text("utf-8"), (
         "python benchmarks/draw_rooms.py"

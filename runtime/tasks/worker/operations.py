@@ -249,7 +249,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         return self.rtol * (magnitude + scale)
 
     def _tolerance_of(self, side: Any) -> torch.Tensor:
-        """Of one side of a comparison."""
+        """The tolerance of one side of a comparison; 0 where it is exact."""
         if self._is_exact(side):
             return torch.zeros(())
         if isinstance(side, torch.Tensor):

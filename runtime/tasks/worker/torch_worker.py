@@ -157,11 +157,11 @@ class Task(server.Task):
         return bool(output is value or output is whole or output._base is whole)
 
     def running(self) -> AbstractContextManager[Any]:
-        """Without gradients."""
+        """For the time of a run: torch records no gradients."""
         return torch.no_grad()
 
     def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
-        """Also sees draws of torch's generators."""
+        """Run the task and watch for random draws, also those of torch's generators."""
         with (
             Watch(("torch", shared_state)) as watch,
             RandomOperations() if deep else nullcontext() as seen,
@@ -249,7 +249,7 @@ class Task(server.Task):
             first = found
 
     def _random(self, like: torch.Tensor, sizes: Mapping[int, int], number: int) -> torch.Tensor:
-        """Of whole numbers, in the first draw all are 0, and each draw takes one value more."""
+        """Random values; integers are all 0 in the first draw, and each draw has one value more."""
         shape = [sizes.get(size, size) for size in like.shape]
         if like.is_floating_point():
             return torch.randn(shape).to(like.dtype)

@@ -142,7 +142,7 @@ class CppToolchain(Toolchain):
         return Artefact(kernel, folder, library, details)
 
     def open(self, artefact: Artefact) -> Session:
-        """For several runs of one kernel; see `base.Session`."""
+        """A session for several runs of one kernel; see `base.Session`."""
         return CppSession(artefact)
 
     def build_module(self, kernel: Kernel, folder: Path) -> Path:

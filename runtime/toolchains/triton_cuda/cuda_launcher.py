@@ -66,7 +66,7 @@ class Driver:
             raise CudaError((name.value or b"an unknown error").decode(), doing or function)
 
     def capability(self) -> int:
-        """Of the GPU, as 90 for 9.0."""
+        """The compute capability of the GPU, such as 90 for 9.0."""
         found = []
         for attribute in (_MAJOR, _MINOR):
             value = ctypes.c_int()

@@ -151,7 +151,7 @@ class TritonCuda(Toolchain):
         return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
 
     def open(self, artefact: Artefact) -> Session:
-        """For several runs of one kernel; see `base.Session`."""
+        """A session for several runs of one kernel; see `base.Session`."""
         self._require_packages()
         interpreted = self.status().interpreted
         if not interpreted and not artefact.kernel.foreign:
@@ -284,7 +284,7 @@ def _built(folder: Path) -> Path:
 
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The reply. Raises `ToolchainError`."""
+    """The worker's reply. Raises `ToolchainError` where there is none, or it tells of a failure."""
     log = last_lines(result)
     kind, _, message = result.error.partition(": ")
     if kind in ("WrapperError", "LaunchError"):

@@ -408,7 +408,7 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
 
 
 def _verified(sketch: ir.Sketch) -> ir.Sketch:
-    """The sketch; where verifiers are switched on, it keeps what `ir.verify` says of sketches."""
+    """The sketch, after `ir.verify` has checked it where verifiers are switched on."""
     if verification.enabled():
         from sketchc.ir.verify import verify
 
