@@ -174,7 +174,7 @@ def below_it(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def elements(scalar: Scalar) -> Iterator[Element]:
-    """The elements in it."""
+    """The elements that a scalar is computed from."""
     return (part for part in parts(scalar) if isinstance(part, Element))
 
 

@@ -125,7 +125,7 @@ class _Lanes:
 
     @property
     def variable(self) -> str:
-        """Counts the tiles."""
+        """The name of the variable that counts the tiles."""
         return f"{self.axis.name}_tile"
 
     @property
@@ -134,7 +134,7 @@ class _Lanes:
 
     @property
     def start(self) -> str:
-        """The first lane."""
+        """The index of the tile's first lane, as text."""
         return "0" if self.size is None else f"{self.variable}*{self.size}"
 
 

@@ -182,7 +182,7 @@ class Client:
 
     @property
     def spend(self) -> Spend:
-        """Up to now."""
+        """The calls, tokens, costs and seconds of the run up to now."""
         spent = spent_on(self._ledger.records)
         return attrs.evolve(spent, seconds=self._timing.now() - self._start)
 

@@ -278,7 +278,7 @@ class Variant:
     init: Mapping[int, Scalar] = attrs.field(factory=dict)
 
     def joined(self, other: Variant) -> Variant:
-        """Both changes at once."""
+        """A variant with the changes of both."""
         return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
 
     def at(self, case: ShapeCase) -> ShapeCase:
@@ -330,7 +330,7 @@ class Varying:
                     kept += 1
 
     def sides(self, case: ShapeCase) -> frozenset[Side]:
-        """What a case takes."""
+        """The sides of branches that a case takes."""
         params = {**self.binding.params, **case.numbers}
         given = {source.tensor.name for source in self.binding.tensors}
         optional = [t.name for t in self.binding.sketch.tensors if t.optional]

@@ -116,7 +116,7 @@ class Watch:
 
     @contextmanager
     def launch(self) -> Iterator[None]:
-        """Around a launch."""
+        """For the time of a launch: counts it, and watches nothing inside."""
         self.launches += 1
         with self._unwatched():
             yield
@@ -141,7 +141,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Around the wrapper."""
+        """For the time of the wrapper: sees each function and operation of torch."""
         with _Functions(self), _Operations(self):
             yield
 
@@ -256,7 +256,7 @@ class _Functions(TorchFunctionMode):
 
 
 def watched(watch: Watch | None) -> AbstractContextManager[None]:
-    """`watch.watching()`, or nothing."""
+    """`watch.watching()`, or a context that does nothing where there is no watch."""
     return nullcontext() if watch is None else watch.watching()
 
 

@@ -134,7 +134,7 @@ class Peer:
             messages.send(self._channel, body, deadline)
 
     def speaks(self, seconds: float) -> bool:
-        """Wait until it says something or is gone; False where neither happens for so long. A
+        """Wait until the process says something or is gone; False where neither happens. A
         message that is heard with a short deadline may be lost in its middle."""
         something = select.poll()
         something.register(self._channel, select.POLLIN)
@@ -158,7 +158,7 @@ class Peer:
         return printed(self._output.fileno())
 
     def close(self) -> None:
-        """End it and all that it started."""
+        """End the process and all that it started."""
         if not self._gone:
             kill_group(self.process.pid)  # before it is told by the end of its channel
             self.process.wait()
@@ -333,8 +333,8 @@ class Template:
         socket.send_fds(self._socket, [json.dumps(request).encode()], list(descriptors))
 
     def close(self) -> None:
-        """End it, and with it the processes made from it: by themselves, or when their lifelines
-        are cut."""
+        """End the template and the processes made from it: by themselves, or when their
+        lifelines are cut."""
         self.process.kill()
         self.process.wait()
         self._socket.close()

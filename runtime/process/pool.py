@@ -108,7 +108,7 @@ class Sender:
         os._exit(1)
 
     def close(self) -> None:
-        """Close this process's end."""
+        """Close the end of the channel that this process has."""
         self._socket.close()
 
 
@@ -159,11 +159,11 @@ class Slots:
     waits; a pool gives its processes slots that they share."""
 
     def compiling(self) -> AbstractContextManager[None]:
-        """Around a compiler."""
+        """For the time that a compiler runs."""
         return nullcontext()
 
     def running(self) -> AbstractContextManager[None]:
-        """Around a run, or a measurement: nobody else uses the device meanwhile."""
+        """For the time of a run or measurement: nobody else uses the device meanwhile."""
         return nullcontext()
 
     def alone(self) -> AbstractContextManager[None]:

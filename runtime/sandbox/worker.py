@@ -152,7 +152,7 @@ class Limits:
     processes: int = PROCESSES
 
     def settings(self) -> dict[str, Any]:
-        """As `confine.keep` takes them."""
+        """The limits in the form that `confine.keep` takes."""
         held = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
         limits = {
             "RLIMIT_CORE": 0,

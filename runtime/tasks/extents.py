@@ -70,7 +70,7 @@ class _Line:
 
     @property
     def unit(self) -> _Line:
-        """What varies in it, once: n, or (n + shift) // divisor."""
+        """The term that varies, taken once: n, or (n + shift) // divisor."""
         return self._with(0, 1, 0) if self.scale else _Line(1, 0)
 
     def _with(self, slope: int, scale: int, constant: int) -> _Line:

@@ -84,7 +84,7 @@ class Group:
         return self.base + number * self.step
 
     def joined(self, other: Group) -> Group:
-        """Both as one group."""
+        """This group and the other one as one."""
         return Group(
             tuple(sorted((*self.axes, *other.axes))),
             self.size,

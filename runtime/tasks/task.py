@@ -56,8 +56,8 @@ class Task(Protocol):
         """Shapes and dtypes at the task's own sizes."""
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
-        """The inputs at its own sizes, by position; None for what is neither tensor nor number.
-        `variant` counts the further lists of `TaskDescription.others`."""
+        """The inputs at the task's own sizes, by position; None for what is neither tensor nor
+        number. `variant` counts the further lists of `TaskDescription.others`."""
 
     def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""

@@ -300,7 +300,7 @@ class _Tally:
         return bad
 
     def comparison(self, name: str, actual: Array, reference: Array) -> Comparison:
-        """What all elements show."""
+        """The comparison of an output by all of its elements."""
         count, reason = int(self.wrong.sum()), "within tolerance"
         if count:
             reason = f"{count} of {reference.size} elements are wrong"

@@ -136,7 +136,7 @@ class _Bars:
             self._progress.update(self._rows[event.job], note=note, completed=event.done)
 
     def done(self, job: int, word: str) -> None:
-        """A file is done."""
+        """Show that a file is done."""
         with self._lock:
             self._done.add(job)
             if job in self._rows:

@@ -53,7 +53,7 @@ class Region:
 
     @property
     def counters(self) -> int:
-        """How many of the loops around it it depends on."""
+        """The number of the loops around on which the region depends."""
         used = {ref.name for part in self.parts for e in part for ref in references(e)}
         return sum(name.startswith(_COUNTER) for name in used)
 

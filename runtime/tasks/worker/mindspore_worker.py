@@ -112,7 +112,7 @@ class Task(server.Task):
         return model
 
     def ready(self, model: Any) -> Any:
-        """In evaluation mode."""
+        """The model in evaluation mode."""
         return model.set_train(False)
 
     def twin(self, model: Any) -> Any:

@@ -160,7 +160,7 @@ class Task(TaskFile):
         return self.copied(value) if self.is_tensor(value) else value
 
     def count(self, values: Sequence[object]) -> int:
-        """Elements over all tensors."""
+        """The number of elements of all tensors together."""
         return sum(int(np.prod(self.specify(v)["shape"])) for v in values if self.is_tensor(v))
 
     def described(self, value: object) -> dict[str, Any]:

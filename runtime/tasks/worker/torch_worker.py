@@ -129,7 +129,7 @@ class Task(server.Task):
         return model.double() if isinstance(model, torch.nn.Module) else model
 
     def ready(self, model: Any) -> Any:
-        """In evaluation mode."""
+        """The model in evaluation mode."""
         return model.eval()
 
     def state(self, model: Any) -> dict[str, Any]:
@@ -199,7 +199,7 @@ class Task(server.Task):
             return [], [], []  # it does not bear to be looked at
 
     def thresholds(self, request: Request) -> dict[str, Any]:
-        """The numbers that its operations show; else those of its file."""
+        """The numbers that the task's operations show; else those of its file."""
         made: list[Thresholds] = []
 
         def around(known: list[Any]) -> Thresholds:
@@ -280,7 +280,7 @@ class Task(server.Task):
             return super().shapes(request)
 
     def probe(self, request: Request) -> dict[str, Any]:
-        """No data where possible."""
+        """As `server.Task.probe`, but without data where that is possible."""
         if request.get("real"):
             return super().probe(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)

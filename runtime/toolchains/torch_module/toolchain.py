@@ -117,7 +117,7 @@ class TorchModules(Toolchain):
         return attrs.evolve(status, versions=versions)
 
     def install(self) -> str:
-        """As the target."""
+        """Install the toolchain of the target."""
         return self.base.install()
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:

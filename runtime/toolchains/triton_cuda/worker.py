@@ -33,7 +33,7 @@ ALIGNMENT = 16
 
 
 class TuningError(Exception):
-    """The file tunes itself."""
+    """The kernel's file has a `triton.autotune` or `triton.heuristics`."""
 
 
 @attrs.frozen

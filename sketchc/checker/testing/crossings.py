@@ -303,7 +303,7 @@ class Draw:
             self.crossings.note(self.found, node, word, text)
 
     def apart(self, node: ir.Binary, left: Value, right: Value) -> None:
-        """Note that one is twice the other: a tile may hide what lies between."""
+        """Note that one side is twice the other: a tile may hide what lies between."""
         if 0 < 2 * left <= right or 0 < 2 * right <= left:
             self.crossings.note(self.found, node, "far less" if left < right else "far more")
 

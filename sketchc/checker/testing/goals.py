@@ -110,7 +110,7 @@ class _Walk:
             self.roots[let.name] = self.deciding(let.value)
 
     def deciding(self, *values: ir.Expr) -> frozenset[str]:
-        """What decides the values."""
+        """The names that decide these values; `DATA` for elements of tiles."""
         tiles = {tile.name for tile in self.sketch.tiles}
         found: set[str] = set()
         for name in frozenset().union(*map(names, values)):

@@ -61,7 +61,7 @@ class Setting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for equal settings."""
+        """A key that is equal for equal settings."""
         return (*self.symbols.items(), *sorted(self.params.items()), self.absent)
 
 
