@@ -19,7 +19,7 @@ from sketchc.runtime.process.peer import (
     python_environment,
     template,
 )
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     NONE,
     Built,
@@ -42,7 +42,7 @@ _FOLDER = "XDG_"
 
 
 class Task(Protocol):
-    """A reference that can be run at many sizes. A `WorkerTask` and a `SketchTask` are two.
+    """A reference that can be run at many sizes. A `TaskClient` and a `SketchTask` are two.
 
     `path` names it to people; `is_sketch` says that the reference is the sketch's own
     interpretation, so that code that differs from it is to blame. A sketch has no parameters, and
@@ -56,8 +56,8 @@ class Task(Protocol):
         """Shapes and dtypes at the task's own sizes."""
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
-        """The inputs at its own sizes, by position; None for what is neither tensor nor number.
-        `variant` counts the further lists of `TaskDescription.others`."""
+        """The inputs at the task's own sizes, by position; None for what is neither tensor nor
+        number. `variant` counts the further lists of `TaskDescription.others`."""
 
     def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""
@@ -73,14 +73,14 @@ class Task(Protocol):
         """The outputs, floats in float64. Raises `TaskFailure`."""
 
 
-class NumpyTask(WorkerTask):
+class NumpyTask(TaskClient):
     """One NumPy task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "numpy"
     serving: ClassVar[str] = f"{_WORKERS}.numpy_worker:main"
 
 
-class MindsporeTask(WorkerTask):
+class MindsporeTask(TaskClient):
     """One MindSpore task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "mindspore"
@@ -98,7 +98,7 @@ class MindsporeTask(WorkerTask):
         return {**super().environment(), "GLOG_v": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-class TorchTask(WorkerTask):
+class TorchTask(TaskClient):
     """One PyTorch task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "torch"
@@ -137,7 +137,7 @@ def _template(more: dict[str, str]) -> tuple[Template, dict[str, str]]:
     return template(sys.executable, [_TORCH_WORKER], environment, bound=True), folders
 
 
-_KINDS: dict[str, type[WorkerTask]] = {
+_KINDS: dict[str, type[TaskClient]] = {
     kind.framework: kind for kind in (TorchTask, NumpyTask, MindsporeTask)
 }
 
@@ -150,7 +150,7 @@ def task_path(specification: str) -> tuple[Path, str]:
     return Path(specification), ""
 
 
-def load_task(specification: str, timeout: float = 300.0) -> WorkerTask:
+def load_task(specification: str, timeout: float = 300.0) -> TaskClient:
     """The task of `FILE.py` or `FILE.py:NAME`, in a process of its own; a context manager.
 
     The framework follows from what the file defines. `timeout` (seconds) bounds each request to the
