@@ -11,6 +11,7 @@ class BuildWithTables(build_py):
     """Computes the parse tables in the folder that becomes the wheel."""
 
     def run(self) -> None:
+        """Build, then add the parse tables, unless the folder is the checkout itself."""
         super().run()
         if not self.editable_mode:
             sys.path.insert(0, self.build_lib)

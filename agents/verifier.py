@@ -28,11 +28,11 @@ _TELL_SECONDS = 10.0
 class Verifier:
     """See the module; outcomes "passed", "failed" and "incomplete"."""
 
-    def run(self, state: RunState, session: RunContext) -> Turn:
+    def run(self, state: RunState, context: RunContext) -> Turn:
         """Verify `state.kernel`; leaves the verdict, and the measurement of one that passed."""
-        candidate = candidate_of(state, session)
+        candidate = candidate_of(state, context)
         again = state.disputed == "asked" and state.verdict is not None
-        verdict = (self._verify_again if again else self._verify)(candidate, state, session)
+        verdict = (self._verify_again if again else self._verify)(candidate, state, context)
         told = "taken" if again else ""
         left = attrs.evolve(state, verdict=to_json(verdict), measurement=None, disputed=told)
         if verdict.incomplete:
@@ -44,8 +44,8 @@ class Verifier:
             return Turn(left, "failed", _failed(verdict, found), verdict.failure, details)
         details = _counts(verdict)
         reason = f"right in {details['passed']} cases, {verdict.how_it_runs}"
-        if session.bench:
-            measurement, wrong = self._measure(candidate, session)
+        if context.bench:
+            measurement, wrong = self._measure(candidate, context)
             left = attrs.evolve(left, measurement=measurement)
             if wrong:
                 details["evidence"] = {"failure": "numerical", "reason": wrong}
@@ -54,16 +54,16 @@ class Verifier:
                 reason += f"; {measurement['speedup']['of_medians']:.2f}x of eager"
         return Turn(left, "passed", reason, details=details)
 
-    def _verify_again(self, candidate: Candidate, state: RunState, session: RunContext) -> Verdict:
+    def _verify_again(self, candidate: Candidate, state: RunState, context: RunContext) -> Verdict:
         """A model says that nothing is wrong: with the inputs that failed, and with others."""
         assert state.verdict is not None
-        session.progress.note("verifier", "takes the disputed evidence again")
+        context.progress.note("verifier", "takes the disputed evidence again")
         before = from_json(state.verdict)
-        same = self._verify(candidate, state, session, before.seed)
-        return taken_again(before, same, self._verify(candidate, state, session))
+        same = self._verify(candidate, state, context, before.seed)
+        return taken_again(before, same, self._verify(candidate, state, context))
 
     def _verify(
-        self, candidate: Candidate, state: RunState, session: RunContext, old: int | None = None
+        self, candidate: Candidate, state: RunState, context: RunContext, old: int | None = None
     ) -> Verdict:
         """With the seed of this step, or with an old one."""
         done, told = 0, time.monotonic()
@@ -73,27 +73,27 @@ class Verifier:
             done += 1
             if not result.failed and time.monotonic() - told > _TELL_SECONDS:
                 told = time.monotonic()
-                session.progress.note("verifier", f"{done} cases done")
+                context.progress.note("verifier", f"{done} cases done")
             if result.failed:
                 text = f"{result.shape.text} ({result.kind}): {result.failure}: {result.reason}"
-                session.progress.note("verifier", text)
+                context.progress.note("verifier", text)
 
         # Other inputs for each attempt, and the same ones when a step is done again.
-        seed = session.seed + 1000 * len(state.history) if old is None else old
-        settings = session.configuration.target(session.target)
+        seed = context.seed + 1000 * len(state.history) if old is None else old
+        settings = context.configuration.target(context.target)
         number = f"{len(state.history) + 1:03}"
-        folder = session.folder / "build" / (number if old is None else f"{number}-again")
+        folder = context.folder / "build" / (number if old is None else f"{number}-again")
         return verify(
             candidate,
-            session.task,
+            context.task,
             folder,
             seed,
-            dict(session.constants),
+            dict(context.constants),
             progress,
             timeout=settings.verify_timeout,
         )
 
-    def _measure(self, candidate: Candidate, session: RunContext) -> tuple[dict[str, Any], str]:
+    def _measure(self, candidate: Candidate, context: RunContext) -> tuple[dict[str, Any], str]:
         """The measurement as JSON (why there is none: {"not_measured": ...}), and what is wrong
         with the outputs of the timed runs, "" for nothing."""
         status = candidate.toolchain.status()
@@ -104,20 +104,20 @@ class Verifier:
         from sketchc.runtime.bench.machine import this_machine
         from sketchc.runtime.bench.timing import Schedule, Settings
 
-        session.progress.note("verifier", "measures against eager")
-        own = session.configuration.target(session.target)
+        context.progress.note("verifier", "measures against eager")
+        own = context.configuration.target(context.target)
         device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
         settings = Settings(
-            session.seed,
+            context.seed,
             len(os.sched_getaffinity(0)),
             Schedule(samples=own.runs, warm_up_seconds=own.warmup_seconds),
-            values=dict(session.constants),
+            values=dict(context.constants),
             device=device,
         )
-        folder = session.folder / "bench"
+        folder = context.folder / "bench"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            measured = bench(candidate, session.task, folder, settings, this_machine(device))
+            measured = bench(candidate, context.task, folder, settings, this_machine(device))
         except UsageError as error:
             return {"not_measured": str(error)}, ""
         wrong = "" if measured.passed else "the outputs of the timed runs are wrong"

@@ -27,8 +27,7 @@ class Workflow:
         return frozenset(agent for agent, _, _ in self.edges)
 
     def follow(self, agent: str, outcome: str) -> str:
-        """The agent or end that `outcome` leads to. Raises `KeyError` where there is no such
-        edge."""
+        """The agent or end that `outcome` leads to. Raises `KeyError` if there is no such edge."""
         return {edge[:2]: edge[2] for edge in self.edges}[agent, outcome]
 
     def needs_model(self, coder: str) -> bool:

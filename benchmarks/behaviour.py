@@ -118,6 +118,7 @@ def record(folder: Path, out: Path, workers: int, only: str) -> None:
 
 
 def read(path: Path, only: str) -> dict[str, Entry]:
+    """The entries of a recording by name; `only` is the PATTERN that names must hold."""
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         entries = (json.loads(line) for line in stream)
         return {entry["name"]: entry for entry in entries if re.search(only, entry["name"])}
@@ -154,6 +155,7 @@ def weaker(old: Entry, new: Entry) -> list[str]:
 
 
 def difference(old: Entry, new: Entry) -> Iterable[str]:
+    """Lines that say how two entries of one name differ; none where they do not."""
     if old["status"] != new["status"]:
         yield f"status {old['status']} -> {new['status']}"
     for part in ("out", "err"):
@@ -162,6 +164,7 @@ def difference(old: Entry, new: Entry) -> Iterable[str]:
 
 
 def compare(before: Path, after: Path, full: bool, only: str) -> int:
+    """Print how two recordings differ; returns 2 where a proof is weaker, 1 for other changes."""
     old, new = read(before, only), read(after, only)
     missing, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
     for word, names in (("gone", missing), ("new", added)):
@@ -184,6 +187,7 @@ def compare(before: Path, after: Path, full: bool, only: str) -> int:
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     commands = parser.add_subparsers(dest="command", required=True)
     drawing = commands.add_parser("draw")

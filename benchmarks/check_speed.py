@@ -74,6 +74,7 @@ def start_seconds() -> dict[str, list[float]]:
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the raw samples here")
     parser.add_argument("--count", type=int, default=1000)

@@ -160,6 +160,7 @@ def picture() -> str:
 
 
 def main() -> None:
+    """Write the picture."""
     PICTURE.write_text(picture(), "utf-8")
 
 

@@ -103,6 +103,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def main() -> int:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=TARGETS, default="cpu")
     parser.add_argument("--json", type=Path, help="write everything here, raw samples included")

@@ -14,6 +14,7 @@ DATA = HERE.parent / "docs" / "data"
 
 
 def main() -> int:
+    """Run each benchmark in a process of its own; returns 0 if all ended well."""
     DATA.mkdir(parents=True, exist_ok=True)
     status = 0
     for name, data in (

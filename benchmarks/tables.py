@@ -105,6 +105,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], list[str]]] = {
 
 
 def main() -> None:
+    """Write all tables."""
     text = PAGE.read_text()
     for name, table in TABLES.items():
         path = DOCS / "data" / f"{name}.json"

@@ -77,9 +77,11 @@ class Timed:
             self.seconds[what] += time.perf_counter() - started
 
     def compiling(self) -> contextmanager[None]:
+        """Counts the time of the block as spent in the compiler."""
         return self._taken("compiling")
 
     def running(self) -> contextmanager[None]:
+        """Counts the time of the block as spent in the kernel's worker."""
         return self._taken("running")
 
 
@@ -135,6 +137,7 @@ def apart(folder: Path, paths: list[str]) -> list[dict[str, float]]:
 
 
 def main() -> None:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", nargs="?", type=int, default=100)
     parser.add_argument("--json", type=Path)

@@ -55,6 +55,7 @@ class Sums:
     fault: str = ""
 
     def blocks(self, extent: int) -> list[slice]:
+        """The blocks of an axis; the fault "dropped tail" leaves its last element out."""
         found = [slice(k, min(k + BLOCK, extent)) for k in range(0, extent, BLOCK)]
         if self.fault == "dropped tail" and extent > 1:
             last = found.pop()
@@ -82,9 +83,11 @@ class Sums:
         return np.moveaxis(found.astype(F32), -1, axis)
 
     def mean(self, x: Array, axis: int = -1) -> Array:
+        """The mean along an axis, which stays with extent 1."""
         return self.total(x, axis) * F32(1 / x.shape[axis])
 
     def softmax(self, x: Array) -> Array:
+        """softmax over the last axis, with a sum that is corrected as the maximum grows."""
         top = np.full((*x.shape[:-1], 1), -np.inf, F32)
         total = np.zeros_like(top)
         for k in self.blocks(x.shape[-1]) or [slice(0, 1)]:
@@ -94,6 +97,7 @@ class Sums:
         return np.exp(x - top) * (F32(1) / total)
 
     def layer_norm(self, x: Array, weight: Array | None = None, bias: Array | None = None) -> Array:
+        """layer_norm over the last axis, with weight and bias where they are given."""
         mean = self.mean(x)
         centred = x - mean
         scale = F32(1) / np.sqrt(self.mean(centred * centred) + F32(1e-5))
@@ -102,12 +106,14 @@ class Sums:
 
 
 def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x))."""
     with np.errstate(over="ignore"):
         found: Array = F32(1) / (F32(1) + np.exp(-x))
     return found
 
 
 def gelu(x: Array) -> Array:
+    """gelu in its erf form."""
     erf = torch.erf(torch.from_numpy(np.ascontiguousarray(x * F32(math.sqrt(0.5))))).numpy()
     found: Array = x * F32(0.5) * (F32(1) + erf)
     return found
@@ -132,6 +138,7 @@ class Apply(nn.Module):
             self.add_module(name, one)
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """What the body makes of the maps and the inputs."""
         return self.body(self, *inputs)
 
 
@@ -146,6 +153,7 @@ def kernel(build: Build) -> Callable[[Run], Run]:
 
 
 def linear(sums: Sums, p: dict[str, Array], name: str, x: Array) -> Array:
+    """The linear map `name` of the parameters, applied to x."""
     found = sums.matmul(x, p[f"{name}.weight"].T)
     return found + p[f"{name}.bias"] if f"{name}.bias" in p else found
 
@@ -165,6 +173,7 @@ def _attention(m: Any, x: torch.Tensor) -> torch.Tensor:
     )
 )
 def attention_with_projections(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Self-attention between projections."""
     q, k, v = (linear(s, p, c, given[0]) for c in "qkv")
     scaled = q * F32(1 / math.sqrt(q.shape[-1]))
     weights = s.softmax(s.matmul(scaled, np.swapaxes(k, -1, -2)))
@@ -182,6 +191,7 @@ def attention_with_projections(s: Sums, p: dict[str, Array], given: Arrays) -> A
     )
 )
 def attention_block(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Self-attention, the residual added, and layer_norm."""
     return s.layer_norm(given[0] + attention_with_projections(s, p, given))
 
 
@@ -197,6 +207,7 @@ def attention_block(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def cross_attention(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Attention of one input to another."""
     x, y = given
     scores = s.matmul(linear(s, p, "q", x), linear(s, p, "k", y).T)
     return s.matmul(s.softmax(scores * F32(1 / math.sqrt(x.shape[1]))), y)
@@ -216,6 +227,7 @@ def _causal(o: Any, x: torch.Tensor) -> torch.Tensor:
     )
 )
 def causal_attention(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Self-attention in which no row sees a later one."""
     x = given[0]
     scores = s.matmul(linear(s, p, "q", x), linear(s, p, "k", x).T)
     mask = np.tril(np.ones(scores.shape, np.bool_))
@@ -230,6 +242,7 @@ def causal_attention(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def mlp_gelu(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Two linear maps with gelu between them."""
     return linear(s, p, "b", gelu(linear(s, p, "a", given[0])))
 
 
@@ -246,6 +259,7 @@ def mlp_gelu(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def swiglu(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """silu of one map times another map, and a third map of both."""
     a = linear(s, p, "a", given[0])
     return linear(s, p, "c", a * sigmoid(a) * linear(s, p, "b", given[0]))
 
@@ -258,6 +272,7 @@ def swiglu(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def gate(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """sigmoid of one map times another map."""
     return sigmoid(linear(s, p, "a", given[0])) * linear(s, p, "b", given[0])
 
 
@@ -274,6 +289,7 @@ def gate(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def residual_block(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """layer_norm, two maps with gelu between them, and the residual added."""
     normed = s.layer_norm(given[0], p["n.weight"], p["n.bias"])
     return given[0] + linear(s, p, "b", gelu(linear(s, p, "a", normed)))
 
@@ -297,6 +313,7 @@ def _gates(s: Sums, p: dict[str, Array], x: Array, h: Array) -> tuple[Array, Arr
 
 @kernel(_recurrent(nn.LSTM, 4))
 def lstm(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """An LSTM over the rows."""
     x = given[0]
     size = p["r.weight_hh_l0"].shape[1]
     h = c = np.zeros((x.shape[0], size), F32)
@@ -311,6 +328,7 @@ def lstm(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
 
 @kernel(_recurrent(nn.GRU, 3))
 def gru(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """A GRU over the rows."""
     x = given[0]
     h = np.zeros((x.shape[0], p["r.weight_hh_l0"].shape[1]), F32)
     found = []
@@ -325,6 +343,7 @@ def gru(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
 
 @kernel(_recurrent(nn.RNN, 1))
 def rnn(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """A plain recurrent network over the rows."""
     x = given[0]
     h = np.zeros((x.shape[0], p["r.weight_hh_l0"].shape[1]), F32)
     found = []
@@ -347,6 +366,7 @@ def rnn(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def matmul_max_pool_logsumexp(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """A linear map, the larger of each two columns, and logsumexp."""
     y = linear(s, p, "a", given[0])
     y = np.pad(y, ((0, 0), (0, y.shape[1] % 2)), constant_values=-np.inf)
     pooled = y.reshape(y.shape[0], -1, 2).max(-1)
@@ -365,6 +385,7 @@ def matmul_max_pool_logsumexp(s: Sums, p: dict[str, Array], given: Arrays) -> Ar
     )
 )
 def classifier_loss(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """The cross entropy behind a linear map."""
     y = linear(s, p, "a", given[0])
     rows = np.arange(y.shape[0])
     top = y.max(1, keepdims=True)
@@ -385,6 +406,7 @@ def classifier_loss(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def distillation(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """The divergence of two distributions behind one linear map."""
     x, y = (linear(s, p, "a", one) for one in given)
     top, other = x.max(1, keepdims=True), y.max(1, keepdims=True)
     log_q = x - top - np.log(s.total(np.exp(x - top)))
@@ -405,6 +427,7 @@ def distillation(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def contrastive(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """softmax of the cosines between the rows of two inputs."""
     x, y = (linear(s, p, "a", one) for one in given)
     x, y = (v / np.maximum(np.sqrt(s.total(v * v)), F32(1e-12)) for v in (x, y))
     return s.softmax(s.matmul(x, y.T) * F32(10))
@@ -418,6 +441,7 @@ def contrastive(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def covariance(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """The covariance of the columns behind layer_norm."""
     x = s.layer_norm(linear(s, p, "a", given[0]))
     centred = x - s.mean(x, 0)
     found = s.matmul(np.ascontiguousarray(centred.T), centred) * F32(1 / (len(x) - 1))
@@ -445,6 +469,7 @@ def _cubic(size: int) -> Array:
     )
 )
 def bicubic(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Bicubic resampling, as two matrix products."""
     x = given[0]
     rows, columns = (_cubic(extent).astype(F32) for extent in x.shape[2:])
     return s.matmul(s.matmul(rows, x), np.ascontiguousarray(columns.T))
@@ -460,6 +485,7 @@ def bicubic(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def conv_group_norm(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """A convolution along one axis, group_norm, relu, and the mean of each channel."""
     x = given[0]
     windows = np.lib.stride_tricks.sliding_window_view(x, 3, axis=2)  # [2, d, out, 3]
     rows = windows.transpose(0, 2, 1, 3).reshape(2, windows.shape[2], -1)
@@ -484,6 +510,7 @@ def _linear_attention(o: Any, x: torch.Tensor) -> torch.Tensor:
     )
 )
 def linear_attention(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Attention without softmax: elu + 1 of queries and keys."""
     x = given[0]
     q, k = (linear(s, p, c, x) for c in "qk")
     q, k = (np.where(v > 0, v, np.expm1(np.minimum(v, 0))) + F32(1) for v in (q, k))
@@ -504,6 +531,7 @@ def linear_attention(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def gated_scan(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """A recurrence whose gates are computed from the input."""
     a, b = sigmoid(linear(s, p, "a", given[0])), np.tanh(linear(s, p, "b", given[0]))
     state, found = np.zeros_like(b[0]), []
     for decay, value in zip(a, b, strict=True):
@@ -532,6 +560,7 @@ def _scan(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     )
 )
 def rms_between_products(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Two linear maps with rms_norm between them."""
     y = linear(s, p, "a", given[0])
     scale = F32(1) / np.sqrt(s.mean(y * y) + F32(1e-6))
     return linear(s, p, "b", y) * scale
@@ -550,6 +579,7 @@ def rms_between_products(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
     )
 )
 def three_layers(s: Sums, p: dict[str, Array], given: Arrays) -> Array:
+    """Three linear maps with relu and tanh between them."""
     hidden = np.maximum(linear(s, p, "a", given[0]), 0)
     return linear(s, p, "c", np.tanh(linear(s, p, "b", hidden)))
 
@@ -569,6 +599,7 @@ class Case:
     references: References
 
     def judge(self, fault: str) -> Comparison:
+        """Compare the kernel, with a fault or without ("")."""
         with np.errstate(all="ignore"):
             actual = self.run(Sums(fault), self.parameters, self.inputs).astype(F32)
         if fault == "scale":
@@ -649,7 +680,7 @@ def _references(
 
 
 def calibrate(name: str, seeds: Sequence[int]) -> dict[str, Any]:
-    """What became of the right kernel, case by case, and of each fault, seed by seed."""
+    """The results of the right kernel, case by case, and of each fault, seed by seed."""
     found: dict[str, Any] = {
         "cases": 0, "failed": [], "relaxed": 0, "missed": dict.fromkeys(FAULTS, 0), "worst": 0.0,
     }  # fmt: skip

@@ -27,6 +27,7 @@ SIDE = 4096
 
 @triton.jit
 def double_kernel(X, Y, total, TILE: tl.constexpr):
+    """Y = 2 * X, element by element."""
     start = tl.program_id(0).to(tl.int64) * TILE
     lanes = tl.arange(0, TILE)
     inside = lanes < total - start
@@ -35,6 +36,7 @@ def double_kernel(X, Y, total, TILE: tl.constexpr):
 
 @triton.jit
 def softmax_kernel(X, Y, M, N, ROWS: tl.constexpr, TILE: tl.constexpr):
+    """Y = softmax of each row of X."""
     first = tl.program_id(0).to(tl.int64) * ROWS
     rows = tl.arange(0, ROWS)
     lanes = tl.arange(0, TILE)
@@ -59,6 +61,7 @@ def product_kernel(
     PRECISION: tl.constexpr,
     TRANSPOSED: tl.constexpr,
 ):
+    """C = A @ B in tiles."""
     blocks = tl.cdiv(N, TN)
     program = tl.program_id(0)
     first = program // (8 * blocks) * 8
@@ -183,6 +186,7 @@ def timed(launch) -> float:
 
 
 def main() -> int:
+    """Measure everything and write the results."""
     report = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,

@@ -1,7 +1,7 @@
 """The plan: a typed sketch mapped onto one target. Printed for people, read by both Coders.
 
-Passes (lowering/passes, one file each, in the order of passes/__init__.PASSES) fill it in. An
-emitter walks it and decides nothing that stands here.
+Passes (lowering/passes, one file each, in the order of passes/pipeline.py) fill the plan in. An
+emitter walks the plan and decides nothing that stands here.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Target:
         return kernel
 
     def answers(self, plan: Plan) -> tuple[HintAnswer, ...]:
-        """What became of the hints in `answer_hints.OWN`."""
+        """The emitter's answers to the hints in `answer_hints.OWN`."""
         found: tuple[HintAnswer, ...] = self._coder.answers(plan)
         return found
 

@@ -87,7 +87,7 @@ Verdict = TypeVar("Verdict")
 
 @attrs.frozen
 class Judged(Generic[Item, Verdict]):
-    """What became of one item: `verdict` is None where the process had to be ended, or died."""
+    """The result for one item: `verdict` is None where the process had to be ended, or died."""
 
     item: Item
     verdict: Verdict | None

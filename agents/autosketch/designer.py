@@ -22,14 +22,14 @@ from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.signature import read_signature
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import RunContext
 
 
-def design(task: WorkerTask, stage: str = "sketch") -> str:
+def design(task: TaskClient, stage: str = "sketch") -> str:
     """The sketch of a task, or an earlier stage as text.
 
     Raises `TaskFailure` where the task cannot be traced, and `UsageError` that names the operations
@@ -57,15 +57,15 @@ def _text(stage: Graph | Loops | Phases) -> str:
 class BuiltinDesigner:
     """The agent "autosketch": "designed" or "gave_up"."""
 
-    def run(self, state: RunState, session: RunContext) -> Turn:
+    def run(self, state: RunState, context: RunContext) -> Turn:
         """Design, and put the sketch through the gate."""
-        session.progress.note("designer", "traces the task")
+        context.progress.note("designer", "traces the task")
         try:
-            text = design(session.task)
+            text = design(context.task)
         except UsageError as error:
             return Turn(state, "gave_up", str(error), "design")
-        session.progress.note("designer", "checks the sketch")
-        finding = design_check(text, session)
+        context.progress.note("designer", "checks the sketch")
+        finding = design_check(text, context)
         left = attrs.evolve(state, sketch=text, kernel=None, feedback=None, verdict=None)
         if finding is None:
             reason = "the sketch checks, fits the target, and means what the task means"

@@ -137,12 +137,12 @@ class Loops:
 
 
 def ranges(axes: Iterable[Axis]) -> str:
-    """`i<M, j<N`."""
+    """The axes as text, such as `i<M, j<N`."""
     return ", ".join(f"{axis.name}<{show(axis.extent)}" for axis in axes)
 
 
 def text(scalar: Scalar) -> str:
-    """One line."""
+    """A scalar as one line of text."""
     match scalar:
         case Element(source, index, _, pad):
             outside = "" if pad is None else f" else {pad}"
@@ -174,7 +174,7 @@ def below_it(scalar: Scalar) -> tuple[Scalar, ...]:
 
 
 def elements(scalar: Scalar) -> Iterator[Element]:
-    """The elements in it."""
+    """The elements that a scalar is computed from."""
     return (part for part in parts(scalar) if isinstance(part, Element))
 
 

@@ -88,7 +88,7 @@ class Product:
         return self.down, self.across, self.over
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The factors."""
+        """The scalars computed: both factors."""
         return self.left, self.right
 
     def changed(self, axes: _OfAxes, element: _OfElement) -> Product:
@@ -121,11 +121,11 @@ class Running:
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
-        """The axis by itself."""
+        """The groups of axes: one, of the axis alone."""
         return ((self.axis,),)
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """What is added up."""
+        """The scalars computed: the term that is added up."""
         return (self.body,)
 
     def changed(self, axes: _OfAxes, element: _OfElement) -> Running:
@@ -154,7 +154,7 @@ class Phase:
     fold: Product | Running | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """All that is computed."""
+        """The scalars computed: those of the passes, of the fold, and the result."""
         folded = () if self.fold is None else self.fold.scalars()
         return (*(each.body for each in self.passes), *folded, self.result)
 

@@ -125,7 +125,7 @@ class _Lanes:
 
     @property
     def variable(self) -> str:
-        """Counts the tiles."""
+        """The name of the variable that counts the tiles."""
         return f"{self.axis.name}_tile"
 
     @property
@@ -134,7 +134,7 @@ class _Lanes:
 
     @property
     def start(self) -> str:
-        """The first lane."""
+        """The index of the tile's first lane, as text."""
         return "0" if self.size is None else f"{self.variable}*{self.size}"
 
 
@@ -205,7 +205,7 @@ class _Scope:
 
     @property
     def names(self) -> set[str]:
-        """Of tiles that exist here."""
+        """The names of all tiles that are visible here."""
         return self.named if self.parent is None else self.named | self.parent.names
 
     def say(self, line: str) -> None:

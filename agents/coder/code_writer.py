@@ -216,7 +216,7 @@ class Attempt:
 
 @attrs.frozen
 class Coding:
-    """How it went. `kernel` is the accepted one, None when there is none."""
+    """How writing the kernel went. `kernel` is the accepted one, None when there is none."""
 
     kernel: Kernel | None
     attempts: tuple[Attempt, ...]

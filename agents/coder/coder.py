@@ -33,7 +33,7 @@ class Coder:
     """See the module; outcomes "coded", "refused" (the sketch does not lower: the Designer must
     act) and "gave_up" (the model gave no usable reply)."""
 
-    def run(self, state: RunState, session: RunContext) -> Turn:
+    def run(self, state: RunState, context: RunContext) -> Turn:
         """Write `state.kernel`, or mend it where feedback says what is wrong with it; one that was
         given is verified before anybody touches it.
 
@@ -42,34 +42,34 @@ class Coder:
         if state.feedback is None and state.kernel is not None and state.kernel.origin == "given":
             return Turn(state, "coded", "the kernel was given")
         mending = state.feedback is not None and state.kernel is not None
-        by_model = session.coder == "llm" or not state.sketch
-        if by_model and session.model is None:
+        by_model = context.coder == "llm" or not state.sketch
+        if by_model and context.model is None:
             refuse(
                 "without a sketch only a model can write the kernel: add --coder llm or --sketch"
             )
         try:
-            assignment = _assignment(state, session)
+            assignment = _assignment(state, context)
             if not by_model:
                 assert assignment.builtin is not None
                 reason = "lowered by the built-in Coder"
                 return _coded(state, assignment.builtin, "builtin", reason)
-            return _by_model(state, session, assignment, mending)
+            return _by_model(state, context, assignment, mending)
         except DiagnosticError as error:
-            return _refused(state, session, error)
+            return _refused(state, context, error)
 
 
-def _by_model(state: RunState, session: RunContext, assignment: Assignment, mending: bool) -> Turn:
-    assert session.model is not None
-    documents = documents_of(session.target)
-    tokens = session.configuration.docs_tokens
-    writer = KernelWriter(assignment, session.model, documents, tokens)
+def _by_model(state: RunState, context: RunContext, assignment: Assignment, mending: bool) -> Turn:
+    assert context.model is not None
+    documents = documents_of(context.target)
+    tokens = context.configuration.docs_tokens
+    writer = KernelWriter(assignment, context.model, documents, tokens)
     try:
         if not mending:
-            session.progress.note("coder", "a model writes the kernel")
+            context.progress.note("coder", "a model writes the kernel")
             return _coded(state, writer.write(), "llm", "written by a model")
         assert state.feedback is not None
         assert state.kernel is not None
-        session.progress.note("coder", f"a model mends the kernel: {state.feedback.failure}")
+        context.progress.note("coder", f"a model mends the kernel: {state.feedback.failure}")
         dispute = state.verdict is not None and not state.disputed
         source = state.kernel.source
         kernel = writer.repair(source, state.feedback, _earlier(state), dispute)
@@ -86,21 +86,21 @@ def documents_of(target: str) -> DocSpec | None:
     return load(target) if load_target(target).documents else None
 
 
-def _assignment(state: RunState, session: RunContext) -> Assignment:
+def _assignment(state: RunState, context: RunContext) -> Assignment:
     """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
     # A kernel that somebody gave may have a name of its own.
     entry = "" if state.kernel is None else state.kernel.entry
-    sizes = reach(session.description, session.target)
+    sizes = reach(context.description, context.target)
     if state.sketch:
-        planned = for_plan(plan_of(state.sketch, session))
+        planned = for_plan(plan_of(state.sketch, context))
         return attrs.evolve(planned, entry=entry, reach=sizes)
-    signature = signature_plan(session)
+    signature = signature_plan(context)
     return Assignment(
-        session.target,
+        context.target,
         signature.hardware.name,
         signature.sketch,
-        task_source=session.task_source,
-        parts=tuple(session.description.constants.items()),
+        task_source=context.task_source,
+        parts=tuple(context.description.constants.items()),
         entry=entry,
         reach=sizes,
     )
@@ -124,13 +124,13 @@ def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
     return Turn(state, "gave_up", reason, state.feedback.failure, details)
 
 
-def _refused(state: RunState, session: RunContext, error: DiagnosticError) -> Turn:
+def _refused(state: RunState, context: RunContext, error: DiagnosticError) -> Turn:
     """The sketch does not lower: what the Designer must know."""
-    found = diagnostics_json(Source(f"{session.name}.sketch", state.sketch), error.diagnostics)
+    found = diagnostics_json(Source(f"{context.name}.sketch", state.sketch), error.diagnostics)
     errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
     failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"
     told = "; ".join(f"{d.code}: {d.message}" for d in errors[:_MOST_TOLD])
-    reason = f"the sketch does not lower for {session.target}: {told}"
+    reason = f"the sketch does not lower for {context.target}: {told}"
     left = attrs.evolve(state, kernel=None, feedback=Feedback(failure, reason, found))
     return Turn(left, "refused", reason, failure, {"evidence": found})
 

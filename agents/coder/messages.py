@@ -174,8 +174,7 @@ def for_plan(plan: Plan) -> Assignment:
 def write_messages(
     assignment: Assignment, documents: str, starting_point: str | None, budget: int = 0
 ) -> tuple[Message, ...]:
-    """Ask for the whole code; `documents` is Markdown ("" for none), chosen within a `budget` of
-    tokens."""
+    """Ask for the whole code; `documents` is Markdown ("" for none) within `budget` tokens."""
     asked = message(
         "user",
         "coder_write.jinja",

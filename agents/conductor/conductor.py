@@ -66,11 +66,11 @@ class Advice:
     problems: tuple[str, ...] = ()
 
 
-def ask(model: LanguageModel, state: RunState, session: RunContext, found: Route) -> Advice:
+def ask(model: LanguageModel, state: RunState, context: RunContext, found: Route) -> Advice:
     """Ask about the failure of the last step. Raises `LlmError`, except where the prompt or the
     reply is too long: then, as after unusable replies, there is no advice."""
     decide, dispute = not found.certain, may_dispute(state)
-    known = facts(state, session, found)
+    known = facts(state, context, found)
     messages: tuple[Message, ...] = (
         message("system", "conductor_system.jinja", decide=decide),
         message("user", "conductor.jinja", decide=decide, dispute=dispute, **known),
@@ -116,7 +116,7 @@ def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
     return Advice(agent=agent, **shorter)
 
 
-def facts(state: RunState, session: RunContext, found: Route) -> dict[str, Any]:
+def facts(state: RunState, context: RunContext, found: Route) -> dict[str, Any]:
     """What the template shows; nothing in it depends on the machine."""
     last = state.history[-1]
     failure = failure_of(last)
@@ -129,8 +129,8 @@ def facts(state: RunState, session: RunContext, found: Route) -> dict[str, Any]:
     # Documents are about code, and nobody can change what the built-in Coder writes.
     builtin = kernel is not None and kernel.origin == "builtin"
     return {
-        "name": session.name,
-        "target": session.target,
+        "name": context.name,
+        "target": context.target,
         "agent": found.agent,
         "route_reason": found.reason,
         "failure": failure,
@@ -138,13 +138,13 @@ def facts(state: RunState, session: RunContext, found: Route) -> dict[str, Any]:
         "reason": told(last),
         "evidence": evidence_data(last),
         "earlier": earlier,
-        "task": session.task_source,
+        "task": context.task_source,
         "sketch": state.sketch,
         "builtin": builtin,
         "code": _shortened(kernel.source) if kernel is not None else "",
         "fence": load_language(kernel.language).fence if kernel else "",
-        "documents": "" if builtin else documents(state, session, failure),
-        "documents_name": f"advice on {session.target}",
+        "documents": "" if builtin else documents(state, context, failure),
+        "documents_name": f"advice on {context.target}",
     }
 
 
@@ -156,11 +156,11 @@ def _shortened(source: str) -> str:
     return f"{source[:half]}\n[... {len(source) - 2 * half} characters ...]\n{source[-half:]}"
 
 
-def documents(state: RunState, session: RunContext, failure: str) -> str:
+def documents(state: RunState, context: RunContext, failure: str) -> str:
     """The target's expert suggestions that serve this sketch and this failure; "" for none."""
     try:
-        plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
-        spec = load(session.target)
+        plan = plan_of(state.sketch, context) if state.sketch else signature_plan(context)
+        spec = load(context.target)
     except (DiagnosticError, UsageError):
         return ""
     needs = needs_of(plan.sketch)
@@ -385,14 +385,14 @@ def route_unfinished(step: Step, history: Sequence[Step], team: Team) -> Route:
 class Conductor:
     """Outcomes: "finish", "to_designer", "to_coder", "retry_verifier", "exhausted", "fail"."""
 
-    def run(self, state: RunState, session: RunContext) -> Turn:
+    def run(self, state: RunState, context: RunContext) -> Turn:
         """Decide who is next, and leave the feedback for it."""
         last = state.history[-1]
         if last.agent == "verifier" and last.outcome == "passed":
             return Turn(state, "finish", last.reason)
-        team = team_of(state, session)
+        team = team_of(state, context)
         if last.agent == "verifier":
-            found = route(last.failure, evidence_of(state, session), state.history, team)
+            found = route(last.failure, evidence_of(state, context), state.history, team)
         else:
             found = route_unfinished(last, state.history, team)
         record = {"route": attrs.asdict(found), "decided_by": "evidence"}
@@ -400,10 +400,10 @@ class Conductor:
             return Turn(state, "fail", found.reason, last.failure, record)
         if found.agent == "verifier":
             return Turn(state, "retry_verifier", found.reason, last.failure, record)
-        if state.attempt >= session.max_attempts:
-            reason = f"{last.reason}; no attempt is left ({session.max_attempts} made)"
+        if state.attempt >= context.max_attempts:
+            reason = f"{last.reason}; no attempt is left ({context.max_attempts} made)"
             return Turn(state, "exhausted", reason, last.failure, record)
-        found, suggestion = self._advised(found, state, session, record)
+        found, suggestion = self._advised(found, state, context, record)
         if found.agent == "verifier":
             left = attrs.evolve(state, disputed="asked")
             return Turn(left, "retry_verifier", found.reason, last.failure, record)
@@ -417,14 +417,14 @@ class Conductor:
         return Turn(left, f"to_{found.agent}", found.reason, last.failure, record)
 
     def _advised(
-        self, found: Route, state: RunState, session: RunContext, record: dict[str, Any]
+        self, found: Route, state: RunState, context: RunContext, record: dict[str, Any]
     ) -> tuple[Route, str]:
         """The route and the suggestion after asking the model, where that is of use."""
-        if session.model is None or not can_use_advice(found, state, session):
+        if context.model is None or not can_use_advice(found, state, context):
             return found, ""
 
-        session.progress.note("conductor", "asks the model who mends this, and how")
-        advice = ask(session.model, state, session, found)
+        context.progress.note("conductor", "asks the model who mends this, and how")
+        advice = ask(context.model, state, context, found)
         record["advice"] = attrs.asdict(advice)
         if advice.nothing_wrong:
             record["decided_by"] = "model"
@@ -439,25 +439,25 @@ class Conductor:
         return found, advice.suggestion
 
 
-def can_use_advice(found: Route, state: RunState, session: RunContext) -> bool:
+def can_use_advice(found: Route, state: RunState, context: RunContext) -> bool:
     """Whether to ask the model: it has to decide, or the next agent is a model that gets a failed
     candidate. An agent that left none has diagnostics that speak for themselves."""
     if not found.certain:
         return True
     if state.history[-1].agent != "verifier":
         return False
-    return found.agent == "designer" or session.coder == "llm"
+    return found.agent == "designer" or context.coder == "llm"
 
 
-def team_of(state: RunState, session: RunContext) -> Team:
+def team_of(state: RunState, context: RunContext) -> Team:
     """Who takes part. A kernel that was given, or that a model wrote, is not the built-in Coder's,
     so the Coder may do better."""
-    by_model = session.coder == "llm" or not state.sketch
+    by_model = context.coder == "llm" or not state.sketch
     given = state.kernel is not None and state.kernel.origin == "given"
     return Team(
-        designer="designer" in session.agents,
+        designer="designer" in context.agents,
         coder_repeats=not by_model and not given,
-        everything_to_coder=session.everything_to_coder,
+        everything_to_coder=context.everything_to_coder,
     )
 
 
@@ -481,7 +481,7 @@ def evidence_data(step: Step) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) else {"evidence": found}
 
 
-def evidence_of(state: RunState, session: RunContext) -> Evidence:
+def evidence_of(state: RunState, context: RunContext) -> Evidence:
     """What the verdict says about the failure of the last step."""
     last = state.history[-1]
     verdict = from_json(state.verdict or {})
@@ -489,21 +489,21 @@ def evidence_of(state: RunState, session: RunContext) -> Evidence:
     right = None if case is None else case.sketch_right
     if verdict.passed:
         right = True  # The outputs of timed runs were wrong: all cases had passed before.
-    limit = session.configuration.target(session.target).verify_timeout
+    limit = context.configuration.target(context.target).verify_timeout
     seconds = None
     if last.failure == "timeout" and state.sketch and case is not None:
-        seconds = _plan_seconds(state, session, case.shape.symbols, verdict.params)
+        seconds = _plan_seconds(state, context, case.shape.symbols, verdict.params)
     return Evidence(last.reason, right, seconds, limit)
 
 
 def _plan_seconds(
-    state: RunState, session: RunContext, sizes: Mapping[str, int], params: Mapping[str, Any]
+    state: RunState, context: RunContext, sizes: Mapping[str, int], params: Mapping[str, Any]
 ) -> float | None:
     """The plan's time at the failing sizes, on hardware that is really there."""
-    if toolchain(session.target).status().interpreted:
+    if toolchain(context.target).status().interpreted:
         return None
     try:
-        plan = plan_of(state.sketch, session)
+        plan = plan_of(state.sketch, context)
     except (DiagnosticError, UsageError):
         return None
     found = estimate(plan, sizes, params)

@@ -77,20 +77,20 @@ class Finding:
         return STAGES.index(self.stage)
 
 
-def design_check(text: str, session: RunContext) -> Finding | None:
-    """The first stage that refuses the sketch `text` for the session's task and target, or None.
+def design_check(text: str, context: RunContext) -> Finding | None:
+    """The first stage that refuses the sketch `text` for the run's task and target, or None.
 
     Raises `UsageError` when the task itself, the target or the chip is what is wrong.
     """
-    source = Source(f"{session.name}.sketch", text)
+    source = Source(f"{context.name}.sketch", text)
     tree, finding = _parsed(source)
     if tree is None:
         return finding
-    plan, finding = _planned(source, tree, session)
+    plan, finding = _planned(source, tree, context)
     if plan is None:
         return finding
     return (
-        _executed(source, plan, session) or _bound(plan.sketch, session) or _compared(plan, session)
+        _executed(source, plan, context) or _bound(plan.sketch, context) or _compared(plan, context)
     )
 
 
@@ -109,17 +109,17 @@ def _parsed(source: Source) -> tuple[syntax.Sketch | None, Finding | None]:
 
 
 def _planned(
-    source: Source, tree: syntax.Sketch, session: RunContext
+    source: Source, tree: syntax.Sketch, context: RunContext
 ) -> tuple[Plan | None, Finding | None]:
-    missing = sorted(set(session.constants) - bindable(tree))
+    missing = sorted(set(context.constants) - bindable(tree))
     if missing:
         summary = f"the sketch has no constant or param {', '.join(missing)}, which the user binds"
         return None, Finding("check", "design", (), summary, {"missing": missing})
-    result = check(source, session.constants)
+    result = check(source, context.constants)
     if not result.ok:
         return None, diagnostic_finding("check", source, result.diagnostics)
     try:
-        planned = build_plan(tree, session.target, session.hardware, session.constants)
+        planned = build_plan(tree, context.target, context.hardware, context.constants)
     except DiagnosticError as error:
         return None, diagnostic_finding("plan", source, error.diagnostics)
     return planned.plan, None
@@ -128,11 +128,11 @@ def _planned(
 # ---------------------------------------------------------------- run, bind, compare
 
 
-def _executed(source: Source, plan: Plan, session: RunContext) -> Finding | None:
+def _executed(source: Source, plan: Plan, context: RunContext) -> Finding | None:
     """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
     if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
         return None
-    found = self_check(source, session.constants, session.seed)
+    found = self_check(source, context.constants, context.seed)
     if not has_errors(found):
         return None
     return diagnostic_finding("execute", source, [_with_short_numbers(item) for item in found])
@@ -154,10 +154,10 @@ def _fixed_elements(sketch: ir.Sketch) -> int:
     return max(map(math.prod, fixed), default=1)
 
 
-def _bound(sketch: ir.Sketch, session: RunContext) -> Finding | None:
+def _bound(sketch: ir.Sketch, context: RunContext) -> Finding | None:
     """Whether the task's values reach the sketch."""
     try:
-        bound = bind(sketch, session.description, session.constants)
+        bound = bind(sketch, context.description, context.constants)
     except UsageError as error:
         return _problem("bind", str(error))
     if bound.other_types:
@@ -169,10 +169,10 @@ def _problem(stage: str, said: str) -> Finding:
     return Finding(stage, "design", (), said, {"problem": said})
 
 
-def _compared(plan: Plan, session: RunContext) -> Finding | None:
+def _compared(plan: Plan, context: RunContext) -> Finding | None:
     """The interpreter against the task's reference, at small shapes."""
     try:
-        verdict = check_design(plan, session.task, session.folder, session.seed, session.constants)
+        verdict = check_design(plan, context.task, context.folder, context.seed, context.constants)
     except TaskFailure:
         raise
     except UsageError as error:

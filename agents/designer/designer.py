@@ -1,7 +1,7 @@
 """The Designer: from a task and a target to a sketch that means what the task means.
 
 It asks a language model, puts each reply through the gate (`design_check`), and sends what is wrong
-straight back, up to the session's `max_repairs`. Only a sketch that passed leaves with "designed".
+straight back, up to the run's `max_repairs`. Only a sketch that passed leaves with "designed".
 
 Levels: a design wants the most capable model ("complex"). A diagnostic names the place and usually
 the cure, so a repair starts at "standard"; where the same codes come back, and where the sketch
@@ -38,15 +38,15 @@ KEPT_EXCHANGES = 3
 
 @attrs.frozen
 class Attempt:
-    """One reply and what came of it: `sketch` is "" where none could be read from it, `finding`
-    None where it passed."""
+    """One reply of the model. `sketch` is "" where the reply held none, `finding` is what the gate
+    refused, None for a sketch that passed."""
 
     number: int
     sketch: str
     finding: Finding | None
 
     def trace(self) -> dict[str, Any]:
-        """What the record of the run says of it."""
+        """The attempt as the record of the run shows it."""
         found = self.finding
         return {
             "number": self.number,
@@ -59,33 +59,33 @@ class Attempt:
 class Designer:
     """The agent "designer"; see the module's docstring."""
 
-    def run(self, state: RunState, session: RunContext) -> Turn:
+    def run(self, state: RunState, context: RunContext) -> Turn:
         """Ask, check, mend; "designed" or "gave_up".
 
         Raises `LlmError` when the model cannot be reached, `UsageError` when the task is broken.
         """
-        if session.model is None:
+        if context.model is None:
             raise InternalError("the Designer needs a language model")
-        conversation = _Conversation(session.model, session, user_message(state, session))
+        conversation = _Conversation(context.model, context, user_message(state, context))
         attempts: list[Attempt] = []
-        for number in range(1, session.max_repairs + 2):
-            session.progress.note("designer", _doing(number, state, session))
-            attempt = _attempt(number, conversation, session)
+        for number in range(1, context.max_repairs + 2):
+            context.progress.note("designer", _doing(number, state, context))
+            attempt = _attempt(number, conversation, context)
             attempts.append(attempt)
             if attempt.finding is None:
                 return _designed(state, attempts)
-            session.progress.note("designer", f"sketch {number}: {attempt.finding.summary}")
+            context.progress.note("designer", f"sketch {number}: {attempt.finding.summary}")
             conversation.refuse(attempt, attempts[:-1])
         return _gave_up(state, attempts)
 
 
-def _doing(number: int, state: RunState, session: RunContext) -> str:
+def _doing(number: int, state: RunState, context: RunContext) -> str:
     if number == 1:
         return "asks for a sketch" if state.feedback is None else "asks for another sketch"
-    return f"asks for a repair ({number - 1} of {session.max_repairs})"
+    return f"asks for a repair ({number - 1} of {context.max_repairs})"
 
 
-def _attempt(number: int, conversation: _Conversation, session: RunContext) -> Attempt:
+def _attempt(number: int, conversation: _Conversation, context: RunContext) -> Attempt:
     """One reply, judged."""
     reply = conversation.ask()
     try:
@@ -93,9 +93,9 @@ def _attempt(number: int, conversation: _Conversation, session: RunContext) -> A
     except ReplyError as error:
         evidence: Mapping[str, Any] = {"problem": str(error)}
         return Attempt(number, "", Finding("reply", "syntax", (), str(error), evidence))
-    sketch = _renamed(text, sketch_name(session.name))
-    session.progress.note("designer", f"sketch {number}: checks it")
-    return Attempt(number, sketch, design_check(sketch, session))
+    sketch = _renamed(text, sketch_name(context.name))
+    context.progress.note("designer", f"sketch {number}: checks it")
+    return Attempt(number, sketch, design_check(sketch, context))
 
 
 def _renamed(text: str, name: str) -> str:
@@ -117,7 +117,7 @@ class _Conversation:
     """What is said to the model: the head, and the last few exchanges."""
 
     model: LanguageModel
-    session: RunContext
+    context: RunContext
     user: Message
     examples: bool = True
     exchanges: list[tuple[Message, Message]] = attrs.field(factory=list)
@@ -143,12 +143,12 @@ class _Conversation:
         self.level = _level(attempt, earlier)
         self.purpose = REPAIR
         before = [(item.number, item.finding.summary) for item in earlier if item.finding]
-        wrong = repair_message(attempt.finding, attempt.sketch, before, self.session)
+        wrong = repair_message(attempt.finding, attempt.sketch, before, self.context)
         self.exchanges.append((Message("assistant", self.reply.text), wrong))
         del self.exchanges[:-KEPT_EXCHANGES]
 
     def _request(self) -> Request:
-        system = system_message(self.session, self.examples)
+        system = system_message(self.context, self.examples)
         said = [message for exchange in self.exchanges for message in exchange]
         return Request(self.purpose, self.level, (system, self.user, *said))
 

@@ -1,4 +1,4 @@
-"""The Designer's messages: what a task and a session come to in words."""
+"""The Designer's messages: a task and the context of a run, in words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sketch_name(name: str) -> str:
     return word if re.match(r"[A-Za-z_]", word) else f"task_{word}"
 
 
-def system_message(session: RunContext, examples: bool = True) -> Message:
+def system_message(context: RunContext, examples: bool = True) -> Message:
     """The same for all tasks of a target, so that a provider's cache holds it."""
     return message(
         "system",
@@ -37,16 +37,16 @@ def system_message(session: RunContext, examples: bool = True) -> Message:
         block="system",
         language=language(examples),
         examples=examples,
-        hardware=hardware(session.target, session.hardware),
-        target=session.target,
-        chip=session.hardware,
+        hardware=hardware(context.target, context.hardware),
+        target=context.target,
+        chip=context.hardware,
         kinds=list(KINDS.values()),
     )
 
 
-def user_message(state: RunState, session: RunContext) -> Message:
-    """The task, and what came back of earlier work on it."""
-    task = session.description
+def user_message(state: RunState, context: RunContext) -> Message:
+    """The task, with the verdict on earlier work on it where there is any."""
+    task = context.description
     failures = [
         {"attempt": s.attempt, "agent": s.agent, "failure": s.failure, "reason": s.reason}
         for s in state.history
@@ -56,15 +56,15 @@ def user_message(state: RunState, session: RunContext) -> Message:
         "user",
         "designer.jinja",
         block="user",
-        name=sketch_name(session.name),
-        source=session.task_source,
+        name=sketch_name(context.name),
+        source=context.task_source,
         inputs=[_value(value) for value in task.inputs],
         state=[f"{spec.name}: {_value(spec)}" for spec in task.state],
         scalars=sorted(task.scalars.items()),
         parts=list(task.constants.items()),
         outputs=[_value(value) for value in task.outputs],
-        reach=reach(task, session.target),
-        constants=[f"{name} = {value}" for name, value in sorted(session.constants.items())],
+        reach=reach(task, context.target),
+        constants=[f"{name} = {value}" for name, value in sorted(context.constants.items())],
         feedback=None if state.feedback is None else attrs.asdict(state.feedback),
         previous=state.sketch,
         history=failures[-MOST_HISTORY:],
@@ -72,7 +72,7 @@ def user_message(state: RunState, session: RunContext) -> Message:
 
 
 def repair_message(
-    finding: Finding, sketch: str, earlier: Sequence[tuple[int, str]], session: RunContext
+    finding: Finding, sketch: str, earlier: Sequence[tuple[int, str]], context: RunContext
 ) -> Message:
     """What is wrong with a sketch, with the sketch itself in numbered lines; `earlier` are numbers
     and summaries of what was refused before."""
@@ -84,8 +84,8 @@ def repair_message(
         evidence=finding.evidence,
         listing=numbered(sketch),
         earlier=[{"number": number, "summary": summary} for number, summary in earlier],
-        name=sketch_name(session.name),
-        target=session.target,
+        name=sketch_name(context.name),
+        target=context.target,
     )
 
 

@@ -157,7 +157,7 @@ class Client:
         ]
 
     def complete(self, request: Request) -> Reply:
-        """Raises `LlmError`; `CapReachedError` before a call that a cap forbids."""
+        """The reply to a request. Raises `LlmError`, `CapReachedError` before a call over a cap."""
         paid = self._take_paid(request)
         if paid is not None:
             return paid
@@ -182,7 +182,7 @@ class Client:
 
     @property
     def spend(self) -> Spend:
-        """Up to now."""
+        """The calls, tokens, costs and seconds of the run up to now."""
         spent = spent_on(self._ledger.records)
         return attrs.evolve(spent, seconds=self._timing.now() - self._start)
 

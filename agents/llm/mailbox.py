@@ -71,8 +71,7 @@ class MailboxProvider:
                 pass
 
     def advance(self, records: Iterable[Record]) -> None:
-        """Leave out the replies that an earlier process of the same run has used: those of its
-        ledger."""
+        """Leave out the replies that an earlier process of the run used: those of its ledger."""
         for record in records:
             if record.reply is not None and record.provider == self.name:
                 self._done[_label(record.request)] += 1

@@ -439,7 +439,7 @@ class OpenAIProvider:
         return model
 
     def _work(self, call: _Call, request: Request, model: ModelSettings, key: str) -> None:
-        """Runs in the call's thread; what comes of it goes into the queue."""
+        """The body of the call's thread: puts the reply, or the error, into the queue."""
         failure: Exception | None = None
         try:
             gathered = self._exchange(call, request, model, key)

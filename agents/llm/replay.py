@@ -53,8 +53,7 @@ class ReplayProvider:
             self._waiting[record.request.key].append(record)
 
     def advance(self, records: Iterable[Record]) -> None:
-        """Leave out what an earlier process of the same run was given already: the answered calls
-        of its ledger."""
+        """Leave out what an earlier process of the run was given: its ledger's answered calls."""
         for record in records:
             waiting = self._recorded(record.request)
             if record.reply is not None and waiting:

@@ -92,7 +92,7 @@ def _values(attribute: Attribute) -> str:
 
 
 def example_sketches() -> tuple[Example, ...]:
-    """The examples' texts."""
+    """The sketches of `EXAMPLES` with their names."""
     folder = files("sketchc.agents.prompts") / "examples"
     return tuple(
         Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in EXAMPLES

@@ -17,7 +17,7 @@ import attrs
 
 from sketchc.agents.config.settings import Configuration
 from sketchc.agents.run.record import FILES, VERSION, RunRecord, RunVerdict, headline, recorded
-from sketchc.agents.run.run import RunOptions, session_of
+from sketchc.agents.run.run import RunOptions, context_of
 from sketchc.agents.run.summary import Facts, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
 from sketchc.agents.state.state import RunContext, RunState
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.client import TaskClient
 
 STAGING = "outputs.new"
 #: Outcomes whose kernel is worth a drop-in module.
@@ -48,7 +48,7 @@ def write_outputs(
     folder: Path,
     options: RunOptions,
     state: RunState,
-    task: WorkerTask,
+    task: TaskClient,
     spend: Spend,
     stopped: str = "",
 ) -> list[Path]:
@@ -110,7 +110,7 @@ class _Writer:
     folder: Path
     options: RunOptions
     state: RunState
-    task: WorkerTask
+    task: TaskClient
     stopped: str
     files: list[tuple[str, str]] = attrs.field(factory=list)
     dropin: str = ""
@@ -161,15 +161,15 @@ class _Writer:
         """The plan of the last sketch (without one, of the task's signature), if it has one."""
         try:
             if self.state.sketch:
-                return plan_of(self.state.sketch, self._session())
+                return plan_of(self.state.sketch, self._context())
             # After a stop the task's worker may be in the middle of something.
-            return None if self.stopped else signature_plan(self._session())
+            return None if self.stopped else signature_plan(self._context())
         except (DiagnosticError, UsageError):
             return None
 
-    def _session(self) -> RunContext:
+    def _context(self) -> RunContext:
         """What the helpers of the agents ask for; no agent is called with it."""
-        return session_of(
+        return context_of(
             self.options,
             self.task,
             description=None,

@@ -120,11 +120,11 @@ class _Files:
         return next((name for name in fitting if not name.endswith(but)), "")
 
     def sketch_name(self) -> str:
-        """The sketch."""
+        """The name of the sketch's file."""
         return self.first(".sketch")
 
     def kernel_name(self) -> str:
-        """The kernel: the source file that is neither glue, nor task, nor drop-in."""
+        """The name of the kernel's file: a source that is neither glue, task nor drop-in."""
         return self.first(".cpp", ".py", but=("_dropin.py", "_task.py", "_module.cpp"))
 
     def text(self, name: str) -> str:

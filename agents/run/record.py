@@ -25,8 +25,8 @@ VERSION = 1
 
 @attrs.frozen
 class RunRecord:
-    """What was asked, each step, each route, and what came of it. `outcome` is "stopped" where the
-    run came to no end; `reason` then says why. `verdict` is without its cases, which are in
+    """What was asked, each step, each route, and how the run ended. `outcome` is "stopped" where it
+    came to no end; `reason` then says why. `verdict` is without its cases, which are in
     verdict.json."""
 
     version: int
@@ -54,7 +54,7 @@ class RunRecord:
 
     @property
     def used(self) -> Spend:
-        """The totals; of a run that goes on, nothing yet."""
+        """The calls, tokens and costs of the run; all zero while the run goes on."""
         return self.totals or Spend()
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sketchc.agents.llm.client import Client, Spend
     from sketchc.agents.llm.ledger import Header, Ledger, Record
     from sketchc.agents.state.state import Agent
-    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.client import TaskClient
 
 Checkpoint = Callable[[RunState, int], None]
 
@@ -61,7 +61,7 @@ def load_agent(name: str) -> Agent:
 def walk(
     workflow: Workflow,
     state: RunState,
-    session: RunContext,
+    context: RunContext,
     ledger: Ledger,
     consumed: int,
     checkpoint: Checkpoint,
@@ -75,11 +75,11 @@ def walk(
     `UsageError`; the last checkpoint then stands.
     """
     while state.node:
-        loops = "conductor" in session.agents and state.node != "conductor"
-        attempt = f"attempt {state.attempt} of {session.max_attempts}"
-        session.progress.note(state.node, attempt if loops else "at work")
+        loops = "conductor" in context.agents and state.node != "conductor"
+        attempt = f"attempt {state.attempt} of {context.max_attempts}"
+        context.progress.note(state.node, attempt if loops else "at work")
         started = time.monotonic()
-        turn = load_agent(state.node).run(state, session)
+        turn = load_agent(state.node).run(state, context)
         before, consumed = consumed, position()
         used = ledger.records[before:consumed]
         state = _take(workflow, state, turn, _step(state, turn, used, started))
@@ -353,7 +353,7 @@ class Run:
 
     options: RunOptions
     folder: RunFolder
-    task: WorkerTask
+    task: TaskClient
     task_source: str
     configuration: Configuration
     client: Client | None
@@ -363,15 +363,15 @@ class Run:
     on_step: Callable[[RunState, RunContext], None] | None = None
 
 
-#: What a session has of the options.
+#: What the context of a run takes from the options.
 _SHARED = (
     *("target", "hardware", "constants", "coder", "seed", "max_attempts", "max_repairs"),
     "everything_to_coder",
 )
 
 
-def session_of(options: RunOptions, task: WorkerTask, **others: Any) -> RunContext:
-    """The session of a run with these options; `others` are what they do not say."""
+def context_of(options: RunOptions, task: TaskClient, **others: Any) -> RunContext:
+    """The context of a run with these options; `others` are what they do not say."""
     shared = {name: getattr(options, name) for name in _SHARED}
     agents = load_workflow(options.workflow).agents
     return RunContext(task=task, agents=agents, **shared, **others)
@@ -384,7 +384,7 @@ def go(run: Run, bench: bool) -> RunState:
     """
     options = run.options
     workflow = load_workflow(options.workflow)
-    session = session_of(
+    context = context_of(
         options,
         run.task,
         description=run.task.describe(options.seed % (1 << 31)),
@@ -405,6 +405,6 @@ def go(run: Run, bench: bool) -> RunState:
     def checkpoint(state: RunState, consumed: int) -> None:
         run.folder.write_checkpoint(state, consumed)
         if run.on_step is not None:
-            run.on_step(state, session)
+            run.on_step(state, context)
 
-    return walk(workflow, state, session, ledger, consumed, checkpoint, position)
+    return walk(workflow, state, context, ledger, consumed, checkpoint, position)

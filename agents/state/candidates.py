@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from sketchc.lowering.plan import Plan
 
 
-def plan_of(text: str, session: RunContext, tiles: Mapping[str, Value] | None = None) -> Plan:
+def plan_of(text: str, context: RunContext, tiles: Mapping[str, Value] | None = None) -> Plan:
     """The plan of a sketch's text for the run's target, with these `tiles` where the sketch leaves
     them open. Raises `DiagnosticError`."""
-    tree, found = parse(Source(f"{session.name}.sketch", text))
+    tree, found = parse(Source(f"{context.name}.sketch", text))
     if tree is None or has_errors(found):
         raise DiagnosticError(found)
     if len(tree.sketches) != 1:
         refuse(f"the sketch file holds {len(tree.sketches)} sketches; a run takes one")
-    constants = {**session.constants, **(tiles or {})}
-    return build_plan(tree.sketches[0], session.target, session.hardware, constants).plan
+    constants = {**context.constants, **(tiles or {})}
+    return build_plan(tree.sketches[0], context.target, context.hardware, constants).plan
 
 
-def candidate_of(state: RunState, session: RunContext) -> Candidate:
+def candidate_of(state: RunState, context: RunContext) -> Candidate:
     """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
     assert state.kernel is not None
     try:
-        plan = plan_of(state.sketch, session) if state.sketch else signature_plan(session)
+        plan = plan_of(state.sketch, context) if state.sketch else signature_plan(context)
     except DiagnosticError as error:
         refuse(f"the sketch does not hold: {error}", error)
     kernel = kernel_of(state.kernel, plan)
-    candidate = Candidate(plan, kernel, toolchain(session.target))
+    candidate = Candidate(plan, kernel, toolchain(context.target))
     if state.kernel.origin != "builtin":
         return candidate
 
     def lowered(tiles: Mapping[str, Value]) -> tuple[Plan, Kernel]:
-        smaller = plan_of(state.sketch, session, tiles)
+        smaller = plan_of(state.sketch, context, tiles)
         return smaller, load_target(smaller.target).emit(smaller)
 
     return attrs.evolve(candidate, relower=lowered)
@@ -75,7 +75,7 @@ def kernel_of(text: KernelText, plan: Plan) -> Kernel:
     )
 
 
-def signature_plan(session: RunContext) -> Plan:
+def signature_plan(context: RunContext) -> Plan:
     """A plan without phases: what is known of a kernel that was written without a sketch."""
-    parameters = signature.signature_of(session.task, session.name)
-    return signature.signature_plan(parameters, session.target, session.hardware)
+    parameters = signature.signature_of(context.task, context.name)
+    return signature.signature_plan(parameters, context.target, context.hardware)

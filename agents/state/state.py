@@ -15,7 +15,7 @@ from sketchc.base.json_form import from_plain, to_plain
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.messages import LanguageModel
-    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.tasks.description import TaskDescription
 
 
@@ -120,7 +120,7 @@ class RunContext:
     only in runs that no model takes part in.
     """
 
-    task: WorkerTask
+    task: TaskClient
     description: TaskDescription
     task_source: str  # the text of the task's file
     target: str
@@ -150,7 +150,7 @@ class RunContext:
 class Agent(Protocol):
     """One of the four. `sketchc.agents.{designer,coder,verifier,conductor}` hold one each."""
 
-    def run(self, state: RunState, session: RunContext) -> Turn:
+    def run(self, state: RunState, context: RunContext) -> Turn:
         """One turn. Raises `LlmError` when the model cannot be reached (the run stops and can be
         resumed), `UsageError` when the task itself is broken."""
 

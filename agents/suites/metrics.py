@@ -115,8 +115,8 @@ def pass_at(k: int, counts: Sequence[tuple[int, int]]) -> float:
 
 
 def fast_share(speedups: Sequence[float | None], threshold: float) -> float:
-    """Equation 6: the share of tasks that are at least `threshold` times as fast as the baseline.
-    None: no right kernel was measured, which never counts."""
+    """Equation 6 of the paper: the share of tasks that are at least `threshold` times as fast as
+    the baseline. None: no right kernel was measured, which never counts."""
     if not speedups:
         return 0.0
     return sum(gain is not None and gain >= threshold for gain in speedups) / len(speedups)

@@ -81,7 +81,7 @@ class Results:
         return tuple(task for task in self.tasks if not task.best.passed)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """The results as plain data, as in results.json."""
         data = attrs.asdict(self)
         for task, plain in zip(self.tasks, data["tasks"], strict=True):
             plain |= {"word": task.word, "best": task.best.number, "speedup": task.speedup}
@@ -105,8 +105,7 @@ class SuiteFolder:
         return locked(self.path / "lock", self.path, "suite")
 
     def settle(self, options: SuiteOptions) -> None:
-        """Keep the options, or compare them. Raises `UsageError` for a folder that holds another
-        run."""
+        """Keep the options, or compare them. Raises `UsageError` for a folder of another run."""
         if not (self.path / _OPTIONS).exists():
             replace_json(self.path / _OPTIONS, {"version": VERSION, **attrs.asdict(options)})
             return

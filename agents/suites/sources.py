@@ -43,7 +43,7 @@ class SuiteTask:
 
 @attrs.frozen
 class Suite:
-    """Tasks under one name."""
+    """A suite: tasks under one name."""
 
     name: str
     tasks: tuple[SuiteTask, ...]

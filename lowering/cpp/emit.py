@@ -2,7 +2,7 @@
 
 Takes a finished plan, returns a `Kernel`. `lowering/loops` makes the loop programs of the phases,
 `expressions` the text of what is in their statements, and `library` has what generated files carry;
-this file prints statements, and the host function around the phases, and says what became of hints.
+this file prints statements, the host function around the phases, and the answers to hints.
 """
 
 from __future__ import annotations

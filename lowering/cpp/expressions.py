@@ -195,7 +195,7 @@ class Expressions:
                 return CPP.binary(operator, first, second)
 
     def fails(self, holds: ir.Expr) -> Code:
-        """That a condition does not hold."""
+        """The C++ test that a condition does not hold."""
         match holds:
             case ir.Unary("not", operand):
                 return self.scalar(operand)
@@ -428,7 +428,7 @@ def _float_literal(number: float, dtype: DType) -> Code:
 
 
 def broken(condition: Condition, code: Expressions) -> Code:
-    """That a condition does not hold."""
+    """The C++ test that a launch condition does not hold."""
     match condition.kind, condition.holds:
         case Kind.ELEMENTS, holds:
             return _too_large(holds, code)

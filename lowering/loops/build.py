@@ -146,7 +146,7 @@ def _noted(text: str) -> list[loops.Note]:
 def _control(
     statement: Control, bodies: list[tuple[loops.Statement, ...]], sketch: ir.Sketch
 ) -> loops.Statement:
-    """A loop or branch of the sketch with what became of its bodies."""
+    """A loop or branch of the sketch around its bodies, which are already lowered."""
     match statement:
         case ir.For(variable, start, stop, step) | ir.HostFor(variable, start, stop, step):
             direction = step_sign(step, sketch)

@@ -36,7 +36,7 @@ class Leaf:
 
     @property
     def members(self) -> list[Nest]:
-        """As of a loop."""
+        """The nests inside: here the one, as `LoopNode.members` of a loop."""
         return [self.nest]
 
 

@@ -81,7 +81,7 @@ class Reference:
 
     @property
     def memory(self) -> tuple[bool, str]:
-        """What it is an element of: views are of their tensor."""
+        """Whether a tensor or a tile is accessed, and its name; a view is its tensor."""
         return self.tensor, self.base if self.tensor else self.name
 
     @property
@@ -249,7 +249,7 @@ class Nest:
 
     @property
     def targets(self) -> tuple[Reference, ...]:
-        """All that is written."""
+        """The references to all elements that the nest writes."""
         if not isinstance(self.call, LibraryCall):
             return (self.target,)
         return tuple(self.call.blocks[n].reference for n in self.call.written)
@@ -591,7 +591,7 @@ class Tiles:
         return found
 
     def _bounds(self, load: ir.Load, loops: Loops) -> tuple[LaneSource, ...]:
-        """That a lane lies in `read`, as far as `domain` does not say so."""
+        """Conditions that a lane lies in `read`, as far as `domain` does not say so."""
         if load.pad is None or not load.read:
             return ()
         domain = load.domain or (ir.FULL,) * len(load.read)

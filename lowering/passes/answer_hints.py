@@ -23,7 +23,7 @@ class AnswerHints:
     """Fill in `Plan.answers`: for loops on the grid, for the memories of tiles, and those of `OWN`,
     which the target answers.
 
-    Why: a hint is advice (R9), and whoever gives it wants to know what became of it. Requires:
+    Why: a hint is advice (R9), and whoever gives one wants to know what was done with it. Requires:
     phases mapped, tiles settled. Ensures: one answer for each hint of a loop or tile, but for those
     that `ignored` answers.
     """

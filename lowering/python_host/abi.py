@@ -27,7 +27,7 @@ def element(tensor: ir.Tensor) -> str:
 
 
 def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
-    """None: tensors know their extents."""
+    """The extents to pass beside the tensors: none, since torch tensors know theirs."""
     return ()
 
 

@@ -23,7 +23,7 @@ class Definition:
 
 @cache
 def definitions(file: Path) -> Mapping[str, Definition]:
-    """Those of a file by name, in its order; each reads only those before it."""
+    """The definitions of a file by name, in order; each reads only those before it."""
     text = file.read_text("utf-8")
     lines = text.splitlines()
     found = {}
@@ -37,7 +37,7 @@ def definitions(file: Path) -> Mapping[str, Definition]:
 
 
 def with_callees(names: Iterable[str], file: Path) -> list[str]:
-    """These definitions of a file and all that they read, in its order."""
+    """The names of these definitions of a file and of all that they read, in its order."""
     known = definitions(file)
     needed = set(names)
     for name in reversed(list(known)):

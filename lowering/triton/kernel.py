@@ -259,7 +259,7 @@ class BodyEmitter(PythonLines):
 
 
 def _number(program: Code, position: int, counts: list[Code]) -> Code:
-    """Of an axis's iterations, the one that a program is for."""
+    """The iteration of an axis that a program is for, as a number."""
     index = program
     if inner := counts[position + 1 :]:
         index = PYTHON.binary("//", index, PYTHON.fold("*", inner))

@@ -213,7 +213,7 @@ def _loop(
 
 
 def _stages(plan: Plan, loop: ir.For, hazard: bool, dialect: Dialect) -> tuple[str, str]:
-    """What became of `pipeline` or `async`."""
+    """What the emitted code does for `pipeline` or `async`, and why."""
     if not dialect.launch_options:
         return (
             "double buffering by the vendor's compiler",
@@ -233,7 +233,7 @@ def _stages(plan: Plan, loop: ir.For, hazard: bool, dialect: Dialect) -> tuple[s
 
 
 def _unrolling(plan: Plan, loop: ir.For, dialect: Dialect) -> tuple[str, str]:
-    """What became of `unroll`."""
+    """What the emitted code does for `unroll`, and why."""
     if not dialect.launch_options:
         return "not used", "which loops are unrolled is the choice of the vendor's compiler"
     factor = unrolled(plan, loop)

@@ -48,7 +48,7 @@ from sketchc.runtime.cases.reach import find_freedom, find_reach
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sums import reduction_length
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import Readings, Scalar
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.compare import Comparison
@@ -79,7 +79,7 @@ class _Inputs:
 
 def bench(
     candidate: Candidate,
-    task: WorkerTask,
+    task: TaskClient,
     folder: Path,
     settings: Settings,
     machine: Machine,
@@ -128,7 +128,7 @@ def _build(candidate: Candidate, folder: Path) -> Path:
 
 
 def _bound(
-    candidate: Candidate, task: WorkerTask, settings: Settings, own_list: OwnList | None
+    candidate: Candidate, task: TaskClient, settings: Settings, own_list: OwnList | None
 ) -> Binding:
     """Raises `UsageError` also where types differ: no kernel of such a sketch is right."""
     sketch, seed = candidate.plan.sketch, settings.seed
@@ -142,7 +142,7 @@ def _bound(
 
 
 def sizes_of(
-    binding: Binding, task: WorkerTask, sizes: Mapping[str, int]
+    binding: Binding, task: TaskClient, sizes: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[int, int]]:
     """The symbols to measure at, and the init inputs that go with them."""
     if not sizes:
@@ -177,7 +177,7 @@ def arguments_of(binding: Binding) -> tuple[str | Scalar | None, ...]:
 
 def _draw(
     binding: Binding,
-    task: WorkerTask,
+    task: TaskClient,
     symbols: Mapping[str, int],
     substitutes: Mapping[int, int],
     seed: int,
@@ -206,7 +206,7 @@ class _Bench:
     against: both may turn out to be others than at first."""
 
     candidate: Candidate
-    task: WorkerTask
+    task: TaskClient
     settings: Settings
     machine: Machine
     say: Progress

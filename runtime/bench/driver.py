@@ -95,7 +95,7 @@ class Kept:
 
 @attrs.frozen
 class Run:
-    """Everything that came of both processes, on "cpu" or "cuda". `variations` are by round;
+    """Everything that both processes measured, on "cpu" or "cuda". `variations` are by round;
     `changes` says what the kernel did that it must leave alone; `settings` are torch's, as the
     baselines ran; `alone` and `alone_bursts` are of the first baseline, from before the kernel's
     process was there, and `handshakes` the parent's seconds for a sample without a call, one for
@@ -122,8 +122,7 @@ class Run:
 
 
 def burst_ratio(contender: str, samples: Iterable[Sample], bursts: Iterable[Burst]) -> float:
-    """How much longer a call takes in the best burst than in a sample at the median; 0 without
-    bursts."""
+    """How much longer a call takes in the best burst than in a median sample; 0 without bursts."""
     each = min((b.seconds / b.calls for b in bursts if b.contender == contender), default=0.0)
     own = [sample.seconds for sample in samples if sample.contender == contender]
     return each / max(statistics.median(own), 1e-9) if own else 0.0
@@ -174,7 +173,7 @@ class _Timer:
         self._peer = Peer(serving)
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
-        """Tell it what is timed. Raises as `hear`."""
+        """Tell the process what to time. Raises as `hear`."""
         content = pickle.dumps(job)
         pickled = Raw("uint8", (len(content),), memoryview(content))
         pinned = processors(job.threads)
@@ -182,16 +181,16 @@ class _Timer:
         self.tell({"job": pickled, "inputs": sent, "processors": pinned, "side": self._side})
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         self._peer.close()
 
     def pause(self) -> None:
-        """Stop it, with whatever threads and processes it has: it takes no time from the others."""
+        """Stop the process and all that it started, so that they take no time from the others."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._peer.process.pid, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """After `pause`."""
+        """Let the process go on after `pause`."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._peer.process.pid, signal.SIGCONT)
 

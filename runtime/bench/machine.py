@@ -298,7 +298,7 @@ def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
 
 
 def versions(device: str) -> dict[str, str]:
-    """Of everything that a time depends on: Python, torch, the C++ compiler, the GPU's driver."""
+    """The versions that a time depends on: Python, torch, the C++ compiler, the GPU's driver."""
     import torch
 
     found = {"torch": torch.__version__, "python": platform.python_version()}
@@ -477,7 +477,7 @@ _WORKING = (1, 2, 3, 6, 7, 8)
 
 
 class OtherWork:
-    """Counts from its making on."""
+    """Other work on these processors since the object was made."""
 
     def __init__(self, processors: Sequence[int]) -> None:
         self._processors = frozenset(f"cpu{number}" for number in processors)
@@ -485,7 +485,7 @@ class OtherWork:
         self._before = self._seconds()
 
     def share(self) -> float | None:
-        """Of these processors' time, what went to others; None where the machine does not say."""
+        """The share of the processors' time that others took; None where the machine is silent."""
         elapsed = time.monotonic() - self._started
         if self._before is None or (now := self._seconds()) is None or elapsed <= 0:
             return None

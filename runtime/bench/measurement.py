@@ -86,7 +86,7 @@ def speedup(baseline: Sequence[float], candidate: Sequence[float]) -> Speedup:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of positive numbers (at least one)."""
+    """The geometric mean of positive numbers (at least one)."""
     return float(np.exp(np.mean(np.log(np.asarray(values, np.float64)))))
 
 
@@ -151,7 +151,7 @@ class Measurement:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether nothing speaks against the measurement."""
         return not self.problems
 
     @property
@@ -182,7 +182,7 @@ class Measurement:
 
     @property
     def speedup(self) -> Speedup | None:
-        """Over eager; None where eager is not of the same class of precision."""
+        """The speedup over eager; None where eager is not of the same class of precision."""
         return self.baselines["eager"].speedup
 
     @property
@@ -192,7 +192,7 @@ class Measurement:
 
     @property
     def flops(self) -> int:
-        """What it calculates."""
+        """The operations that a perfect kernel computes."""
         return self.work.operations
 
     @property

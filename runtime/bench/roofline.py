@@ -148,8 +148,7 @@ def _loads(plan: Plan) -> Iterator[tuple[ir.Load, bool]]:
 
 
 def _conditional(plan: Plan) -> bool:
-    """Whether the count of operations is only a bound: under conditions, or in loops whose bounds
-    vary."""
+    """Whether the operations are only bounded: some run under conditions or in varying loops."""
     for phase in plan.phases:
         around = walk.around(plan.sketch.steps, phase.index)
         if any(isinstance(step, ir.HostIf | ir.Fetch) for step in around):

@@ -223,7 +223,7 @@ class Server(ABC):
 
     @abstractmethod
     def begin(self) -> dict[str, Any]:
-        """Make ready; what is said then."""
+        """Make ready to time; returns the first message to the parent."""
 
     def changes(self) -> list[str]:
         """What a contender did to this process."""
@@ -358,11 +358,11 @@ class Candidate(Server):
         return {"loaded": True, "changes": self.guard.changes(whole=True)}
 
     def blamed(self, name: str, error: Exception) -> Exception:
-        """It is the kernel's."""
+        """The error as one of the kernel, whose code raised it."""
         return _raised(error)
 
     def changes(self) -> list[str]:
-        """What it replaced or set."""
+        """What the kernel replaced or set in this process."""
         return self.guard.changes()
 
     def _poison(self) -> None:
@@ -376,7 +376,7 @@ class Candidate(Server):
         return isinstance(self.launch, NativeLaunch) or super()._was_poisoned(output)
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
-        """Inputs that it changed, and work on another stream."""
+        """Inputs that the kernel changed, and work that it left on another stream."""
         found = []
         for name in self.job.varied:
             expected = torch.empty_like(self.places[place][name])

@@ -230,7 +230,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """Of the kernel, and of the list where it is not the leading one."""
+        """The kernel's name, and that of the list where it is not the leading one."""
         return f"{self.kernel} ({self.own_list})" if self.own_list else self.kernel
 
     @property
@@ -285,7 +285,7 @@ def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against
 
 
 def total_text(total: Against) -> str:
-    """One line."""
+    """The totals against one baseline, as one line of text."""
     shares = ", ".join(f"fast_{p:g} {share:.0%}" for p, share in total.fast.items())
     beside = f" ({total.incomplete} incomplete)" if total.incomplete else ""
     mean = "none" if total.geometric_mean is None else f"{total.geometric_mean:.2f}x"
@@ -296,7 +296,7 @@ def total_text(total: Against) -> str:
 
 
 def total_json(total: Against) -> dict[str, Any]:
-    """Plain data."""
+    """The totals against one baseline, as plain data."""
     shares = {f"{p:g}": share for p, share in total.fast.items()}
     plain = {**attrs.asdict(total), "fast": shares}
     return {"fast_p" if name == "fast" else name: value for name, value in plain.items()}

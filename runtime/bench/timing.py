@@ -126,7 +126,7 @@ class CpuClock(Clock):
                 return
 
     def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
-        """By the wall clock."""
+        """Time one call by the wall clock, then copy its outputs."""
         started = _now()
         call()
         ended = _now()
@@ -134,7 +134,7 @@ class CpuClock(Clock):
         return Timed((ended - started) * 1e-9, 0.0, (_now() - ended) * 1e-9)
 
     def burst(self, call: Callable[[], Any], calls: int) -> float:
-        """By the wall clock, call by call."""
+        """Time `calls` calls by the wall clock, each by itself."""
         total = 0
         for _ in range(calls):
             started = _now()

@@ -120,7 +120,7 @@ class TensorSource:
 
     @property
     def text(self) -> str:
-        """What people call it."""
+        """The tensor as messages name it."""
         if self.state is not None:
             return f"the model's {self.state}"
         return f"input {(self.position or 0) + 1}"

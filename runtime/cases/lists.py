@@ -14,7 +14,7 @@ import attrs
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import Scalar, TaskDescription
 from sketchc.runtime.tasks.task import Task
 
@@ -28,7 +28,7 @@ def bind_task(
     Raises `UsageError` with what is wrong with the first list where none fits. A list of other
     types of elements than the sketch's leads only where no other fits.
     """
-    if not isinstance(task, WorkerTask):
+    if not isinstance(task, TaskClient):
         return bind(sketch, task.describe(seed), settings)
     task.follow(0)
     first = task.describe(seed)
@@ -82,7 +82,7 @@ class OwnList:
 
 
 def other_lists(
-    sketch: ir.Sketch, task: WorkerTask, seed: int, settings: Mapping[str, Scalar]
+    sketch: ir.Sketch, task: TaskClient, seed: int, settings: Mapping[str, Scalar]
 ) -> tuple[OwnList, ...]:
     """The lists besides the one that leads now, which leads afterwards, too. Of lists with the same
     sizes and numbers the first one stands for all."""
@@ -111,7 +111,7 @@ def other_lists(
 
 def bound_to(
     sketch: ir.Sketch,
-    task: WorkerTask,
+    task: TaskClient,
     number: int,
     seed: int,
     settings: Mapping[str, Scalar] | None,

@@ -102,8 +102,8 @@ def _in_order(
     numbers: Sequence[Number],
     taken: Mapping[int, str],
 ) -> dict[int, str]:
-    """The other numbers to the other params. Where there are more numbers than params, their types
-    must tell which are meant."""
+    """Give the params left over the numbers left over. Where there are more numbers than params,
+    their types must tell which are meant."""
     left = [number for number in numbers if number[0] not in taken]
     params = [param for param in sketch.params if param.name not in taken.values()]
     if len(left) <= len(params):

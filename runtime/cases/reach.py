@@ -276,8 +276,7 @@ def _outputs(task: Task, inputs: Inputs, substitutes: Mapping[int, Scalar]) -> A
 
 @attrs.define
 class _Asked:
-    """One set of sizes: the inputs there, what the task makes of them, and how many runs are
-    left."""
+    """One set of sizes: its inputs, what the task makes of them, and how many runs are left."""
 
     task: Task
     inputs: Inputs

@@ -296,7 +296,7 @@ class Reaching:
                 yield found
 
     def _candidate(self, symbols: Sizes) -> Candidate | None:
-        """One, where it reaches something and is not too large."""
+        """The candidate at these sizes, if it reaches something and is not too large."""
         params = self.binding.params
         try:
             needed = cost_at(self.plan, symbols, params)

@@ -10,9 +10,9 @@ them, and all upper ends at once.
 
 A kernel that holds a list of the sizes that are tried is right at these and wrong elsewhere. So for
 kernels that others wrote, the prime, one more size, and T where nothing says how the kernel is
-tiled, are drawn from the secret seed of a verdict (`Draws`). Where hints restrict a size, a prime
-and one more size between their ends are drawn for every kernel, since the sizes around its tiles
-may all lie outside.
+tiled, are drawn from the secret seed of a verdict (`DrawnSizes`). Where hints restrict a size, a
+prime and one more size between their ends are drawn for every kernel, since the sizes around its
+tiles may all lie outside.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def is_prime(number: int) -> bool:
 
 
 @attrs.frozen
-class Draws:
-    """The sizes of one verdict. Symbols have draws of their own, by their place in the sketch."""
+class DrawnSizes:
+    """Draws the sizes of one verdict. Each symbol has its own draws, by its place in the sketch."""
 
     seed: int
 
@@ -249,7 +249,7 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
     return found
 
 
-def candidates(plan: Plan, draws: Draws | None = None) -> dict[str, tuple[int, ...]]:
+def candidates(plan: Plan, draws: DrawnSizes | None = None) -> dict[str, tuple[int, ...]]:
     """The sizes at which each symbol is tried, its upper bound kept. With `draws` the prime is
     drawn, and so is T where the plan does not say it."""
     found = {}
@@ -363,7 +363,7 @@ class Trials:
         found = tuple(case for sizes, case in cases.items() if sizes != first)
         return OtherLists(found, tuple(notes), tuple(gaps))
 
-    def ragged(self, draws: Draws | None = None) -> list[ShapeCase]:
+    def ragged(self, draws: DrawnSizes | None = None) -> list[ShapeCase]:
         """Cases around the tile sizes, smallest first; empty when no symbol is free. With `draws`,
         T is drawn where the plan does not say it, and so is the prime."""
         own = self.binding.symbols
@@ -389,7 +389,7 @@ class Trials:
             cases.append(ShapeCase(f"ragged {number + 1}", symbols))
         return self._smallest_first(cases)
 
-    def drawn(self, draws: Draws) -> list[ShapeCase]:
+    def drawn(self, draws: DrawnSizes) -> list[ShapeCase]:
         """Cases of sizes that nobody knows in advance, smallest first: for each of the free symbols
         a prime, and one more size."""
         cases = []
@@ -422,7 +422,7 @@ class Trials:
         return [ShapeCase("largest", symbols)] if fits else []
 
     def _smallest_first(self, cases: Sequence[ShapeCase]) -> list[ShapeCase]:
-        """Those that may be launched; of several with the same sizes the first."""
+        """The cases that may be launched, by cost; of several with the same sizes the first."""
         distinct: dict[tuple[int, ...], ShapeCase] = {}
         for case in cases:
             distinct.setdefault(tuple(case.symbols.values()), case)
@@ -493,8 +493,7 @@ class Trials:
         return symbols
 
     def _smaller(self, name: str, size: int) -> int | None:
-        """The next of the small sizes, or the next that the hints allow; None where there is
-        none."""
+        """The next small size, or the next that the hints allow; None where there is none."""
         near = (self.binding.domain(name).near(small) for small in _SMALL if small < size)
         found = next(near, size)
         return found if found < size else None

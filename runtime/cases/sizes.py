@@ -166,5 +166,5 @@ def _combinations(options: Mapping[str, Sequence[int]]) -> Iterator[dict[str, in
 
 
 def elements(shapes: Mapping[str, Sequence[int]]) -> int:
-    """Elements over all tensors."""
+    """The number of elements of all tensors together."""
     return sum(math.prod(shape) for shape in shapes.values())

@@ -64,7 +64,7 @@ class Amount:
         return Amount(self.terms + times * other.terms, self.depth + times * other.depth)
 
     def since(self, before: Amount) -> Amount:
-        """What was added since."""
+        """The part of this amount that was added since `before`."""
         return Amount(max(self.terms - before.terms, 0.0), max(self.depth - before.depth, 0.0))
 
 
@@ -471,5 +471,5 @@ def reduction_lengths(
 def reduction_length(
     plan: Plan, binding: Binding, symbols: Mapping[str, int], reach: Reach | None = None
 ) -> int:
-    """The most of `reduction_lengths`."""
+    """The largest of `reduction_lengths`."""
     return max(reduction_lengths(plan, binding, symbols, reach).values(), default=1)

@@ -53,7 +53,7 @@ class Decision:
     alone: bool = True
 
     def text(self, *, holds: bool) -> str:
-        """One side of it, in words."""
+        """One side of the decision, in words."""
         return f"`{show(self.condition)}` {'holds' if holds else 'does not hold'}"
 
 
@@ -272,14 +272,13 @@ _AXES = frozenset({"dim", "dims", "axis", "axes"})
 
 @attrs.frozen
 class Variant:
-    """Other values: of params (`numbers`), and of init inputs of the model (`init`) that these
-    follow."""
+    """Other values of params (`numbers`), and of the init inputs that these follow (`init`)."""
 
     numbers: Mapping[str, Scalar]
     init: Mapping[int, Scalar] = attrs.field(factory=dict)
 
     def joined(self, other: Variant) -> Variant:
-        """Both changes at once."""
+        """A variant with the changes of both."""
         return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
 
     def at(self, case: ShapeCase) -> ShapeCase:
@@ -331,7 +330,7 @@ class Varying:
                     kept += 1
 
     def sides(self, case: ShapeCase) -> frozenset[Side]:
-        """What a case takes."""
+        """The sides of branches that a case takes."""
         params = {**self.binding.params, **case.numbers}
         given = {source.tensor.name for source in self.binding.tensors}
         optional = [t.name for t in self.binding.sketch.tensors if t.optional]

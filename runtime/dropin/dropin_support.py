@@ -140,10 +140,12 @@ class ForwardOnly(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, compute: Callable[..., Any], *tensors: torch.Tensor) -> Any:
+        """The kernel's result, by `compute`."""
         return compute(*tensors)
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
+        """Raises `NotImplementedError`."""
         raise NotImplementedError("ModelNew has no backward pass: train with the task's Model")
 
 

@@ -41,7 +41,7 @@ def write_dropin(
 ) -> Path:
     """Put the drop-in, the task and the kernel into `folder`; returns the drop-in's path.
 
-    `freedom` says which init inputs are sizes that the kernel follows (`verify.free.find_freedom`);
+    `freedom` says which init inputs are sizes that the kernel follows (`reach.find_freedom`);
     without it `ModelNew` insists on the task's own. `note` is a sentence for its docstring. A C++
     kernel is built here, but not loaded: that is done by whoever imports the drop-in. Raises
     `ToolchainError` where the build fails, `OSError` where the folder refuses, and `UsageError` for

@@ -121,17 +121,17 @@ class Guard(wrapper_guard.Watch):
     # ------------------------------------------------------------ what is refused
 
     def say(self, sentence: str) -> None:
-        """Note it and raise `PolicyError`."""
+        """Note a breach of the policy and raise `PolicyError`."""
         if sentence not in self.sentences:
             self.sentences.append(sentence)
         raise PolicyError(sentence)
 
     def tampered(self) -> None:
-        """It changes what the guard remembers."""
+        """Report that the model changes what the guard remembers."""
         self.say("it changes what the guard remembers")
 
     def refuse(self, name: str) -> None:
-        """An operation of torch or NumPy."""
+        """Refuse an operation of torch or NumPy."""
         if self.testing:
             self.answered = True
             raise PolicyError(name)
@@ -199,7 +199,7 @@ class Guard(wrapper_guard.Watch):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Around forward. At the end, the guard is tried: it must still refuse."""
+        """For the time of forward. At the end, the guard is tried: it must still refuse."""
         self.writes.begin()
         self.runs += 1
         with self._during("forward"), self.watching():
@@ -517,7 +517,7 @@ class GuardedArray(np.ndarray[Any, Any]):
 
     @property
     def base(self) -> None:
-        """Hidden: it would be an array that computes."""
+        """Nothing: the base would be an array that computes."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         _refuse(f"numpy.{ufunc.__name__}")
@@ -529,7 +529,7 @@ class GuardedArray(np.ndarray[Any, Any]):
         return super().__array_function__(func, types, args, kwargs)
 
     def view(self, *arguments: Any, **keywords: Any) -> Any:
-        """Of this class, whatever is asked for."""
+        """A view of this class, whatever class is asked for."""
         kept = [v for v in arguments if not (isinstance(v, type) and issubclass(v, np.ndarray))]
         keywords.pop("type", None)
         return super().view(*kept, **keywords)

@@ -116,7 +116,7 @@ class Watch:
 
     @contextmanager
     def launch(self) -> Iterator[None]:
-        """Around a launch."""
+        """For the time of a launch: counts it, and watches nothing inside."""
         self.launches += 1
         with self._unwatched():
             yield
@@ -141,7 +141,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Around the wrapper."""
+        """For the time of the wrapper: sees each function and operation of torch."""
         with _Functions(self), _Operations(self):
             yield
 
@@ -256,7 +256,7 @@ class _Functions(TorchFunctionMode):
 
 
 def watched(watch: Watch | None) -> AbstractContextManager[None]:
-    """`watch.watching()`, or nothing."""
+    """`watch.watching()`, or a context that does nothing where there is no watch."""
     return nullcontext() if watch is None else watch.watching()
 
 
@@ -319,7 +319,7 @@ class Memory:
         self.written = False
 
     def alive(self) -> bool:
-        """Whether it is still this allocation."""
+        """Whether the memory still belongs to this allocation."""
         storage = self.storage()
         return storage is not None and storage.data_ptr() == self.address
 
@@ -381,14 +381,14 @@ class Writes:
         return memory is not None and memory.written
 
     def enter(self) -> None:
-        """A launch begins."""
+        """Called before each launch."""
         self._depth += 1
         if self._depth == 1:
             open_ones = [m for m in self.memories.values() if not m.written and m.alive()]
             self._before = [(memory, memory.fingerprint()) for memory in open_ones]
 
     def leave(self) -> None:
-        """It has ended."""
+        """Called after each launch: notes which memory the outermost one has written."""
         self._depth -= 1
         if self._depth == 0:
             for memory, before in self._before:

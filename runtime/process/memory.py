@@ -63,7 +63,7 @@ def _held(process: int) -> int:
 
 
 def text(size: float) -> str:
-    """Bytes for people."""
+    """A number of bytes as people read it, in GiB."""
     return f"{size / (1 << 30):.1f} GiB"
 
 

@@ -51,11 +51,11 @@ _send, _send_with = socket.SocketType.sendall, socket.SocketType.sendmsg
 
 
 class MessageError(ValueError):
-    """What came is no message, or what is to be sent makes none."""
+    """The bytes received are no message, or the data to send do not make one."""
 
 
 class Closed(EOFError):
-    """The other side is gone."""
+    """The other side of the channel is gone."""
 
 
 class Raw:

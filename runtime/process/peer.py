@@ -65,10 +65,10 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process number that the system gave it."""
 
     def wait(self) -> int:
-        """Its exit status when it has ended, negative for a signal."""
+        """Wait for the end of the process; returns its exit status, negative for a signal."""
 
 
 #: Starts a process, given the descriptors of its channel and of what it prints to.
@@ -123,7 +123,7 @@ class Peer:
             messages.send(self._channel, body, deadline)
 
     def speaks(self, seconds: float) -> bool:
-        """Wait until it says something or is gone; False where neither happens for so long. A
+        """Wait until the process says something or is gone; False where neither happens. A
         message that is heard with a short deadline may be lost in its middle."""
         something = select.poll()
         something.register(self._channel, select.POLLIN)
@@ -143,11 +143,11 @@ class Peer:
 
     @property
     def printed(self) -> str:
-        """The end of what it printed."""
+        """The last part of what the process printed."""
         return printed(self._output.fileno())
 
     def close(self) -> None:
-        """End it and all that it started."""
+        """End the process and all that it started."""
         if not self._gone:
             kill_group(self.process.pid)  # before it is told by the end of its channel
             self.process.wait()

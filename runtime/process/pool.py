@@ -70,7 +70,7 @@ class Event:
 
 @attrs.frozen
 class Result:
-    """What came of the job at this place of the list: its value, or why there is none.
+    """The result of the job at place `job` of the list: its value, or why there is none.
 
     `error` is one line, "" for none: the process that ran it ended, or the function raised.
     """
@@ -110,7 +110,7 @@ class Sender:
         os._exit(1)
 
     def close(self) -> None:
-        """Close this process's end."""
+        """Close the end of the channel that this process has."""
         self._socket.close()
 
 
@@ -161,11 +161,11 @@ class Slots:
     waits; a pool gives its processes slots that they share."""
 
     def compiling(self) -> AbstractContextManager[None]:
-        """Around a compiler."""
+        """For the time that a compiler runs."""
         return nullcontext()
 
     def running(self) -> AbstractContextManager[None]:
-        """Around a run, or a measurement: nobody else uses the device meanwhile."""
+        """For the time of a run or measurement: nobody else uses the device meanwhile."""
         return nullcontext()
 
     def alone(self) -> AbstractContextManager[None]:
@@ -319,7 +319,7 @@ class LocalEngine:
                 raise
 
     def _all(self, jobs: list[Job], numbers: Iterable[int]) -> Generator[Result, None, list[int]]:
-        """Results; returns the numbers of the jobs whose process, or whose pool, ended."""
+        """The results as they come; returns the numbers of jobs whose process or pool ended."""
         executor = self._start()
         futures: dict[Future[Any], int] = {}
         left, lost = list(numbers), []

@@ -173,7 +173,7 @@ class _Template:
 
 
 def _imported(modules: list[str]) -> list[str]:
-    """Import these; what failed, and why."""
+    """Import these modules; returns a line on each that failed, and why."""
     missing = []
     for name in modules:
         try:

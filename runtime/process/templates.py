@@ -93,7 +93,7 @@ class Template:
 
     @property
     def ended(self) -> bool:
-        """Whether it is gone, or was closed."""
+        """Whether the template is gone, or was closed."""
         if self._socket.fileno() < 0:
             return True
         state = select.poll()
@@ -107,11 +107,11 @@ class Template:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The paths that it lives from. Waits for the imports; raises `TemplateError`."""
+        """The paths that the template reads. Waits for its imports; raises `TemplateError`."""
         return tuple(self._told()["needs"])
 
     def _told(self) -> Mapping[str, Any]:
-        """What it says when it has imported everything."""
+        """The message that the template sends when it has imported everything."""
         with self._lock:
             if self._ready is None and self.process is None:
                 with contextlib.suppress(OSError, ValueError):
@@ -174,8 +174,8 @@ class Template:
         socket.send_fds(self._socket, [json.dumps(request).encode()], list(descriptors))
 
     def close(self) -> None:
-        """End it, and with it the processes made from it: by themselves, or when their lifelines
-        are cut."""
+        """End the template and the processes made from it: by themselves, or when their
+        lifelines are cut."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()

@@ -70,7 +70,7 @@ class Contender:
 
     @property
     def own(self) -> bool:
-        """Whether it is the kernel."""
+        """Whether this side is the kernel."""
         return self.key == "kernel"
 
 
@@ -143,7 +143,7 @@ class Category:
 
     @property
     def tasks(self) -> int:
-        """How many there are."""
+        """The number of tasks of the category."""
         return self.passed + self.incomplete + self.failed
 
 
@@ -176,7 +176,7 @@ class SuiteResults:
 
     @property
     def whole(self) -> Category:
-        """All tasks."""
+        """The last category, which holds all tasks."""
         return self.categories[-1]
 
 

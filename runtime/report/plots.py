@@ -99,7 +99,7 @@ class Drawing:
     shapes: list[str] = attrs.field(factory=list)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        """A line."""
+        """Draw a line between two points."""
         places = (("x1", x1), ("y1", y1), ("x2", x2), ("y2", y2))
         self.shapes.append(f"<line {_attributes(places)} class={_quoted(kind)}/>")
 

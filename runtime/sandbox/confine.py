@@ -380,7 +380,7 @@ def _usage(processes: Iterator[int]) -> tuple[int, int]:
 
 
 def _end_descendants() -> None:
-    """Without namespaces: end what is left, which is adopted by this process, until nothing is."""
+    """End the processes that this one has adopted, until none is left (without namespaces)."""
     for _ in range(200):
         left = memory.below(os.getpid())
         for process in left:

@@ -60,7 +60,7 @@ _OUTPUT_BYTES = 4 << 30
 _GRACE = 20.0
 #: Seconds that a worker which has closed its channel may take to end by itself, for its status.
 _FAREWELL = 5.0
-#: What a run of a kept worker may print, and the size of tensors up to which one serves them all.
+#: What a run of a persistent worker may print, and the bytes of tensors up to which one serves all.
 _PRINTED_BYTES = 64 << 20
 _SMALL_BYTES = 64 << 20
 #: Folders of which a candidate sees nothing, besides the home and the temporary folder.
@@ -74,7 +74,7 @@ _ATTEMPTS = 3
 
 @attrs.frozen
 class WorkerResult:
-    """What came of one call.
+    """How one call of a handler ended, and what the handler returned.
 
     `exit_code` is negative when a signal ended the process (-6: aborted, -11: segmentation fault),
     and `reply` and `arrays` are there only when the handler returned. `error` is the handler's
@@ -152,7 +152,7 @@ class Limits:
     processes: int = PROCESSES
 
     def settings(self) -> dict[str, Any]:
-        """As `confine.keep` takes them."""
+        """The limits in the form that `confine.keep` takes."""
         held = int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
         limits = {
             "RLIMIT_CORE": 0,
@@ -522,9 +522,9 @@ def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
     return (64 << 20) + 2 * sum(array.nbytes for array in arrays.values())
 
 
-class KeptWorker:
-    """Calls one handler, in a worker that `make` makes: of the bytes that its tensors may have, and
-    that it may write. A run that ends it, or tensors that outgrow it, are followed by a new one."""
+class PersistentWorker:
+    """Calls one handler, run after run, in one worker. `make` starts it, for so many bytes of
+    tensors and so many bytes written; a new one follows a run that ended it, or larger tensors."""
 
     def __init__(self, handler: str, make: Callable[[int, int], Worker]) -> None:
         self._handler = handler
@@ -538,7 +538,7 @@ class KeptWorker:
         tensors: Mapping[str, np.ndarray[Any, Any]],
         timeout: float,
     ) -> WorkerResult:
-        """See `Worker.call`."""
+        """One call, as `Worker.call`."""
         size = sum(array.nbytes for array in tensors.values())
         if self._worker is None or not self._worker.alive or size > self._bytes:
             self.close()

@@ -9,7 +9,7 @@ hints, tuning points, operations, and the order of statements.
 The form is made from the syntax tree and not from the typed IR, which is elaborated for one choice
 of constants and has lost the branches that this choice does not take: sketches that differ there
 would be taken for one. Renaming is sound, since the language never shadows: a visible name is not
-made again, and a name made in a block ends with it (`checker/elaborate`). The n-th name that the
+made again, and a name made in a block ends with it (`checker/elaboration`). The n-th name that the
 body makes becomes n, and every use is resolved to the name it means.
 """
 

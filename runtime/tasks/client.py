@@ -114,7 +114,7 @@ class Beside:
     lead: int = 0
 
 
-class WorkerTask:
+class TaskClient:
     """One task in its worker process; use as a context manager.
 
     `timeout` bounds each request to it, in seconds; loading the file, which imports a framework,
@@ -147,7 +147,7 @@ class WorkerTask:
         self._large = 0
         self.lead = 0
         self._written: Sequence[int] = ()
-        self._elsewhere: _CrossProcess | None = None
+        self._cross_process: _CrossProcess | None = None
         self._built: dict[tuple[tuple[int, Scalar], ...], Built] = {}
         check_hints(self.outline)
         if not self.outline.makes_inputs:
@@ -212,8 +212,8 @@ class WorkerTask:
 
     def close(self) -> None:
         """End the worker."""
-        if self._elsewhere is not None:
-            self._elsewhere.close()
+        if self._cross_process is not None:
+            self._cross_process.close()
         self._end()
 
     def _end(self) -> None:
@@ -258,9 +258,9 @@ class WorkerTask:
             return
         self._ask({"command": "follow", "lead": lead})
         self.lead, self._deterministic, self._large, self.notes = lead, False, 0, ()
-        if self._elsewhere is not None:
-            self._elsewhere.close()
-            self._elsewhere = None
+        if self._cross_process is not None:
+            self._cross_process.close()
+            self._cross_process = None
 
     def following(self, sizes: Mapping[str, int]) -> dict[str, tuple[Axis, ...]]:
         """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
@@ -293,8 +293,8 @@ class WorkerTask:
         Differences up to a millionth of an output's largest value pass: threads may add in another
         order. Tasks with millions of elements are not run, but looked at for random operations of
         torch, and run twice at the first small sizes. A run is repeated in another process, too;
-        without `wait`, `settle` says later what came of that. The answer is kept, so that asking
-        again costs nothing; `notes` then say what is odd.
+        without `wait`, `settle` later raises where that one differed. The answer is kept, so that
+        asking again costs nothing; `notes` then say what is odd.
         """
         if not self._deterministic:
             reply = self._ask({"command": "determinism", **self._own(seed)})
@@ -304,15 +304,15 @@ class WorkerTask:
             if run := reply.get("run"):
                 self._large = 0
                 first = _arrays(run.pop("outputs"))
-                self._repeat_elsewhere({**run, "substitutes": {}, "double": True}, first)
+                self._repeat_cross_process({**run, "substitutes": {}, "double": True}, first)
         if wait:
             self.settle()
 
     def settle(self) -> None:
         """Raises `TaskFailure` where a run in another process differed; waits for it."""
-        if self._elsewhere is not None:
-            elsewhere, self._elsewhere = self._elsewhere, None
-            elsewhere.settle()
+        if self._cross_process is not None:
+            others, self._cross_process = self._cross_process, None
+            others.settle()
 
     def require_numbers(self, seed: int = 0) -> None:
         """Raises `TaskFailure` where the task gives nothing but NaN on its own inputs; also one
@@ -324,16 +324,16 @@ class WorkerTask:
         self._large = 0
         request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "twice": True})
-        self._repeat_elsewhere(request, _arrays(reply["outputs"]))
+        self._repeat_cross_process(request, _arrays(reply["outputs"]))
         self.settle()
 
-    def _repeat_elsewhere(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
-        """Have a run repeated in processes beside this one."""
-        if self._elsewhere is None:
+    def _repeat_cross_process(self, request: Mapping[str, Any], outputs: Sequence[Array]) -> None:
+        """Have a run repeated in other processes, whose outputs must be the same."""
+        if self._cross_process is None:
             seeds = _hash_seeds(self.path)
             for hash_seed in seeds:
                 self.prepare_beside(hash_seed)
-            self._elsewhere = _CrossProcess(
+            self._cross_process = _CrossProcess(
                 self.path,
                 [
                     partial(
@@ -344,10 +344,10 @@ class WorkerTask:
                     for hash_seed in seeds
                 ],
             )
-        self._elsewhere.repeat(({**request, "written": self._written}, outputs))
+        self._cross_process.repeat(({**request, "written": self._written}, outputs))
 
     def repeat(self, request: Mapping[str, Any]) -> list[Array]:
-        """The outputs of a run of the task that this one is beside."""
+        """The outputs, in this process, of a run that another process of the task has made."""
         asked = {**request, "command": "reference", "seed": _OTHER_SEED}
         return _arrays(self._ask(asked)["outputs"])
 
@@ -404,7 +404,7 @@ class WorkerTask:
             # The caller may write into its arrays before another process has seen them.
             inputs, state = copy.deepcopy((list(inputs), dict(state)))
             kept = self._request(inputs, state, substitutes, double=True)
-            self._repeat_elsewhere(kept, outputs)
+            self._repeat_cross_process(kept, outputs)
         return outputs
 
     def readings(
@@ -497,9 +497,9 @@ def _hash_seeds(path: Path) -> tuple[str, ...]:
 
 
 class _CrossProcess:
-    """The other processes of one task, each asked by a thread."""
+    """Repeats runs of a task in other processes, each of which a thread asks and compares."""
 
-    def __init__(self, path: Path, starts: Sequence[Callable[[], WorkerTask]]) -> None:
+    def __init__(self, path: Path, starts: Sequence[Callable[[], TaskClient]]) -> None:
         self._path = path
         self._failure: TaskFailure | None = None
         self._closed = False
@@ -526,13 +526,13 @@ class _CrossProcess:
             raise self._failure
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End the processes after their present run, without waiting for them."""
         self._closed = True
         for queue in self._queues:
             queue.put(None)
 
-    def _serve(self, start: Callable[[], WorkerTask], queue: SimpleQueue[_Run | None]) -> None:
-        task: WorkerTask | None = None
+    def _serve(self, start: Callable[[], TaskClient], queue: SimpleQueue[_Run | None]) -> None:
+        task: TaskClient | None = None
         try:
             while (run := queue.get()) is not None and not self._closed and not self._failure:
                 task = start() if task is None else task

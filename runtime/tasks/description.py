@@ -64,7 +64,7 @@ class OtherSpec:
 
     @property
     def is_none(self) -> bool:
-        """Whether it is None: an optional tensor that is absent, or a constant like others."""
+        """Whether the value is None: an absent optional tensor, or a constant like others."""
         return self.type == "NoneType"
 
 

@@ -70,14 +70,14 @@ class _Line:
 
     @property
     def unit(self) -> _Line:
-        """What varies in it, once: n, or (n + shift) // divisor."""
+        """The term that varies, taken once: n, or (n + shift) // divisor."""
         return self._with(0, 1, 0) if self.scale else _Line(1, 0)
 
     def _with(self, slope: int, scale: int, constant: int) -> _Line:
         return _Line(slope, constant, scale, self.shift, self.divisor)
 
     def terms(self, symbol: ir.Expr) -> list[tuple[int, ir.Expr]]:
-        """What varies: factors and expressions."""
+        """The terms that vary with the symbol, each as a factor and an expression."""
         found: list[tuple[int, ir.Expr]] = [(self.slope, symbol)] if self.slope else []
         if self.scale:
             whole = ir.Binary("//", _plus(symbol, self.shift), ir.Literal(self.divisor))
@@ -153,7 +153,7 @@ class _Solver:
         return (*start[:place], size, *start[place + 1 :])
 
     def formula(self, extent: int, names: Sequence[ir.Expr]) -> ir.Expr | None:
-        """One that gives every answer."""
+        """A formula for one extent that gives every answer of the task, if there is one."""
         lines: dict[int, _Line] = {}
         for place in range(len(names)):
             line = self._line(place, extent)

@@ -30,7 +30,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import free_name
 from sketchc.lowering.plan import Plan
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     OtherSpec,
     Scalar,
@@ -84,7 +84,7 @@ class Group:
         return self.base + number * self.step
 
     def joined(self, other: Group) -> Group:
-        """Both as one group."""
+        """This group and the other one as one."""
         return Group(
             tuple(sorted((*self.axes, *other.axes))),
             self.size,
@@ -98,7 +98,7 @@ class Group:
 class Prober:
     """Asks the task about other sizes, a limited number of times."""
 
-    task: WorkerTask
+    task: TaskClient
     description: TaskDescription
     parameters: Sequence[Parameter]
     left: int = _MOST_PROBES
@@ -207,7 +207,7 @@ def _sizes(prober: Prober) -> dict[Axis, tuple[int, ...]]:
 # ---------------------------------------------------------------- numbers of the file
 
 
-def _named(task: WorkerTask, parameters: Sequence[Parameter]) -> dict[Axis, str]:
+def _named(task: TaskClient, parameters: Sequence[Parameter]) -> dict[Axis, str]:
     """The axes of inputs that follow a number of the task's file (`rows = 1024`), where another one
     has the same value, or a literal could: those that follow no number are left out."""
     numbers = _numbers(task.path)
@@ -381,12 +381,12 @@ class Signature:
     groups: Sequence[Group]
 
 
-def signature_of(task: WorkerTask, name: str) -> ir.Sketch:
+def signature_of(task: TaskClient, name: str) -> ir.Sketch:
     """The declarations alone; see `read_signature`."""
     return read_signature(task, name).sketch
 
 
-def read_signature(task: WorkerTask, name: str) -> Signature:
+def read_signature(task: TaskClient, name: str) -> Signature:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. What a task that returns
     nothing writes into is inout.
@@ -500,7 +500,7 @@ def _free_name(wanted: str, used: set[str]) -> str:
 
 
 def _params(description: TaskDescription, used: set[str]) -> Iterator[ir.Param]:
-    """Forward's numbers."""
+    """A param for each number that forward takes."""
     for position, value in enumerate(description.inputs):
         if isinstance(value, bool | int | float):
             dtype = DType.F64

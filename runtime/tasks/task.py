@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.peer import Process, Start, python_environment
 from sketchc.runtime.process.templates import FOLDERS, Template, TemplateError, template
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     NONE,
     Built,
@@ -35,7 +35,7 @@ _LAZY = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo")
 
 
 class Task(Protocol):
-    """A reference that can be run at many sizes. A `WorkerTask` and a `SketchTask` are two.
+    """A reference that can be run at many sizes. A `TaskClient` and a `SketchTask` are two.
 
     `path` names it to people; `is_sketch` says that the reference is the sketch's own
     interpretation, so that code that differs from it is to blame. A sketch has no parameters, and
@@ -49,8 +49,8 @@ class Task(Protocol):
         """Shapes and dtypes at the task's own sizes."""
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
-        """The inputs at its own sizes, by position; None for what is neither tensor nor number.
-        `variant` counts the further lists of `TaskDescription.others`."""
+        """The inputs at the task's own sizes, by position; None for what is neither tensor nor
+        number. `variant` counts the further lists of `TaskDescription.others`."""
 
     def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
         """The inputs, made such that the task takes them; asked for only where it `corrects`."""
@@ -66,14 +66,14 @@ class Task(Protocol):
         """The outputs, floats in float64. Raises `TaskFailure`."""
 
 
-class NumpyTask(WorkerTask):
+class NumpyTask(TaskClient):
     """One NumPy task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "numpy"
     serving: ClassVar[str] = f"{_WORKERS}.numpy_worker:main"
 
 
-class MindsporeTask(WorkerTask):
+class MindsporeTask(TaskClient):
     """One MindSpore task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "mindspore"
@@ -91,7 +91,7 @@ class MindsporeTask(WorkerTask):
         return {**super().environment(), "GLOG_v": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-class TorchTask(WorkerTask):
+class TorchTask(TaskClient):
     """One PyTorch task in its worker process; use as a context manager."""
 
     framework: ClassVar[str] = "torch"
@@ -130,7 +130,7 @@ def _template(more: dict[str, str]) -> tuple[Template, dict[str, str]]:
     return template(sys.executable, [_TORCH_WORKER], environment, bound=True), folders
 
 
-_KINDS: dict[str, type[WorkerTask]] = {
+_KINDS: dict[str, type[TaskClient]] = {
     kind.framework: kind for kind in (TorchTask, NumpyTask, MindsporeTask)
 }
 
@@ -143,7 +143,7 @@ def task_path(specification: str) -> tuple[Path, str]:
     return Path(specification), ""
 
 
-def load_task(specification: str, timeout: float = 300.0) -> WorkerTask:
+def load_task(specification: str, timeout: float = 300.0) -> TaskClient:
     """The task of `FILE.py` or `FILE.py:NAME`, in a process of its own; a context manager.
 
     The framework follows from what the file defines. `timeout` (seconds) bounds each request to the

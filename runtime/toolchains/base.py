@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from sketchc.lowering.kernel import Kernel
-    from sketchc.runtime.sandbox.worker import KeptWorker, WorkerResult
+    from sketchc.runtime.sandbox.worker import PersistentWorker, WorkerResult
 
 Tensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
 Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
@@ -53,7 +53,7 @@ class ToolchainError(Exception):
     "policy" (the kernel lets others do its work) or "infrastructure"; `log` is what it printed.
 
     `kinds` are the types of the exceptions behind it, the outermost first, where there were any:
-    `runtime.verify.classify` finds the class of failure from them."""
+    `runtime.verify.evidence.classify` finds the class of failure from them."""
 
     def __init__(
         self, stage: str, message: str, log: str = "", kinds: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ class Toolchain(ABC):
 
     @abstractmethod
     def status(self) -> ToolchainStatus:
-        """Cheap: looks, compiles nothing."""
+        """What is there and what is missing. Cheap: looks, compiles nothing."""
 
     @abstractmethod
     def install(self) -> str:
@@ -141,7 +141,7 @@ class Toolchain(ABC):
             return session.run(tensors, symbols, params, timeout)
 
     def open(self, artefact: Artefact) -> Session:
-        """For several runs of one kernel."""
+        """A session for several runs of one kernel."""
         return Session(self, artefact)
 
 
@@ -149,8 +149,8 @@ class Session:
     """Runs of one kernel, one after the other, in one process where the toolchain offers that (a
     subclass): a kernel that keeps what it computed before is found out, and starting costs once."""
 
-    #: The processes that it keeps.
-    workers: tuple[KeptWorker, ...] = ()
+    #: The worker processes that stay from run to run.
+    workers: tuple[PersistentWorker, ...] = ()
 
     def __init__(self, toolchain: Toolchain, artefact: Artefact) -> None:
         self._toolchain = toolchain
@@ -159,11 +159,11 @@ class Session:
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
-        """As `Toolchain.run`."""
+        """Run once, as `Toolchain.run` does."""
         return self._toolchain.run(self._artefact, tensors, symbols, params, timeout)
 
     def close(self) -> None:
-        """End what it keeps."""
+        """End the worker processes."""
         for worker in self.workers:
             worker.close()
 
@@ -197,8 +197,7 @@ def last_lines(result: WorkerResult) -> str:
 
 
 def written(kernel: Kernel, folder: Path, name: str) -> list[Path]:
-    """Write the source of a kernel as this file, and what goes beside it, for a user. Returns the
-    files."""
+    """Write a kernel's source as this file and its extra files, for a user; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {name: kernel.source, **dict(kernel.extras)}
     for file, text in files.items():
@@ -207,8 +206,7 @@ def written(kernel: Kernel, folder: Path, name: str) -> list[Path]:
 
 
 def place(kernel: Kernel, folder: Path, name: str) -> Path:
-    """Write the source of a kernel as this file, and what goes beside it, for workers. Returns the
-    file."""
+    """Write a kernel's source as this file and its extra files, for workers; returns the file."""
     folder.mkdir(parents=True, exist_ok=True)
     write_source(folder / name, kernel.source)
     for other, text in kernel.extras:

@@ -1,8 +1,8 @@
 """The reference interpreter as a toolchain: runs a sketch itself, in a worker process.
 
-It is no target: `runtime.verify.design` judges sketches with it and `verify` asks it who is to
-blame. A sketch may loop for hours or want all memory, hence the worker. The sketch travels as a
-pickle *to* the worker, which runs no foreign code; only plain arrays and JSON come back.
+The interpreter is no target: `runtime.verify.design` judges sketches with it and `verify` asks it
+who is to blame. A sketch may loop for hours or want all memory, hence the worker. The sketch goes
+as a pickle *to* the worker, which runs no foreign code; only plain arrays and JSON come back.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class InterpreterToolchain(Toolchain):
     target = "interpreter"
 
     def status(self) -> ToolchainStatus:
-        """Always here."""
+        """Ready: the interpreter is a part of sketchc."""
         return ToolchainStatus(
             self.target,
             True,

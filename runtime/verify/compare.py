@@ -65,14 +65,14 @@ class WrongElement:
 
 @attrs.frozen
 class PaperRule:
-    """Eq. 2 and 3: the share of elements whose relative error exceeds tau, which may be tau."""
+    """Eq. 2 and 3 of the paper: a share of at most tau of the elements may be off by over tau."""
 
     tau: float
     fraction: float
 
     @property
     def passed(self) -> bool:
-        """Whether the paper would take it."""
+        """Whether the paper's rule accepts the output."""
         return self.fraction <= self.tau
 
 
@@ -300,7 +300,7 @@ class _Tally:
         return bad
 
     def comparison(self, name: str, actual: Array, reference: Array) -> Comparison:
-        """What all elements show."""
+        """The comparison of an output by all of its elements."""
         count, reason = int(self.wrong.sum()), "within tolerance"
         if count:
             reason = f"{count} of {reference.size} elements are wrong"

@@ -99,7 +99,7 @@ class SketchTask(Task):
     def reference(
         self, inputs: Values, state: State = NONE, substitutes: Inits = NONE, double: bool = True
     ) -> list[Array]:
-        """The interpretation. Raises `TaskFailure` with the rule of the language that is broken."""
+        """The interpreter's outputs. Raises `TaskFailure` with the rule that the sketch breaks."""
         from sketchc.runtime.cases.binding import bind_symbols
 
         del state, substitutes

@@ -5,7 +5,7 @@ A look at the text asks whether it does the work itself. What evidence
 cannot see (modules that lead out of the process, files, processes, frames, inline assembly) is
 refused before anything runs. What is merely suspicious (torch computing in the wrapper, `try`
 around a launch) explains: the decision about it comes from the worker, which counts launches and
-sees every operation (`toolchains.wrapper_guard`).
+sees every operation (`guards.wrapper_guard`).
 """
 
 from __future__ import annotations

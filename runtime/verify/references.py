@@ -251,8 +251,7 @@ class References:
         return np.where(wrong, np.inf, allowance) if self.extreme else allowance
 
     def _sampled(self, position: int, reference: Array) -> float:
-        """The task's own largest error at inputs that differ in the last bit; no error that is
-        gross."""
+        """The task's own largest error, gross ones apart, at inputs that differ in the last bit."""
         largest = 0.0
         if self.near is None or not reference.size:
             return largest

@@ -25,7 +25,7 @@ from sketchc.runtime.cases.drawing import RISING, SWAPPED, is_neighbour
 from sketchc.runtime.cases.reaching import Clock, Marks, Reaching, marks_of, smaller
 from sketchc.runtime.cases.shapes import Limits, ShapeCase, cost_at, effort
 from sketchc.runtime.cases.sizes import nearest
-from sketchc.runtime.verify.session import CaseRunner, Finding
+from sketchc.runtime.verify.case_runner import CaseRunner, Finding
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ REACH_NATIVE = Limits(elements=1 << 22, programs=1 << 20)
 class Runner:
     """One candidate's cases. `interpreted`: its target is, so that large sizes take long."""
 
-    session: CaseRunner
+    case_runner: CaseRunner
     seed: int
     progress: Progress | None = None
     interpreted: bool = False
@@ -120,12 +120,12 @@ class Runner:
                 break
 
     def _takes_long(self, case: ShapeCase) -> bool:
-        params = {**self.session.binding.params, **case.numbers}
-        return effort(self.session.candidate.plan, case.symbols, params) > _LONG
+        params = {**self.case_runner.binding.params, **case.numbers}
+        return effort(self.case_runner.candidate.plan, case.symbols, params) > _LONG
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int = 1) -> CaseResult:
         """One case, kept and told."""
-        result = self.session.run(case, kind, seed, runs)
+        result = self.case_runner.run(case, kind, seed, runs)
         self._tell(result)
         return result
 
@@ -143,7 +143,7 @@ class Runner:
             if len(self.refused) >= _MOST_REFUSALS:
                 break
             other = attrs.evolve(plain, name=f"{case.name}, others", symbols=symbols)
-            result = self.session.run(other, kind, seed, 1)
+            result = self.case_runner.run(other, kind, seed, 1)
             if not _refused(result):
                 self._tell(result)
                 return
@@ -152,8 +152,8 @@ class Runner:
 
     def _others(self, case: ShapeCase, limits: Limits) -> Iterator[dict[str, int]]:
         """Sizes near those of a case that the task may take: towards its own ones."""
-        plan, binding = self.session.candidate.plan, self.session.binding
-        free, own = self.session.freedom.free, binding.symbols
+        plan, binding = self.case_runner.candidate.plan, self.case_runner.binding
+        free, own = self.case_runner.freedom.free, binding.symbols
         passed = (result.shape for result in self.results if result.passed)
         seen = self.refused | {tuple(shape.symbols.values()) for shape in passed}
         for wanted in _towards(case.symbols, own, free):
@@ -180,7 +180,7 @@ class Runner:
             return
         if self.dropped:
             taken = len({tuple(result.shape.symbols.values()) for result in right})
-            self.session.notes.append(
+            self.case_runner.notes.append(
                 f"the task takes few sizes: {len(self.refused)} others were refused, and "
                 f"{taken} ran"
             )
@@ -191,7 +191,7 @@ class Runner:
                 continue
             if last.seconds > clock.left:
                 more = "with a larger --budget"
-                self.session.gaps.append(f"{kind} inputs at {last.shape.text} ({more})")
+                self.case_runner.gaps.append(f"{kind} inputs at {last.shape.text} ({more})")
                 continue
             self.run(last.shape, kind, self.seed + len(self.results))
 
@@ -199,15 +199,15 @@ class Runner:
 
     def reach(self, folder: Path, budget: float) -> tuple[str, ...]:
         """Run further cases until everything is reached, for `budget` seconds: what was, in words.
-        What was not is a gap of the session."""
-        session = self.session
+        What was not is a gap of the case runner."""
+        case_runner = self.case_runner
         if not any(result.passed for result in self.results):
             return ()
-        candidate, binding = session.candidate, session.binding
-        slow = self.interpreted or session.task.is_sketch  # then the reference is interpreted
+        candidate, binding = case_runner.candidate, case_runner.binding
+        slow = self.interpreted or case_runner.task.is_sketch  # then the reference is interpreted
         limits = REACH_INTERPRETED if slow else REACH_NATIVE
         marks = marks_of(candidate.plan, candidate.kernel)
-        reaching = Reaching(candidate.plan, binding, session.freedom, marks, limits)
+        reaching = Reaching(candidate.plan, binding, case_runner.freedom, marks, limits)
         reaching.require(binding.symbols, binding.params)
         for values in binding.description.others:
             with suppress(UsageError):
@@ -220,24 +220,24 @@ class Runner:
                 params = {**binding.params, **result.shape.numbers}
                 lanes = effort(candidate.plan, result.shape.symbols, params)
                 clock.ran(result.seconds, lanes)
-        self._further(reaching, clock, session)
+        self._further(reaching, clock, case_runner)
         if self.interpreted and reaching.missing and not self.failing and clock.left > 0:
             self._with_smaller_tiles(reaching, clock, folder)
         why = ", with a larger --budget" if reaching.untried else ""
         if self.interpreted and not why:
             why = f", where {candidate.plan.target} runs at its own speed"
-        session.gaps += [] if self.failing else reaching.gaps(why)
+        case_runner.gaps += [] if self.failing else reaching.gaps(why)
         return tuple(reaching.told)
 
     def _further(
         self,
         reaching: Reaching,
         clock: Clock,
-        session: CaseRunner,
+        case_runner: CaseRunner,
         tiles: Mapping[str, Value] | None = None,
     ) -> None:
         """Cases that reach more, as far as there is time for them."""
-        session.timeout = min(session.timeout, max(clock.left, _SHORTEST))
+        case_runner.timeout = min(case_runner.timeout, max(clock.left, _SHORTEST))
         while not self.settled and (found := reaching.take()) is not None:
             if self.failing and found.cost > _LONG:
                 continue
@@ -246,14 +246,14 @@ class Runner:
                 continue
             case = ShapeCase("further tiles", found.symbols, tiles=tiles or {})
             seed = self.seed + len(self.results)
-            result = session.run(case, "normal", seed, 1)
+            result = case_runner.run(case, "normal", seed, 1)
             if _refused(result):
                 reaching.refuse(case.symbols)
                 continue
             if result.passed:
                 # A maximum that forgets the last tile is right where that lies in another.
                 self._tell(result)
-                result = session.run(case, f"normal/{RISING}", seed, 1)
+                result = case_runner.run(case, f"normal/{RISING}", seed, 1)
             if result.failure == "timeout" and self.interpreted:
                 reaching.untried.append(found)
                 return  # it would have taken longer than estimated: not reached, and not wrong
@@ -275,26 +275,26 @@ class Runner:
         if made is None:
             return
         other, marks, tiles = made
-        binding = attrs.evolve(self.session.binding, sketch=other.plan.sketch)
-        session = CaseRunner(
-            other, binding, self.session.freedom, self.session.task, clock.left + 1
+        binding = attrs.evolve(self.case_runner.binding, sketch=other.plan.sketch)
+        case_runner = CaseRunner(
+            other, binding, self.case_runner.freedom, self.case_runner.task, clock.left + 1
         )
         small = attrs.evolve(reaching, plan=other.plan, binding=binding, marks=marks, stuck={})
         small.candidates = None
         before, known = len(self.results), set(reaching.reached)
         try:
-            if session.build(folder / "smaller_tiles", self.session.timeout) is None:
-                clock.started += session.compiled
-                self._further(small, clock, session, tiles)
+            if case_runner.build(folder / "smaller_tiles", self.case_runner.timeout) is None:
+                clock.started += case_runner.compiled
+                self._further(small, clock, case_runner, tiles)
         finally:
-            session.close()
+            case_runner.close()
         if other.kernel.foreign and any(one.failed for one in self.results[before:]):
             del self.results[before:]
             reaching.reached.intersection_update(known)
 
     def _smaller(self) -> tuple[Candidate, Marks, Mapping[str, Value]] | None:
         """The candidate in smaller tiles, what its runs reach, and its tiles by name."""
-        candidate = self.session.candidate
+        candidate = self.case_runner.candidate
         if candidate.relower is not None and (tiles := smallest_tiles(candidate)):
             try:
                 plan, kernel = candidate.relower(tiles)
@@ -306,7 +306,7 @@ class Runner:
         if (
             not kernel.foreign
             or not load_language(kernel.language).hosted
-            or type(self.session) is not CaseRunner
+            or type(self.case_runner) is not CaseRunner
         ):
             return None
         text, numbers = smaller(kernel.source)

@@ -38,7 +38,7 @@ FAILURES: dict[str, str] = {
 
 @attrs.frozen
 class CaseResult:
-    """One run: the sizes, the kind of input and its seed, and what came of it.
+    """One run of the kernel: the sizes, the kind of input and its seed, and the result.
 
     `failure` is "" for a passed case, "skipped" for sizes that the task itself refuses, or a key of
     `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed. The blame, where
@@ -71,7 +71,7 @@ class CaseResult:
 
     @property
     def failed(self) -> bool:
-        """Whether it was wrong: not so where the task refused the sizes."""
+        """Whether the kernel was wrong, which it is not where the task refused the sizes."""
         return self.state == FAILED
 
     @property
@@ -148,7 +148,7 @@ class Verdict:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """Why it is incomplete."""
+        """Why the verdict is incomplete."""
         if not self.incomplete or any(case.passed for case in self.cases):
             return self.unreached
         return ("the task refuses every case", *self.unreached)

@@ -25,19 +25,27 @@ from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import with_neighbours
 from sketchc.runtime.cases.lists import bind_task
 from sketchc.runtime.cases.reach import Freedom, find_freedom, tied_note
-from sketchc.runtime.cases.shapes import INTERPRETED, NATIVE, OWN, Draws, Limits, OtherLists, Trials
+from sketchc.runtime.cases.shapes import (
+    INTERPRETED,
+    NATIVE,
+    OWN,
+    DrawnSizes,
+    Limits,
+    OtherLists,
+    Trials,
+)
 from sketchc.runtime.cases.sizes import refusal
 from sketchc.runtime.cases.variants import Branches, Varying, not_taken, taken_sides, with_variants
 from sketchc.runtime.sandbox import worker
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.tasks.inputs import LIKE
 from sketchc.runtime.tasks.signature import shown
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Toolchain
+from sketchc.runtime.verify.case_runner import CaseRunner, has_own, too_few
 from sketchc.runtime.verify.machine import memory_note, within_memory
 from sketchc.runtime.verify.running import KINDS, Cases, Progress, Runner
-from sketchc.runtime.verify.session import CaseRunner, has_own, too_few
 from sketchc.runtime.verify.verdict import Verdict
 
 #: Kinds for the task's own sizes ("task": its own get_inputs) and, in rotation, for the others.
@@ -100,19 +108,19 @@ def verify(
     binding = bind_task(plan.sketch, task, seed, settings)
     odd = _oddities(task, seed)
     freedom = find_freedom(binding, task)
-    session = _session(candidate, binding, freedom, task, timeout)
+    case_runner = _case_runner(candidate, binding, freedom, task, timeout)
     usual = INTERPRETED if small or status.interpreted else NATIVE
     limits = Trials(plan, binding, freedom.free, usual).affordable()
-    cases, varying, notes = _planned(session, limits, seed, settings or {}, select)
-    runner = Runner(session, seed, progress, status.interpreted)
-    with closing(session):
-        refused = session.build(folder, compile_timeout)
+    cases, varying, notes = _planned(case_runner, limits, seed, settings or {}, select)
+    runner = Runner(case_runner, seed, progress, status.interpreted)
+    with closing(case_runner):
+        refused = case_runner.build(folder, compile_timeout)
         whole = budget if select is None else None
         runner.all(cases, refused, limits, whole, folder)
     passed = [result.shape for result in runner.results if result.passed]
     untaken, told = not_taken(varying, passed)
     if select is None:
-        session.gaps += [*untaken, *filter(None, [too_few(runner.results)])]
+        case_runner.gaps += [*untaken, *filter(None, [too_few(runner.results)])]
     _settle(task, seed, wrong=any(r.failure in ("design", "numerical") for r in runner.results))
     return Verdict(
         plan.sketch.name,
@@ -122,21 +130,21 @@ def verify(
         status.how_it_runs,
         seed,
         tuple(runner.results),
-        (*_read_off(candidate), *binding.notes, *odd, *notes, *told, *session.notes, *_held()),
+        (*_read_off(candidate), *binding.notes, *odd, *notes, *told, *case_runner.notes, *_held()),
         dict(status.versions),
         constants_of(plan.sketch),
         dict(binding.params),
         {"path": candidate.path, "entry": kernel.entry, "foreign": kernel.foreign},
         _asked(candidate, task, settings or {}, timeout, budget),
         runner.reached,
-        tuple(dict.fromkeys(session.gaps)),
-        tuple(session.planted),
+        tuple(dict.fromkeys(case_runner.gaps)),
+        tuple(case_runner.planted),
         taken_sides(varying, passed),
     )
 
 
 def _planned(
-    session: CaseRunner,
+    case_runner: CaseRunner,
     limits: Limits,
     seed: int,
     settings: Mapping[str, Scalar],
@@ -144,14 +152,14 @@ def _planned(
 ) -> tuple[Cases, Varying, list[str]]:
     """The cases in their order, the other numbers among them that the task takes, and notes on
     what there is no case for."""
-    candidate, binding, freedom = session.candidate, session.binding, session.freedom
+    candidate, binding, freedom = case_runner.candidate, case_runner.binding, case_runner.freedom
     cases, others = _cases(candidate, binding, freedom, limits, seed)
-    session.gaps += others.gaps
+    case_runner.gaps += others.gaps
     cases = _without_some(binding, cases)
     cases = cases if select is None else select(cases)
     shapes = list({case.text: case for case, _ in cases}.values())
     branches = Branches(binding.sketch)
-    varying = Varying(binding, session.task, freedom, branches, settings, shapes)
+    varying = Varying(binding, case_runner.task, freedom, branches, settings, shapes)
     if binding.params and shapes:
         varying.find()
     cases = with_variants(cases, varying, more=select is None)
@@ -161,7 +169,7 @@ def _planned(
         notes.append(f"the task's own sizes are scaled down; runs: {how}")
     if candidate.kernel.foreign and not binding.description.corrects:
         cases = with_neighbours(cases)
-    return [*cases, *session.more_cases(cases)], varying, notes
+    return [*cases, *case_runner.more_cases(cases)], varying, notes
 
 
 def _held() -> list[str]:
@@ -199,7 +207,7 @@ def _read_off(candidate: Candidate) -> list[str]:
 
 def _oddities(task: Task, seed: int) -> tuple[str, ...]:
     """What is odd about a task. Raises `UsageError` for one that is not deterministic."""
-    if not isinstance(task, WorkerTask):
+    if not isinstance(task, TaskClient):
         return ()
     task.require_deterministic(seed % (1 << 31), wait=False)
     return task.notes
@@ -208,21 +216,21 @@ def _oddities(task: Task, seed: int) -> tuple[str, ...]:
 def _settle(task: Task, seed: int, *, wrong: bool) -> None:
     """What is known of the task by now. Raises `UsageError` where a run in another process
     differed, and where a kernel is `wrong` beside a task that gives no numbers."""
-    if not isinstance(task, WorkerTask):
+    if not isinstance(task, TaskClient):
         return
     task.settle()
     if wrong:
         task.require_numbers(seed % (1 << 31))
 
 
-def _session(
+def _case_runner(
     candidate: Candidate, binding: Binding, freedom: Freedom, task: Task, timeout: float
 ) -> CaseRunner:
     """What runs the cases of a candidate: a class in place of a function has a model to build."""
     from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
 
     if isinstance(candidate.toolchain, TorchModules):
-        from sketchc.runtime.verify.module_session import ModuleCaseRunner
+        from sketchc.runtime.verify.module_case_runner import ModuleCaseRunner
 
         return ModuleCaseRunner(candidate, binding, freedom, task, timeout)
     return CaseRunner(candidate, binding, freedom, task, timeout)
@@ -237,7 +245,7 @@ def _cases(
     Sizes are drawn for kernels by others, and where hints restrict them. The tiles of a sketch, and
     the primes beside them, stay what recorded runs saw.
     """
-    plan, foreign, draws = candidate.plan, candidate.kernel.foreign, Draws(seed)
+    plan, foreign, draws = candidate.plan, candidate.kernel.foreign, DrawnSizes(seed)
     interpreted = limits.longest == INTERPRETED.longest
     times = 1 if interpreted else 2
     found: Cases = []

@@ -31,7 +31,7 @@ class Source:
 
     @property
     def start(self) -> Span:
-        """The empty span at its beginning."""
+        """The empty span at the beginning of the source."""
         return Span(self.name, 0, 0, 1, 1, 1, 1)
 
 
@@ -57,16 +57,16 @@ class Span:
 
     @property
     def before(self) -> Span:
-        """The empty span before it, for insertions."""
+        """The empty span before this one, for insertions."""
         return self.first(0)
 
     @property
     def after(self) -> Span:
-        """The empty span behind it, for insertions."""
+        """The empty span behind this one, for insertions."""
         return records.evolve(self, start=self.end, line=self.end_line, column=self.end_column)
 
     def first(self, size: int) -> Span:
-        """So many characters from its start on, on one line."""
+        """The first `size` characters of the span, which lie on one line."""
         end, column = self.start + size, self.column + size
         return records.evolve(self, end=end, end_line=self.line, end_column=column)
 
@@ -251,7 +251,7 @@ def _removed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def compatible(fixes: Iterable[Fix]) -> tuple[Fix, ...]:
-    """Those of the fixes, in order, whose edits touch nothing that an earlier one changes."""
+    """The fixes, in order, whose edits touch nothing that an earlier fix changes."""
     taken: list[tuple[int, int]] = []
     kept: list[Fix] = []
     for fix in fixes:

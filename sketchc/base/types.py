@@ -45,7 +45,7 @@ class DType(Enum):
 
     @property
     def is_signed(self) -> bool:
-        """True for floats, too."""
+        """Whether the type has negative values, as all floats have."""
         return self not in (DType.U8, DType.U32, DType.BOOL)
 
     @property

@@ -119,7 +119,7 @@ def _granted(tree: syntax.Sketch) -> int:
 
 
 def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
-    """That the work which one check may do is used up before anything could be said of `what`."""
+    """The diagnostic that the check used up its work before it could judge `what` (SK0540)."""
     return Diagnostic(
         "SK0540",
         severity,
@@ -132,7 +132,7 @@ def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
 
 
 def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
-    """That no launch keeps the integers of the sketch within 64 bits (SK0328)."""
+    """The diagnostic of a sketch whose integers leave 64 bits at every launch (SK0328), if so."""
     from sketchc.launch.index_width import index_width
 
     place = index_width(sketch).hopeless
@@ -183,8 +183,7 @@ def check(
     allow_unproved: bool = False,
     shapes: Mapping[str, int] | None = None,
 ) -> CheckResult:
-    """Parse and check a whole file; never raises for a user's mistake. `shapes` as in
-    `check_sketch`."""
+    """Parse and check a file; never raises for a user's mistake. `shapes` as in `check_sketch`."""
     from sketchc.lints import lint
     from sketchc.parsing.parser import parse
 

@@ -133,7 +133,7 @@ class Effort:
 
 
 class Execution:
-    """One sketch with its variants, and what executing them came to."""
+    """Executes one sketch and its variants, and holds what the runs found."""
 
     def __init__(
         self,
@@ -181,8 +181,8 @@ class Execution:
 
     @property
     def telling(self) -> Variant:
-        """Of the variants at telling tile sizes the one with the smallest tiles, which small sizes
-        cross; there is one where tile sizes are varied."""
+        """The variant with the smallest of the telling tile sizes, so that small tensors already
+        cross tiles. There is one where tile sizes are varied."""
         telling = zip(self.variants, self.planner.telling, strict=True)
         return min((one for one, tells in telling if tells), key=Variant.volume)
 
@@ -445,7 +445,7 @@ def _run(
 
 
 def _of_the_data(violation: Violation) -> bool:
-    """Whether it says something of the inputs alone."""
+    """Whether the violation says something of the inputs alone."""
     return violation.promised or violation.kind in DATA_DEPENDENT
 
 

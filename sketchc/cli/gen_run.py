@@ -55,7 +55,7 @@ _REFRESH = 0.2
 
 
 class Display:
-    """Hears what agents do (`session.Progress`) and how replies stream in."""
+    """Hears what agents do (`state.Progress`) and how replies stream in."""
 
     def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
         self.console = console or make_console(stderr=True, quiet=quiet, highlight=False)
@@ -114,23 +114,23 @@ class RunRecorder:
     recorder: Recorder
     folder: RunFolder
     options: RunOptions
-    session: RunContext | None = None
+    context: RunContext | None = None
 
-    def step(self, state: RunState, session: RunContext) -> None:
+    def step(self, state: RunState, context: RunContext) -> None:
         """Keep the run as it is after a step; of the Verifier's, the verdict and the times."""
-        self.session = session
+        self.context = context
         self._run(state, "")
         if state.history[-1].agent == "verifier":
-            self._found(state, session)
+            self._found(state, context)
 
     def end(self, state: RunState, stopped: str) -> None:
         """Keep how the run ended, with the trace that its folder got. A run that went on from its
         end, or was killed between its last step and here, has its last verdict kept again."""
         self._run(state, stopped)
-        if self.session is not None and state.verdict is not None:
-            self._found(state, self.session)
+        if self.context is not None and state.verdict is not None:
+            self._found(state, self.context)
 
-    def _found(self, state: RunState, session: RunContext) -> None:
+    def _found(self, state: RunState, context: RunContext) -> None:
         """The verdict that stands in the state, once per step of the Verifier; nothing where the
         kernel there may be a later one."""
         steps = [step.number for step in state.history if step.agent == "verifier"]
@@ -140,7 +140,7 @@ class RunRecorder:
         if any(step.agent in _MAKERS for step in state.history if step.number > steps[-1]):
             return
         place = RunStep(self._identity(), steps[-1])
-        kernel = partial(_kernel, state, session)
+        kernel = partial(_kernel, state, context)
         self.recorder.claim("verdict", kernel, lambda: verdict, made_in=place)
         if measured is not None and "not_measured" not in measured:
             self.recorder.claim("measurement", kernel, lambda: measured, made_in=place)
@@ -186,13 +186,13 @@ class RunRecorder:
         return trace if same else {"steps": steps}
 
 
-def _kernel(state: RunState, session: RunContext) -> KernelRow:
+def _kernel(state: RunState, context: RunContext) -> KernelRow:
     """The row of the kernel that the Verifier had before it."""
     from sketchc.agents.state.candidates import candidate_of
     from sketchc.runtime.store.recording import kernel_row, sketch_text
 
     assert state.kernel is not None
-    candidate = candidate_of(state, session)
+    candidate = candidate_of(state, context)
     text = state.sketch
     sketch = sketch_text(text, candidate.plan.sketch.name) if text else None
     return kernel_row(candidate, sketch, state.kernel.origin)

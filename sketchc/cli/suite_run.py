@@ -68,7 +68,7 @@ class _Watch:
         self._lock = threading.Lock()  # samples begin in threads of their own
 
     def started(self, task: str, number: int) -> None:
-        """A sample begins."""
+        """Show that a sample begins."""
         with self._lock:
             self.running[task, number] = self.shown(f"{task} {number}")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
     from sketchc.runtime.store.recording import Recorder
-    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.toolchains.base import Toolchain
     from sketchc.runtime.verify.verdict import CaseResult, Verdict
     from sketchc.runtime.verify.verify import Candidate
@@ -107,7 +107,7 @@ class VerifyRequest:
 
 @attrs.frozen
 class Outcome:
-    """What came of one request: a verdict, or why there is none.
+    """The answer to one request: a verdict, or why there is none.
 
     `error` is a sentence for the user, `diagnostics` what a sketch that does not lower is told.
     """
@@ -127,7 +127,7 @@ class Outcome:
 
     @property
     def reason(self) -> str:
-        """Why it did not pass, in one line; "" where it did."""
+        """Why the candidate did not pass, in one line; "" where it did."""
         if self.diagnostics is not None:
             return str(self.diagnostics)
         if self.verdict is not None and self.verdict.failures:
@@ -146,7 +146,7 @@ class Outcome:
 
 def verify_one(
     request: VerifyRequest,
-    task: WorkerTask,
+    task: TaskClient,
     progress: Callable[[CaseResult], None] | None = None,
     recorder: Recorder | None = None,
 ) -> Outcome:
@@ -212,7 +212,7 @@ def require_running(toolchain: Toolchain, said: str = "{} cannot run on this mac
 # ---------------------------------------------------------------- candidates
 
 
-def candidate_of(request: VerifyRequest, task: WorkerTask) -> Candidate:
+def candidate_of(request: VerifyRequest, task: TaskClient) -> Candidate:
     """What is verified. Raises `UsageError` and `SketchError`."""
     if request.is_kernel:
         return _kernel(request, task)
@@ -260,7 +260,7 @@ def prepare(
     )
 
 
-def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
+def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:
     """A kernel that somebody else wrote. Raises `UsageError` and `SketchError`."""
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import language_of_file, load_target, targets_in
@@ -302,8 +302,8 @@ def _kernel(request: VerifyRequest, task: WorkerTask) -> Candidate:
     )
 
 
-def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | None) -> Candidate:
-    """A `ModelNew`. Raises `UsageError` and `SketchError`."""
+def _module(request: VerifyRequest, task: TaskClient, target: str, chip: str | None) -> Candidate:
+    """The candidate of a file with a `ModelNew`. Raises `UsageError` and `SketchError`."""
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
     from sketchc.runtime.verify.kernel_file import MODULE_CLASS, is_module_file
@@ -320,7 +320,7 @@ def _module(request: VerifyRequest, task: WorkerTask, target: str, chip: str | N
     return Candidate(plan, kernel, modules, request.file, signature=called, picked=picked)
 
 
-def signature_plan(request: VerifyRequest, task: WorkerTask) -> tuple[Plan, Source | None]:
+def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Source | None]:
     """What a kernel is called with: the plan of `--signature`, with that file, else one without
     phases that is read off the task. Raises `UsageError` and `SketchError`."""
     from sketchc.runtime.tasks import signature
@@ -345,7 +345,7 @@ def _identifier(stem: str) -> str:
 # ---------------------------------------------------------------- --print-signature
 
 
-def signature_text(request: VerifyRequest, task: WorkerTask) -> str:
+def signature_text(request: VerifyRequest, task: TaskClient) -> str:
     """What the entry point of a kernel for this task must look like, with what its arguments are.
 
     Raises `UsageError` and `SketchError`.

@@ -21,7 +21,7 @@ from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
 if TYPE_CHECKING:
     from sketchc.runtime.process.pool import Event, LocalEngine
-    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.verify.verdict import CaseResult
 
 _JOB = "sketchc.cli.verify_pool:perform"
@@ -71,7 +71,7 @@ def verify_all(
 
 # ---------------------------------------------------------------- in a process of the pool
 
-_tasks: dict[tuple[str, float], WorkerTask] = {}
+_tasks: dict[tuple[str, float], TaskClient] = {}
 
 
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
@@ -94,7 +94,7 @@ def perform(job: VerifyJob) -> Outcome | TaskBroken:
         return TaskBroken(str(error))
 
 
-def _task(name: str, patience: float) -> WorkerTask:
+def _task(name: str, patience: float) -> TaskClient:
     from sketchc.runtime.tasks.task import load_task
 
     key = (name, patience)
@@ -136,7 +136,7 @@ class _Bars:
             self._progress.update(self._rows[event.job], note=note, completed=event.done)
 
     def done(self, job: int, word: str) -> None:
-        """A file is done."""
+        """Show that a file is done."""
         with self._lock:
             self._done.add(job)
             if job in self._rows:

@@ -163,7 +163,7 @@ class Locator:
         return Addresses(box, positions[mask], mask, placed, stray, wrong)
 
     def _bounds(self, tiles: Tiles) -> tuple[list[Condition], list[TileValue]]:
-        """That each index lies in the tensor: computed ones, and loaded ones."""
+        """Conditions that each index lies in the tensor, for computed and for loaded indices."""
         inside: list[Condition] = []
         loaded: list[TileValue] = []
         for tile, dimension in zip(tiles, self.dimensions, strict=True):
@@ -382,7 +382,7 @@ class Accesses(State):
         self.shadow.told("in-bounds", window.name, element, text, site, promised=promised)
 
     def _report_stray(self, reach: Addresses, window: Window, site: Site) -> bool:
-        """R13: an index that was loaded and lies outside; True when there was one."""
+        """Report a loaded index outside the tensor (R13); returns whether there was one."""
         if reach.stray is not None:
             self._out_of_range(window, site, *reach.stray, promised=True)
         return reach.stray is not None

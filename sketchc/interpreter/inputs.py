@@ -470,7 +470,7 @@ class _Matching:
     owner: dict[int, int] = records.field(factory=dict)
 
     def forget(self) -> None:
-        """Begin anew: what was known is wrong or out of date."""
+        """Begin anew, without what was known: it is wrong or out of date."""
         for known in self.known:
             known.clear()
         self.release()

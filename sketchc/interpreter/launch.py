@@ -111,7 +111,7 @@ def checked_array(tensor: ir.Tensor, value: Array) -> Array:
 
 
 def show_declaration(tensor: ir.Tensor) -> str:
-    """`X[M, 2*N]: f32`."""
+    """The declaration of a tensor as text, such as `X[M, 2*N]: f32`."""
     extents = ", ".join(show(extent) for extent in tensor.extents)
     return f"{tensor.name}[{extents}]: {tensor.dtype.value}"
 

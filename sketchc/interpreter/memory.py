@@ -258,7 +258,7 @@ class Shadow:
             self.told("initialised", window.name, element, text, site)
 
     def _note(self, window: Window, shadow: Array, index: Index) -> None:
-        """One that is ordered before this iteration is replaced, a parallel one is kept."""
+        """Note this iteration in a shadow map; parallel iterations noted there before stay."""
         there = window.part(shadow, index)
         window.put(shadow, index, np.where(self._parallel(there), there, self.current))
 
@@ -420,8 +420,8 @@ class State:
         tile.array = array
 
     def poisoned(self, tile: TileValue, box: Box) -> None:
-        """What a write that broke a rule leaves: no value, in the lanes that it would have made
-        valid. So what comes after it is as the checker expects it."""
+        """Poison the lanes that a write would have made valid, had it not broken a rule. So the
+        statements after it find the valid lanes that the checker expects."""
         pattern = poison(tile.dtype, self.options.poison)
         tile.array = np.full(tile.array.shape, pattern, tile_dtype(tile.dtype))
         tile.box = box if tile.fixed is None else tile.fixed

@@ -82,7 +82,7 @@ _kept = lru_cache(maxsize=1 << 12)
 
 @_kept
 def full_box(extents: Extents) -> Box:
-    """All lanes."""
+    """The box that holds all lanes of a tile."""
     return tuple((0, extent) for extent in extents)
 
 

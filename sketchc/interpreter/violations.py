@@ -78,7 +78,7 @@ class Violations:
     found: dict[tuple[str, str, Span, int], Violation] = records.field(factory=dict)
 
     def add(self, violation: Violation) -> None:
-        """Raises `DiagnosticError` unless collecting."""
+        """Keep a violation where they are collected, else raise it as `DiagnosticError`."""
         if not self.collect:
             raise DiagnosticError([violation.diagnostic(self.symbols)])
         key = (violation.kind, violation.tensor, violation.span, violation.span.start)

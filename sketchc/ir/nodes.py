@@ -1,8 +1,8 @@
 """The typed sketch: names resolved, tiles and dtypes known, domains inferred.
 
-`checker/elaborate` makes it from the syntax tree *for given constants*: every tunable constant has
-a value here (proofs run again for each tuning point), yet expressions keep the constant's name, so
-that generated code reads like the sketch. Nodes are frozen; a pass makes a new tree.
+`checker/elaboration` makes it from the syntax tree *for given constants*: every tunable constant
+has a value here (proofs run again for each tuning point), yet expressions keep the constant's name,
+so that generated code reads like the sketch. Nodes are frozen; a pass makes a new tree.
 
 Scalar expressions are host or loop scalars (i64, f64 for host floats, bool). An expression that
 contains `Iota` or `TileLanes` is an *index tile*: it has a shape, right-aligned as in NumPy.
@@ -209,7 +209,7 @@ class Access(Placed):
     Three forms: only scalars (the tile's extents are all 1) or scalars and slices, which map to the
     tile's axes in order; *mixed*: slices and index tiles of rank 1, each of which takes one tile
     axis, in order; *lane form*: no slice, and the index tiles, of any rank, broadcast pointwise to
-    the tile's shape, as in NumPy. `lanes.element_indices` writes every form as one index per
+    the tile's shape, as in NumPy. `walk.element_indices` writes every form as one index per
     dimension."""
 
     tensor: str

@@ -89,5 +89,5 @@ def assignments(values: Mapping[str, object]) -> str:
 
 
 def element_text(name: str, element: tuple[int, ...]) -> str:
-    """`C[5, 0]`."""
+    """An element as text, such as `C[5, 0]`."""
     return f"{name}[{', '.join(str(index) for index in element)}]"

@@ -333,7 +333,7 @@ def negated(condition: ir.Expr) -> ir.Expr:
 
 
 def conjunction(conditions: Sequence[ir.Expr]) -> ir.Expr:
-    """That all conditions hold, of which there is one at least."""
+    """The condition that all of these hold, of which there is one at least."""
     every = conditions[0]
     for condition in conditions[1:]:
         every = ir.Binary("and", every, condition)

@@ -264,12 +264,12 @@ class _Order:
                 )
 
     def domain(self, value: ir.Expr, span: Span) -> Iterator[Condition]:
-        """That an expression has a value."""
+        """The conditions under which an expression has a value."""
         for wanted in domain(value):
             yield from self.further(Kind.DOMAIN, wanted, span)
 
     def widths(self) -> Iterator[Condition]:
-        """That sizes are those of memory, and that 64 bits hold every integer then."""
+        """Conditions that memory can have these sizes, and that 64 bits then hold integers."""
         sizes = existing(self.sketch)
         if sizes:
             every = conjunction([exists(extents) for extents in sizes])
@@ -366,7 +366,7 @@ def may_repeat(sketch: ir.Sketch, tensor: ir.Tensor, axis: int) -> bool:
 
 
 def _repeats(sketch: ir.Sketch) -> Iterator[tuple[ir.Expr, Span]]:
-    """That each axis that is declared to broadcast has its extent, or 1 if it may."""
+    """Conditions that each broadcast axis has its declared extent, or 1 where it may."""
     for tensor in sketch.tensors:
         for axis, declared in enumerate(tensor.broadcast):
             if not declared:

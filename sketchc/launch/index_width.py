@@ -115,7 +115,7 @@ def existing(sketch: ir.Sketch) -> tuple[tuple[ir.Expr, ...], ...]:
 
 
 def exists(extents: tuple[ir.Expr, ...]) -> ir.Expr:
-    """That a tensor has a possible number of elements, an extent of 0 counted as 1."""
+    """The condition that memory can hold the elements of a tensor; 0 counts as extent 1."""
     counts: list[ir.Expr] = [ir.Binary("max", extent, ir.Literal(1)) for extent in extents]
     return ir.Binary("<", product(counts), ir.Literal(MOST_ELEMENTS))
 

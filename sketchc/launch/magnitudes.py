@@ -161,7 +161,7 @@ class Magnitudes:
             return {}
 
     def assign(self, name: str, expressions: tuple[ir.Expr, ...], bound: Polynomial) -> None:
-        """Record a name whose value comes of these expressions and stays within `bound`."""
+        """Record a name whose value is computed from `expressions` and stays within `bound`."""
         if any(is_loaded(expression, self.wide) for expression in expressions):
             self.wide.add(name)
         self.variables[name] = self.note(bound) if self.padded else bound  # seen by then

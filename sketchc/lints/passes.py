@@ -53,7 +53,7 @@ class Region:
 
     @property
     def counters(self) -> int:
-        """How many of the loops around it it depends on."""
+        """The number of the loops around on which the region depends."""
         used = {ref.name for part in self.parts for e in part for ref in references(e)}
         return sum(name.startswith(_COUNTER) for name in used)
 
@@ -168,9 +168,9 @@ def fusable_launches(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnos
 
 
 @records.frozen
-class _Touch:
-    """One access: its base tensor, and where and what it touches; None below a branch, or where
-    only some lanes are touched."""
+class _Footprint:
+    """The elements that one access touches: its base tensor and `place`, the loops around it and
+    the region; None below a branch, or where only some lanes are touched."""
 
     tensor: str
     place: tuple[Space, Region] | None
@@ -186,12 +186,12 @@ class _Touch:
 
 
 @records.define
-class _Touches:
+class _Footprints:
     """What a phase loads and stores; `counts` holds the loops of every list of statements,
     `straight` is lost where loops stand side by side or in branches."""
 
-    loads: list[_Touch] = records.field(factory=list)
-    stores: list[_Touch] = records.field(factory=list)
+    loads: list[_Footprint] = records.field(factory=list)
+    stores: list[_Footprint] = records.field(factory=list)
     straight: bool = True
     counts: tuple[tuple[ir.Expr, bool], ...] = ()
 
@@ -200,8 +200,8 @@ class _Touches:
         return tuple(count for count in self.counts if count[1])
 
 
-def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
-    result = _Touches()
+def _footprints(sketch: ir.Sketch, phase: ir.Phase) -> _Footprints:
+    result = _Footprints()
 
     def visit(body: tuple[ir.Statement, ...], space: Space | None) -> None:
         loops = sum(isinstance(each, ir.For | ir.If) for each in body)
@@ -211,20 +211,20 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
         for statement in body:
             match statement:
                 case ir.Load(where=None) | ir.Store(where=None):
-                    touch(statement, space)
+                    note(statement, space)
                 case ir.Load() | ir.Store() | ir.Fetch() | ir.Atomic():
-                    touch(statement, None)
+                    note(statement, None)
                 case ir.For():
                     visit(statement.body, None if space is None else space.within(statement))
                 case ir.If():
                     result.straight = False
                     visit(walk.inside(statement), None)
 
-    def touch(statement: Moving, space: Space | None) -> None:
+    def note(statement: Moving, space: Space | None) -> None:
         access = statement.access
         place = None if space is None else (space, region(access, space))
         loads = isinstance(statement, ir.Load | ir.Fetch)
-        found = _Touch(sketch.tensor(access.tensor).name, place, statement.span)
+        found = _Footprint(sketch.tensor(access.tensor).name, place, statement.span)
         (result.loads if loads else result.stores).append(found)
 
     visit(phase.body, Space())
@@ -232,7 +232,7 @@ def _touches(sketch: ir.Sketch, phase: ir.Phase) -> _Touches:
 
 
 def _launches(sketch: ir.Sketch, first: ir.Phase, second: ir.Phase) -> Diagnostic | None:
-    one, other = _touches(sketch, first), _touches(sketch, second)
+    one, other = _footprints(sketch, first), _footprints(sketch, second)
     if not (one.straight and other.straight and one.grid and one.counts == other.counts):
         return None
     stored, loaded = ({each.tensor for each in part} for part in (one.stores, one.loads))
@@ -253,12 +253,12 @@ def _launches(sketch: ir.Sketch, first: ir.Phase, second: ir.Phase) -> Diagnosti
     return None if common is None else report_passes(at_first, at_second, common.span)
 
 
-def _innermost(touch: _Touch, touches: _Touches) -> bool:
-    """Whether it lies in all loops and meets no other iteration."""
-    return touch.equal is not None and touch.equal[0] == touches.counts
+def _innermost(footprint: _Footprint, phase: _Footprints) -> bool:
+    """Whether an access lies in all loops of its phase and meets no other iteration."""
+    return footprint.equal is not None and footprint.equal[0] == phase.counts
 
 
-def _handed_over(load: _Touch, first: _Touches) -> bool:
+def _handed_over(load: _Footprint, first: _Footprints) -> bool:
     """Whether the same iteration of the first launch stores what is loaded, and nothing else does:
     what a whole loop adds up is complete after it only."""
     stores = [store for store in first.stores if store.tensor == load.tensor]

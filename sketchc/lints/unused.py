@@ -56,7 +56,7 @@ def needless(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
 def _unread(
     sketch: ir.Sketch, phase: ir.Phase, elsewhere: set[str]
 ) -> Iterator[tuple[ir.Load, tuple[ir.Statement, ...]]]:
-    """These loads, each with the straight code that it stands in."""
+    """The loads whose tile is not read, each with the list of statements around it."""
     used = {tile for statement in walk.statements(phase.body) for tile in reads(statement)}
     for body in bodies(phase.body):
         for position, statement in enumerate(body):

@@ -82,6 +82,6 @@ def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:
 
 
 def loop_of(tree: syntax.Sketch, loop: ir.For) -> syntax.For | None:
-    """The loop as written."""
+    """The loop of the syntax tree from which this one was made."""
     loops = (each for each in statements(tree.body) if isinstance(each, syntax.For))
     return next((each for each in loops if each.span == loop.span), None)

@@ -118,7 +118,7 @@ class Conversion:
         return syntax.Name(token.text, span=token.span(self.source.name))
 
     def text(self, span: Span) -> str:
-        """What is written there."""
+        """The source text at a span."""
         return self.source.text[span.start : span.end]
 
     # ------------------------------------------------------------ file and sketch
@@ -185,7 +185,7 @@ class Conversion:
         return syntax.TilingPoint(pairs, span=span)
 
     def unique(self, names: Sequence[tuple[str, Span]]) -> None:
-        """Report names given twice."""
+        """Report names that are given twice."""
         seen: dict[str, Span] = {}
         for name, span in names:
             if name in seen:

@@ -141,7 +141,7 @@ class Refusal:
 
     @property
     def span(self) -> Span:
-        """Where the token stands."""
+        """The place of the refused token in the source."""
         return self.token.span(self.source)
 
 

@@ -57,11 +57,11 @@ class Token:
 
     @property
     def end(self) -> int:
-        """The offset behind its text."""
+        """The offset behind the token's text."""
         return self.start + len(self.text)
 
     def span(self, source: str) -> Span:
-        """Where it stands in the source of this name."""
+        """The place of the token in the source of this name."""
         end = self.column + len(self.text)
         return Span(source, self.start, self.end, self.line, self.column, self.line, end)
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sketchc.cli import main
 from sketchc.runtime.report.results import relaxed
-from sketchc.runtime.verify import session
+from sketchc.runtime.verify import case_runner
 from sketchc.runtime.verify.verdict import from_json
 
 HEADS = """
@@ -72,9 +72,9 @@ def test_what_nobody_could_ask_is_undecided(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "too large":
-        monkeypatch.setattr(session, "_INTERPRETABLE", 0)
+        monkeypatch.setattr(case_runner, "_INTERPRETABLE", 0)
     else:
-        monkeypatch.setattr(session, "_BLAME_TIMEOUT", 1e-3)
+        monkeypatch.setattr(case_runner, "_BLAME_TIMEOUT", 1e-3)
     wrong = task_of("return x / (x.shape[1] // g.shape[0]) + 1", OF_HEADS[1])
     status, verdict = judged(tmp_path, HEADS, wrong)
     case = verdict["cases"][0]

@@ -57,7 +57,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 def bench_all(kernels: dict[str, str], folder: Path, *options: str) -> Results:
-    """All kernels in one command: what came of each by name, "against", and the "status"."""
+    """All kernels in one command: the result of each by name, "against", and the "status"."""
     (folder / "task.py").write_text(TASK)
     for name, text in kernels.items():
         (folder / name).write_text(text)

@@ -22,7 +22,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact, toolchain
 from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
@@ -44,18 +44,18 @@ CHOSEN = [
 
 
 @pytest.fixture(scope="module")
-def tasks() -> Iterator[dict[str, WorkerTask]]:
+def tasks() -> Iterator[dict[str, TaskClient]]:
     """Each is loaded once, and only the last one is kept: it is a process that imported torch."""
     with ExitStack() as stack:
         yield Loaded(stack)
 
 
-class Loaded(dict[str, WorkerTask]):
+class Loaded(dict[str, TaskClient]):
     def __init__(self, stack: ExitStack) -> None:
         super().__init__()
         self.stack = stack
 
-    def __missing__(self, name: str) -> WorkerTask:
+    def __missing__(self, name: str) -> TaskClient:
         self.stack.close()
         self.clear()
         self[name] = self.stack.enter_context(load_task(str(EXAMPLES / "tasks" / f"{name}.py")))
@@ -78,7 +78,7 @@ class Interpreted(TritonCuda):
 
 
 def candidate(
-    name: str, target: str, task: WorkerTask, folder: Path, *, foreign: bool
+    name: str, target: str, task: TaskClient, folder: Path, *, foreign: bool
 ) -> Candidate:
     """What the fault makes of the example: nobody has checked it."""
     fault = FAULTS[name]
@@ -103,7 +103,7 @@ def candidate(
 
 @pytest.mark.parametrize(("target", "name"), CHOSEN)
 def test_a_planted_fault_does_not_pass(
-    target: str, name: str, tasks: dict[str, WorkerTask], tmp_path: Path
+    target: str, name: str, tasks: dict[str, TaskClient], tmp_path: Path
 ) -> None:
     require(target)
     foreign = NUMBERED[name] % 2 == 1

@@ -17,7 +17,7 @@ from toolchains import require
 
 from sketchc.cli.verify_files import VerifyRequest, candidate_of, prepare
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
 from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
@@ -114,7 +114,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=sorted(TRIPS))
-def task(request: pytest.FixtureRequest, folder: Path) -> Iterator[WorkerTask]:
+def task(request: pytest.FixtureRequest, folder: Path) -> Iterator[TaskClient]:
     with load_task(f"{folder / 'task.py'}:{request.param}") as loaded:
         yield loaded
 
@@ -134,7 +134,7 @@ class Interpreted(TritonCuda):
         return Artefact(kernel, folder)
 
 
-def judged(request: VerifyRequest, task: WorkerTask, folder: Path) -> Verdict:
+def judged(request: VerifyRequest, task: TaskClient, folder: Path) -> Verdict:
     candidate = candidate_of(request, task)
     if request.target == "triton_ascend":
         candidate = attrs.evolve(candidate, toolchain=Placed())
@@ -154,7 +154,7 @@ def sketch(name: str, *, planted: bool) -> str:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("planted", [True, False])
 def test_a_sketch_with_a_cut_loop_fails(
-    task: WorkerTask, target: str, planted: bool, tmp_path: Path
+    task: TaskClient, target: str, planted: bool, tmp_path: Path
 ) -> None:
     require(target)
     name = task.specification.rpartition(":")[2]
@@ -209,7 +209,7 @@ def foreign(name: str, target: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_kernel_with_a_cut_loop_fails(task: WorkerTask, target: str, tmp_path: Path) -> None:
+def test_a_kernel_with_a_cut_loop_fails(task: TaskClient, target: str, tmp_path: Path) -> None:
     require(target)
     name = task.specification.rpartition(":")[2]
     path = foreign(name, target, tmp_path)

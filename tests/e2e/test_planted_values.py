@@ -19,7 +19,7 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.signature import signature_of, signature_plan
 from sketchc.runtime.tasks.task import load_task
 from sketchc.runtime.toolchains.base import toolchain
@@ -180,7 +180,7 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, WorkerTask]]:
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, TaskClient]]:
     folder = tmp_path_factory.mktemp("tasks")
     found = {}
     for name, text in TASKS.items():
@@ -203,7 +203,7 @@ def told(verdict: Verdict) -> str:
 
 
 @pytest.mark.parametrize("name", SKETCHES)
-def test_what_is_right_passes(name: str, tasks: dict[str, WorkerTask], tmp_path: Path) -> None:
+def test_what_is_right_passes(name: str, tasks: dict[str, TaskClient], tmp_path: Path) -> None:
     for seed in SEEDS:
         verdict = check_design(planned(SKETCHES[name]), tasks[name], tmp_path, seed)
         assert verdict.passed, told(verdict)
@@ -211,7 +211,7 @@ def test_what_is_right_passes(name: str, tasks: dict[str, WorkerTask], tmp_path:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_fails_with_every_seed(
-    fault: str, tasks: dict[str, WorkerTask], tmp_path: Path
+    fault: str, tasks: dict[str, TaskClient], tmp_path: Path
 ) -> None:
     name, right, wrong = FAULTS[fault]
     assert right in SKETCHES[name]
@@ -222,7 +222,7 @@ def test_a_fault_fails_with_every_seed(
 
 
 def test_a_constant_shape_does_not_follow_the_number(
-    tasks: dict[str, WorkerTask], tmp_path: Path
+    tasks: dict[str, TaskClient], tmp_path: Path
 ) -> None:
     """`N*3` for `N*repeats`."""
     text = MODES.replace("N*repeats", "N*3").replace("range(repeats)", "range(3)")
@@ -241,7 +241,7 @@ def test_a_constant_shape_does_not_follow_the_number(
     ],
 )
 def test_on_each_target(
-    target: str, fault: str, tasks: dict[str, WorkerTask], tmp_path: Path
+    target: str, fault: str, tasks: dict[str, TaskClient], tmp_path: Path
 ) -> None:
     """What was compiled of a wrong sketch is wrong, and is not blamed on the code."""
     require(target)
@@ -271,7 +271,7 @@ extern "C" int64_t kept(const int64_t *X, int64_t *Y, int64_t N, int64_t padding
 
 @pytest.mark.parametrize(("number", "passes"), [("padding", True), ("7", False)])
 def test_numbers_of_a_kernel_by_others(
-    number: str, passes: bool, tasks: dict[str, WorkerTask], tmp_path: Path
+    number: str, passes: bool, tasks: dict[str, TaskClient], tmp_path: Path
 ) -> None:
     require("cpp")
     plan = signature_plan(signature_of(tasks["kept"], "kept"), "cpp")
@@ -314,7 +314,7 @@ def test_branches_that_no_number_chooses_are_named(tmp_path: Path) -> None:
     assert "`half` holds" in verdict.unreached[0]
 
 
-def test_what_the_task_refuses_is_a_note(tasks: dict[str, WorkerTask], tmp_path: Path) -> None:
+def test_what_the_task_refuses_is_a_note(tasks: dict[str, TaskClient], tmp_path: Path) -> None:
     text = MODES.replace(
         "                mul(x, scale, x)",
         "                if mode == 3:\n                    mul(x, 0.0, x)\n"

@@ -18,8 +18,13 @@ from sketchc.ops.table import OPS
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("sketchc", "grammar", "lowering", "agents", "docspec", "runtime")
 NAMED = re.compile(rf"`((?:{'|'.join((*PARTS, 'tests', 'examples', 'docs'))})/[^`\s]*)`")
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "README.md"])
+#: In running text, a module or folder whose path may begin in the middle (`passes/pipeline.py`).
+PATH = re.compile(r"(?<![\w/.$~<-])[a-z_]\w*(?:/\w+)+(?:\.(?:py|hpp|lark))?(?!\w|/|\.\w)")
 #: What stands for a part of a name in an instruction.
 PLACEHOLDER = re.compile(r"[…*<]|NAME|xxxx")
+#: A file in a folder of the user's.
+USERS = "sketchc/sketchc.toml"
 #: Modules that a folder may hold, and lines that a file may have.
 MOST_MODULES, MOST_LINES = 20, 800
 #: Reason -> modules and folders that may name operations in collections and comparisons.
@@ -56,12 +61,56 @@ def drawing() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", ["docs/ARCHITECTURE.md", "CONTRIBUTING.md", "docs/TESTING.md"])
-def test_every_file_that_is_named_exists(page: str) -> None:
-    named = NAMED.findall((ROOT / page).read_text("utf-8"))
-    assert named
+def docstrings(path: Path) -> Iterator[tuple[ast.AST, str]]:
+    """What a file documents, and the docstring; the latter is empty where there is none."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield node, ast.get_docstring(node) or ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    named = NAMED.findall(page.read_text("utf-8"))
     files = [name for name in named if not PLACEHOLDER.search(name)]
-    assert [name for name in files if not (ROOT / name).exists()] == []
+    assert [name for name in files if name != USERS and not (ROOT / name).exists()] == []
+
+
+def test_paths_that_begin_in_the_middle_exist() -> None:
+    """Of documents and docstrings: those that end in .py, and those below a folder of ours."""
+    folders = {"tests", "examples", "docs", "benchmarks", *PARTS}
+    present = [path.relative_to(ROOT) for part in folders for path in (ROOT / part).rglob("*")]
+    both = {path.parts for each in present for path in (each, each.with_suffix(""))}
+    ends = {"/".join(parts[start:]) for parts in both for start in range(len(parts))}
+    rooms = {path.parent.name for path in present if path.parts[0] in PARTS}
+    texts = {page.name: page.read_text("utf-8") for page in PAGES}
+    for part in (*PARTS, "tests", "benchmarks"):
+        for path in (ROOT / part).rglob("*.py"):
+            if "golden" not in path.parts:
+                texts[str(path)] = "\n".join(text for _, text in docstrings(path))
+    found = {name: PATH.findall(text) for name, text in texts.items()}
+    assert [
+        (name, path)
+        for name, paths in found.items()
+        for path in paths
+        if (path.split("/")[0] in rooms or path.endswith(".py")) and path not in ends
+        if not PLACEHOLDER.search(path)
+    ] == []
+
+
+def test_public_functions_and_methods_have_docstrings() -> None:
+    def missing(body: list[ast.stmt], place: str) -> Iterator[str]:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                if not ast.get_docstring(node):
+                    yield f"{place}.{node.name}"
+                if isinstance(node, ast.ClassDef):
+                    yield from missing(node.body, f"{place}.{node.name}")
+
+    found: list[str] = []
+    for path in [ROOT / "setup.py", *(p for part in PARTS for p in (ROOT / part).rglob("*.py"))]:
+        if "examples" not in path.parts:  # those of docspec: kernels that are documents
+            found += missing(ast.parse(path.read_text("utf-8")).body, str(path))
+    assert found == []
 
 
 def test_the_picture_is_that_of_the_sources(drawing: ModuleType) -> None:

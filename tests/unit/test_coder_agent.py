@@ -37,7 +37,7 @@ class Notes:
         self.lines.append(f"{agent}: {text}")
 
 
-def session_of(
+def context_of(
     coder: str = "builtin", server: LlmServer | None = None, **fields: Any
 ) -> RunContext:
     client = None
@@ -69,7 +69,7 @@ def session_of(
 
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda", "triton_ascend"])
 def test_the_built_in_coder_lowers(target: str) -> None:
-    turn = Coder().run(RunState("coder", sketch=SKETCH), session_of(target=target))
+    turn = Coder().run(RunState("coder", sketch=SKETCH), context_of(target=target))
     assert turn.outcome == "coded"
     assert turn.state.kernel is not None
     assert turn.state.kernel.origin == "builtin"
@@ -80,7 +80,7 @@ def test_the_built_in_coder_lowers(target: str) -> None:
 def test_a_sketch_that_needs_too_much_memory_is_refused_for_the_designer() -> None:
     huge = SKETCH.replace("8192", "1048576")
     state = RunState("coder", sketch=huge, kernel=KERNEL)
-    turn = Coder().run(state, session_of(target="triton_ascend"))
+    turn = Coder().run(state, context_of(target="triton_ascend"))
     assert (turn.outcome, turn.failure) == ("refused", "resource")
     assert turn.state.kernel is None
     assert turn.state.feedback is not None
@@ -91,14 +91,14 @@ def test_a_sketch_that_needs_too_much_memory_is_refused_for_the_designer() -> No
 
 def test_a_sketch_that_is_wrong_is_refused_as_a_design() -> None:
     wrong = SKETCH.replace("range(M)", "range(M + 1)")
-    turn = Coder().run(RunState("coder", sketch=wrong), session_of())
+    turn = Coder().run(RunState("coder", sketch=wrong), context_of())
     assert (turn.outcome, turn.failure) == ("refused", "design")
     assert str(EXAMPLES) not in str(turn.details)
 
 
 def test_a_model_writes_where_it_is_asked_to() -> None:
     with LlmServer([reply("```cpp\nint y;\n```")]) as server:
-        turn = Coder().run(RunState("coder", sketch=SKETCH), session_of("llm", server))
+        turn = Coder().run(RunState("coder", sketch=SKETCH), context_of("llm", server))
     assert turn.outcome == "coded"
     assert turn.state.kernel == KernelText("int y;\n", "softmax", "c++", "llm")
 
@@ -112,7 +112,7 @@ def test_feedback_on_a_kernel_is_a_repair_with_its_history() -> None:
     )
     state = RunState("coder", 3, SKETCH, KERNEL, FEEDBACK, history=steps)
     with LlmServer([reply(edits)]) as server:
-        turn = Coder().run(state, session_of("llm", server))
+        turn = Coder().run(state, context_of("llm", server))
         prompt = server.requests[0].body["messages"][-1]["content"]
     assert turn.outcome == "coded"
     assert turn.state.kernel is not None
@@ -127,7 +127,7 @@ def test_feedback_on_a_kernel_is_a_repair_with_its_history() -> None:
 def test_no_usable_reply_gives_up_and_keeps_what_was_wrong() -> None:
     state = RunState("coder", 2, SKETCH, KERNEL, FEEDBACK)
     with LlmServer([reply("no")] * 6) as server:
-        turn = Coder().run(state, session_of("llm", server))
+        turn = Coder().run(state, context_of("llm", server))
         assert len(server.requests) == 6
     assert (turn.outcome, turn.failure) == ("gave_up", "numerical")
     assert turn.state.kernel == KERNEL
@@ -136,7 +136,7 @@ def test_no_usable_reply_gives_up_and_keeps_what_was_wrong() -> None:
 
 def test_a_given_kernel_is_verified_first() -> None:
     given = attrs.evolve(KERNEL, origin="given", entry="mine")
-    turn = Coder().run(RunState("coder", sketch=SKETCH, kernel=given), session_of("llm"))
+    turn = Coder().run(RunState("coder", sketch=SKETCH, kernel=given), context_of("llm"))
     assert turn.outcome == "coded"
     assert turn.state.kernel == given
 
@@ -146,7 +146,7 @@ def test_a_given_kernel_keeps_its_name_when_it_is_mended() -> None:
     state = RunState("coder", 2, SKETCH, given, FEEDBACK)
     edits = "```edit\n<<<<<<< SEARCH\nint x = 1;\n=======\nint x = 2;\n>>>>>>> REPLACE\n```"
     with LlmServer([reply(edits)]) as server:
-        turn = Coder().run(state, session_of("llm", server))
+        turn = Coder().run(state, context_of("llm", server))
         assert "int64_t mine(" in server.requests[0].body["messages"][-1]["content"]
     assert turn.state.kernel is not None
     assert turn.state.kernel.entry == "mine"
@@ -154,7 +154,7 @@ def test_a_given_kernel_keeps_its_name_when_it_is_mended() -> None:
 
 def test_without_a_sketch_a_model_is_needed() -> None:
     with pytest.raises(UsageError, match="only a model"):
-        Coder().run(RunState("coder"), session_of())
+        Coder().run(RunState("coder"), context_of())
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)

@@ -239,7 +239,7 @@ def state_after(step: Step, right: bool | None = None, **fields: Any) -> RunStat
     )
 
 
-def session_of(client: Client | None, coder: str = "llm", **fields: Any) -> RunContext:
+def context_of(client: Client | None, coder: str = "llm", **fields: Any) -> RunContext:
     task: Any = SimpleNamespace(path=EXAMPLES / "tasks" / "softmax.py")
     return RunContext(
         task,
@@ -271,7 +271,7 @@ def model(script: Script) -> Iterator[tuple[Client, LlmServer]]:
 
 def decide(state: RunState, **fields: Any) -> Turn:
     """The Conductor's turn in a run that no model takes part in."""
-    return Conductor().run(state, session_of(None, **fields))
+    return Conductor().run(state, context_of(None, **fields))
 
 
 def test_a_kernel_that_passed_ends_the_run() -> None:
@@ -312,7 +312,7 @@ def test_prompts_hold_no_places() -> None:
     assert turn.state.feedback.reason.startswith("softmax.cpp:3:5: error: no `x`. Sent to")
     with model([reply(json.dumps(ADVICE))]) as (client, server):
         history = (DESIGNED, step, CODED)
-        Conductor().run(state_after(step, history=history), session_of(client))
+        Conductor().run(state_after(step, history=history), context_of(client))
         assert "/tmp" not in prompt_of(server)
         assert "attempt 1, verifier: compile. softmax.cpp" in prompt_of(server)
 
@@ -369,7 +369,7 @@ def prompt_of(server: LlmServer, number: int = 0) -> str:
 
 def test_evidence_decides_and_the_model_suggests() -> None:
     with model([reply(json.dumps(ADVICE))]) as (client, server):
-        turn = Conductor().run(state_after(failed("numerical"), right=True), session_of(client))
+        turn = Conductor().run(state_after(failed("numerical"), right=True), context_of(client))
         prompt = prompt_of(server)
     assert turn.outcome == "to_coder"
     assert turn.state.feedback is not None
@@ -384,7 +384,7 @@ def test_evidence_decides_and_the_model_suggests() -> None:
 def test_the_model_decides_what_evidence_leaves_open() -> None:
     answer = json.dumps({"route": "designer", **ADVICE})
     with model([reply(f"```json\n{answer}\n```")]) as (client, server):
-        turn = Conductor().run(state_after(failed("numerical"), right=None), session_of(client))
+        turn = Conductor().run(state_after(failed("numerical"), right=None), context_of(client))
         assert '"route": "coder" or "designer"' in prompt_of(server)
     assert turn.outcome == "to_designer"
     assert turn.details["decided_by"] == "model"
@@ -394,7 +394,7 @@ def test_the_model_decides_what_evidence_leaves_open() -> None:
 def test_malformed_json_is_asked_once_more() -> None:
     answer = json.dumps(ADVICE)
     with model([reply("Here you are: it is the mask."), reply(answer)]) as (client, server):
-        turn = Conductor().run(state_after(failed("compile")), session_of(client))
+        turn = Conductor().run(state_after(failed("compile")), context_of(client))
         assert "could not be used: the reply must hold one fenced block" in prompt_of(server, 1)
     assert turn.state.feedback is not None
     assert turn.state.feedback.suggestion == "mask line 3"
@@ -410,7 +410,7 @@ def test_malformed_json_is_asked_once_more() -> None:
 )
 def test_without_usable_advice_evidence_stands_alone(script: Script) -> None:
     with model(script) as (client, server):
-        turn = Conductor().run(state_after(failed("numerical"), right=None), session_of(client))
+        turn = Conductor().run(state_after(failed("numerical"), right=None), context_of(client))
         assert not server.surprises
     assert turn.outcome == "to_coder"
     assert turn.details["decided_by"] == "evidence"
@@ -430,14 +430,14 @@ def test_nobody_is_asked_where_nobody_can_use_it() -> None:
             (state_after(Step(3, "verifier", 1, "passed", "right")), {}),
         ):
             fields_of: dict[str, Any] = dict(fields)
-            Conductor().run(state, session_of(client, **fields_of))
+            Conductor().run(state, context_of(client, **fields_of))
         assert server.requests == []
 
 
 def prompt_after(failure: str, origin: str) -> str:
     with model([reply(json.dumps(ADVICE))]) as (client, server):
         state = state_after(failed(failure), right=True, origin=origin)
-        Conductor().run(state, session_of(client, "builtin" if origin == "builtin" else "llm"))
+        Conductor().run(state, context_of(client, "builtin" if origin == "builtin" else "llm"))
         return prompt_of(server)
 
 
@@ -483,7 +483,7 @@ def test_good_json() -> None:
 
 
 def test_the_estimate_counts_what_the_plan_loads_each_time() -> None:
-    plan = plan_of((EXAMPLES / "matmul.sketch").read_text(), session_of(None))
+    plan = plan_of((EXAMPLES / "matmul.sketch").read_text(), context_of(None))
     found = estimate(plan, {"M": 256, "N": 256, "K": 256}, {})
     assert found is not None
     assert found.operations == 2 * 256**3
@@ -496,6 +496,6 @@ def test_the_estimate_counts_what_the_plan_loads_each_time() -> None:
 
 
 def test_the_estimate_counts_every_launch() -> None:
-    plan = plan_of((EXAMPLES / "heat.sketch").read_text(), session_of(None))
+    plan = plan_of((EXAMPLES / "heat.sketch").read_text(), context_of(None))
     once, twice = (estimate(plan, {"M": 64, "N": 64}, {"steps": n, "rate": 0.2}) for n in (1, 2))
     assert (twice.bytes if twice else 0) == 2 * (once.bytes if once else -1)

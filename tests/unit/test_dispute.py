@@ -11,7 +11,7 @@ import attrs
 import pytest
 from llm_server import reply
 from small_tasks import small_task
-from test_conductor import ADVICE, failed, model, prompt_of, session_of, state_after
+from test_conductor import ADVICE, context_of, failed, model, prompt_of, state_after
 from toolchains import require
 
 from sketchc.agents.coder.code_writer import Coding, KernelWriter, code_until_right
@@ -43,7 +43,7 @@ DISPUTE = {NOTHING_WRONG: "the process was killed, and the machine had no memory
 def test_the_conductors_model_may_say_so_once_a_verdict() -> None:
     state = state_after(failed("launch"))
     with model([reply(json.dumps(DISPUTE)), reply(json.dumps(ADVICE))]) as (client, server):
-        turn = Conductor().run(state, session_of(client))
+        turn = Conductor().run(state, context_of(client))
         assert f'"{NOTHING_WRONG}"' in prompt_of(server, 0)
         assert (turn.outcome, turn.state.disputed) == ("retry_verifier", "asked")
         assert (turn.state.attempt, turn.state.kernel) == (state.attempt, state.kernel)
@@ -51,7 +51,7 @@ def test_the_conductors_model_may_say_so_once_a_verdict() -> None:
         assert load_state(dump_state(turn.state)) == turn.state
         # It failed again: now somebody mends it.
         later = attrs.evolve(state, disputed="taken")
-        turn = Conductor().run(later, session_of(client))
+        turn = Conductor().run(later, context_of(client))
         assert NOTHING_WRONG not in prompt_of(server, 1)
         assert turn.outcome == "to_coder"
 
@@ -80,13 +80,13 @@ def test_the_coders_model_may_say_so_as_well() -> None:
     kernel = KernelText("int x = 1;\n", "softmax", "c++", "llm")
     state = attrs.evolve(state_after(failed("launch")), kernel=kernel, feedback=feedback)
     with model([reply(json.dumps(DISPUTE)), reply(EDIT)]) as (client, server):
-        turn = Coder().run(state, session_of(client))
+        turn = Coder().run(state, context_of(client))
         assert (turn.outcome, turn.state.disputed) == ("coded", "asked")
         assert turn.state.kernel == kernel
         assert turn.state.verdict == state.verdict
         assert f'"{NOTHING_WRONG}"' in prompt_of(server, 0)
         # A second time it has to mend; the next candidate may be disputed again.
-        turn = Coder().run(attrs.evolve(state, disputed="taken"), session_of(client))
+        turn = Coder().run(attrs.evolve(state, disputed="taken"), context_of(client))
         assert NOTHING_WRONG not in prompt_of(server, 1)
     assert turn.state.kernel is not None
     assert turn.state.kernel.source == "int x = 2;\n"
@@ -195,14 +195,14 @@ def test_only_a_right_kernel_gains_by_it(limit: str, passes: bool, tmp_path: Pat
     path = small_task("relu", tmp_path)
     task_text = path.read_text()
     with TorchTask(path) as task:
-        session = RunContext(
+        context = RunContext(
             task, task.describe(0), task_text, "cpp", "cpu", {}, "llm", None, Configuration(), 7,
             tmp_path, Quiet(), 5, 4, bench=False,
         )  # fmt: skip
         blamed = to_json(verdict(case("launch"), seed=11))
         kernel = KernelText(RELU.replace("LIMIT", limit), "relu", "c++", "llm")
         state = RunState("verifier", kernel=kernel, verdict=blamed, disputed="asked")
-        turn = Verifier().run(state, session)
+        turn = Verifier().run(state, context)
     assert turn.outcome == ("passed" if passes else "failed"), turn.reason
     assert turn.state.disputed == "taken"
     assert turn.state.verdict is not None

@@ -19,7 +19,7 @@ from sketchc.runtime.cases.drawing import draw
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.tasks.inputs import KINDS, generate
 from sketchc.runtime.tasks.task import TorchTask
-from sketchc.runtime.verify.session import Buffers
+from sketchc.runtime.verify.case_runner import Buffers
 
 SKETCH = """sketch pick {
     symbols: N, K;

@@ -1,4 +1,4 @@
-"""The quirks of the public listings behave as the table in the language contract says."""
+"""What the public listings write otherwise than the language asks is accepted, with a fix-it."""
 
 from __future__ import annotations
 

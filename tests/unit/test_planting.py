@@ -24,7 +24,7 @@ from sketchc.runtime.cases.drawing import (
 from sketchc.runtime.cases.variants import Branches, other_values
 from sketchc.runtime.tasks.description import Thresholds
 from sketchc.runtime.tasks.task import load_task
-from sketchc.runtime.verify.session import share_of_numbers
+from sketchc.runtime.verify.case_runner import share_of_numbers
 
 SKETCH = """sketch f {
     symbols: M, N;

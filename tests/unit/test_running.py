@@ -25,8 +25,8 @@ from sketchc.runtime.cases.shapes import NATIVE, ShapeCase
 from sketchc.runtime.report.files import Result, page_of
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.case_runner import CaseRunner
 from sketchc.runtime.verify.running import KINDS, Runner, smallest_tiles
-from sketchc.runtime.verify.session import CaseRunner
 from sketchc.runtime.verify.text import summary
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, to_json
 from sketchc.runtime.verify.verify import Candidate
@@ -50,7 +50,7 @@ Takes = Callable[[Mapping[str, int]], bool]
 
 @attrs.define
 class Task(CaseRunner):
-    """A session whose task takes some sizes only; every case that it takes is right."""
+    """A case runner whose task takes some sizes only; every case that it takes is right."""
 
     takes: Takes = lambda symbols: True
     asked: list[dict[str, int]] = attrs.field(factory=list)
@@ -62,7 +62,7 @@ class Task(CaseRunner):
         return CaseResult(case, kind, seed, "skipped" if refused else "", reason, seconds=0.1)
 
 
-def session(takes: Takes, free: str = "MN") -> Any:
+def case_runner(takes: Takes, free: str = "MN") -> Any:
     tree, found = parse(Source("copies.sketch", COPY))
     assert tree is not None, found
     plan = build_plan(tree.sketches[0], "cpp").plan
@@ -92,7 +92,7 @@ def cases(*sizes: tuple[int, int]) -> list[tuple[ShapeCase, str]]:
     ],
 )
 def test_as_many_cases_run_as_were_planned(takes: Takes) -> None:
-    ran = session(takes)
+    ran = case_runner(takes)
     runner = Runner(ran, 5)
     planned = cases((1, 1), (1, 5), (33, 1), (3, 40), (5, 7))
     runner.planned(planned, NATIVE)
@@ -104,7 +104,7 @@ def test_as_many_cases_run_as_were_planned(takes: Takes) -> None:
 
 def test_all_kinds_run_at_the_only_sizes_that_a_task_takes() -> None:
     """Shown by trying: others are refused, which is said."""
-    ran = session(lambda s: s == {"M": 64, "N": 96})
+    ran = case_runner(lambda s: s == {"M": 64, "N": 96})
     runner = Runner(ran, 5)
     own = ShapeCase("own sizes", {"M": 64, "N": 96}, own=True)
     runner.planned([*cases((1, 1), (3, 40), (5, 7)), (own, "task")], NATIVE)
@@ -117,7 +117,7 @@ def test_all_kinds_run_at_the_only_sizes_that_a_task_takes() -> None:
 
 
 def test_static_shapes_meet_all_kinds_within_the_time_there_is() -> None:
-    ran = session(lambda s: True, free="")
+    ran = case_runner(lambda s: True, free="")
     runner = Runner(ran, 5)
     own = ShapeCase("own sizes", {"M": 64, "N": 96}, own=True)
     runner.planned([(own, "task"), (own, "structured")], NATIVE)
@@ -132,7 +132,7 @@ def test_everything_is_reached_or_named(tmp_path: Path) -> None:
         (lambda s: s["N"] <= 32, 60.0, False),
         (lambda s: True, 0.0, False),
     ):
-        ran = session(takes)
+        ran = case_runner(takes)
         runner = Runner(ran, 5)
         runner.planned(cases((3, 5), (4, 31)), NATIVE)
         marks = runner.reach(tmp_path, budget)
@@ -141,7 +141,7 @@ def test_everything_is_reached_or_named(tmp_path: Path) -> None:
 
 
 def test_the_smallest_tiles_are_those_of_the_sketchs_own_lists() -> None:
-    candidate = session(lambda s: True).candidate
+    candidate = case_runner(lambda s: True).candidate
     assert smallest_tiles(candidate) == {"T": 8}
     tree, _ = parse(Source("copies.sketch", COPY))
     assert tree is not None

@@ -14,7 +14,7 @@ from sketchc.runtime.cases.binding import Binding, bind
 from sketchc.runtime.cases.shapes import (
     INTERPRETED,
     NATIVE,
-    Draws,
+    DrawnSizes,
     Limits,
     Trials,
     candidates,
@@ -64,7 +64,10 @@ def test_the_same_seed_gives_the_same_sizes(signature: Plan) -> None:
     binding = bound(signature, 4096, 6144)
     for draw in (Trials.drawn, Trials.ragged):
         first, again, other = (
-            [case.symbols for case in draw(Trials(signature, binding, FREE, NATIVE), Draws(seed))]
+            [
+                case.symbols
+                for case in draw(Trials(signature, binding, FREE, NATIVE), DrawnSizes(seed))
+            ]
             for seed in (1, 1, 2)
         )
         assert first == again != other
@@ -75,7 +78,7 @@ def test_a_kernel_by_others_meets_sizes_around_a_tile_and_a_prime_of_its_seed(
 ) -> None:
     primes, tiles = set(), set()
     for seed in SEEDS:
-        found = candidates(signature, Draws(seed))
+        found = candidates(signature, DrawnSizes(seed))
         for sizes in found.values():
             one, below, tile, above, prime = sizes
             assert (one, below, above) == (1, tile - 1, tile + 1)
@@ -91,14 +94,14 @@ def test_a_kernel_by_others_meets_sizes_around_a_tile_and_a_prime_of_its_seed(
 def test_no_list_of_sizes_holds_what_will_be_drawn(signature: Plan) -> None:
     """Whatever one verdict tried, another tries something else, with no known size beside it."""
     binding = bound(signature, 12, 40)
-    around = {size for sizes in candidates(signature, Draws(0)).values() for size in sizes}
+    around = {size for sizes in candidates(signature, DrawnSizes(0)).values() for size in sizes}
     known = {1, 2, 3, 5, 12, 17, 31, 32, 33, 40, 53, 63, 64, 65, 95, 96, 97} | around
     told = 0
     for seed in SEEDS:
         trials = Trials(signature, binding, FREE, NATIVE)
-        cases = trials.drawn(Draws(seed))
+        cases = trials.drawn(DrawnSizes(seed))
         assert all(case.drawn for case in cases)
-        ragged = trials.ragged(Draws(seed))
+        ragged = trials.ragged(DrawnSizes(seed))
         for name in FREE:
             assert {case.symbols[name] for case in [*cases, *ragged]} - known, (seed, name)
         told += any(known.isdisjoint(case.symbols.values()) for case in cases)
@@ -109,7 +112,7 @@ def test_without_a_seed_sizes_are_those_of_the_tiles(tiled: Plan, signature: Pla
     tile = next(constant.value for constant in tiled.sketch.constants)
     assert all(sizes[1:4] == (tile - 1, tile, tile + 1) for sizes in candidates(tiled).values())
     assert candidates(signature)["M"] == (1, 31, 32, 33, 53)
-    around = candidates(tiled, Draws(3))
+    around = candidates(tiled, DrawnSizes(3))
     assert all(sizes[1:4] == (tile - 1, tile, tile + 1) for sizes in around.values())
 
 
@@ -119,7 +122,7 @@ def test_a_range_has_a_prime_and_another_size_between_its_ends(
     tiled: Plan, limits: Limits, seed: int
 ) -> None:
     binding = bound(tiled, 1000, 2000, "M in [3, 2000]; N in [8, 3000]")
-    cases = Trials(tiled, binding, FREE, limits).drawn(Draws(seed))
+    cases = Trials(tiled, binding, FREE, limits).drawn(DrawnSizes(seed))
     for name, (low, high) in {"M": (3, 2000), "N": (8, 3000)}.items():
         sizes = {case.symbols[name] for case in cases}
         assert all(low <= size <= high for size in sizes)
@@ -151,7 +154,9 @@ def test_what_is_drawn_lies_in_its_range() -> None:
     ):
         for seed in SEEDS:
             for prime in (False, True):
-                assert domain.holds(Draws(seed).inner(0, domain, prime=prime))
-    assert {Draws(seed).inner(0, Domain(choices=(64.0, 128.0, 256.0))) for seed in SEEDS} == {128}
-    assert all(Draws(seed).prime(0, 96, 20) in (2, 3, 5, 7, 11, 13, 17, 19) for seed in SEEDS)
-    assert Draws(1).prime(0, 32, 1) == 1
+                assert domain.holds(DrawnSizes(seed).inner(0, domain, prime=prime))
+    assert {DrawnSizes(seed).inner(0, Domain(choices=(64.0, 128.0, 256.0))) for seed in SEEDS} == {
+        128
+    }
+    assert all(DrawnSizes(seed).prime(0, 96, 20) in (2, 3, 5, 7, 11, 13, 17, 19) for seed in SEEDS)
+    assert DrawnSizes(1).prime(0, 32, 1) == 1

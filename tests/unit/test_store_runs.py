@@ -120,7 +120,7 @@ class Silent:
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> RunContext:
+def context(tmp_path: Path) -> RunContext:
     task: Any = GivenTask(EXAMPLES / "tasks" / "relu.py")
     description: Any = None
     return RunContext(
@@ -168,7 +168,7 @@ STATE = RunState(
 
 
 def test_a_step_is_recorded_once_however_often_it_is_done(
-    tmp_path: Path, session: RunContext, folder: RunFolder, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, context: RunContext, folder: RunFolder, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "store.sqlite"
     done = attrs.evolve(
@@ -181,9 +181,9 @@ def test_a_step_is_recorded_once_however_often_it_is_done(
     )
     # Killed after its third step, gone on with from there, and killed before its end.
     for states in ((STATE,), (STATE, done), (done,)):
-        kept = RunRecorder(recorder(path, session.task), folder, options())
+        kept = RunRecorder(recorder(path, context.task), folder, options())
         for state in states:
-            kept.step(state, session)
+            kept.step(state, context)
     kept.end(done, "")
     assert capsys.readouterr().err == ""
     with read_store(path) as connection:
@@ -200,17 +200,17 @@ def test_a_step_is_recorded_once_however_often_it_is_done(
 
 
 def test_no_verdict_is_given_to_a_later_kernel(
-    tmp_path: Path, session: RunContext, folder: RunFolder
+    tmp_path: Path, context: RunContext, folder: RunFolder
 ) -> None:
     """The Coder has written another one when the run stops; the verdict is of the one before."""
     path = tmp_path / "store.sqlite"
-    kept = RunRecorder(recorder(path, session.task), folder, options())
+    kept = RunRecorder(recorder(path, context.task), folder, options())
     later = attrs.evolve(
         STATE,
         kernel=KernelText("// another code", "relu", "c++", "llm"),
         history=(*STATE.history, step(4, "conductor"), step(5, "coder")),
     )
-    kept.step(later, session)
+    kept.step(later, context)
     kept.end(later, "the money is spent")
     with read_store(path) as connection:
         assert reading.list_rows(connection, "verdicts") == []

@@ -66,7 +66,7 @@ class Listener:
 
 @attrs.define
 class Shared:
-    """As much of a session as the engine and the agents below look at."""
+    """As much of a context as the engine and the agents below look at."""
 
     ledger: Ledger
     progress: Listener
@@ -77,15 +77,15 @@ class Shared:
 class CountingDesigner:
     """Asks once, then hands on a sketch that says how many steps there were before."""
 
-    def run(self, state: RunState, session: Any) -> Turn:
+    def run(self, state: RunState, context: Any) -> Turn:
         request = Request("designer", "complex", (Message("user", f"{len(state.history)}"),))
-        session.ledger.append(request, "none", Reply("x", "m", usage=Usage(10, 5), cost=0.5))
+        context.ledger.append(request, "none", Reply("x", "m", usage=Usage(10, 5), cost=0.5))
         return Turn(attrs.evolve(state, sketch=f"{len(state.history)}"), "designed", "drawn")
 
 
 class PlainCoder:
-    def run(self, state: RunState, session: Any) -> Turn:
-        del session
+    def run(self, state: RunState, context: Any) -> Turn:
+        del context
         return Turn(state, "coded", "emitted", details={"nan": float("nan"), "pair": (1, 2)})
 
 

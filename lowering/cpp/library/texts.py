@@ -83,7 +83,7 @@ def pieces() -> dict[str, Piece]:
 
 
 def used_pieces(names: Collection[str]) -> list[str]:
-    """These pieces and all that they need, in the order of definition.
+    """The pieces of these names and all that they need, in the order of definition.
 
     Raises `KeyError` for a name that no piece has.
     """

@@ -57,7 +57,7 @@ class Task(server.Task):
     wide = True
 
     def seed(self, number: int) -> None:
-        """Also those of MindSpore."""
+        """Seed all generators, those of MindSpore among them."""
         super().seed(number)
         mindspore.set_seed(number % (1 << 31))
 
@@ -112,7 +112,7 @@ class Task(server.Task):
         return model
 
     def ready(self, model: Any) -> Any:
-        """In evaluation mode."""
+        """The model in evaluation mode."""
         return model.set_train(False)
 
     def twin(self, model: Any) -> Any:
@@ -144,7 +144,7 @@ class Task(server.Task):
         return {name: v for name, v in super().attributes(part).items() if name not in plain}
 
     def describe(self, request: Request) -> dict[str, Any]:
-        """Also finds out whether the task runs in float64."""
+        """The description of the task; also finds out whether the task runs in float64."""
         found = super().describe(request)
         self.seed(request["seed"])
         inputs = [self.double(self._own(value)) for value in self.inputs(request)]

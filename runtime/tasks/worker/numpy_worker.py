@@ -78,12 +78,12 @@ class Task(server.Task):
         return output is value or np.may_share_memory(output, value)
 
     def running(self) -> AbstractContextManager[Any]:
-        """Without warnings."""
+        """For the time of a run: NumPy gives no warnings."""
         return np.errstate(all="ignore")
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
-        """With something left in the memory that `numpy.empty` gives."""
+        """For the time of a run: the memory that `numpy.empty` gives holds something."""
         kept = {name: getattr(np, name) for name in ("empty", "empty_like")}
         for name, make in kept.items():
             setattr(np, name, _stale(make))

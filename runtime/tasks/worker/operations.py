@@ -1,6 +1,6 @@
 """What the operations of a PyTorch task's run tell: which other answers its arithmetic allows
 (`Borders`), which numbers its results may bend at (`Thresholds`), whether it draws random numbers
-(`Draws`) and whether it looks at elements (`Reads`).
+(`RandomOperations`) and whether it looks at elements (`Reads`).
 
 A kernel's value before a rounding (`round`, `floor`, a cast to an integer, `bucketize`, a
 comparison) is off by rounding errors, as the task's own is; near a border it may fall on the other
@@ -249,7 +249,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         return self.rtol * (magnitude + scale)
 
     def _tolerance_of(self, side: Any) -> torch.Tensor:
-        """Of one side of a comparison."""
+        """The tolerance of one side of a comparison; 0 where it is exact."""
         if self._is_exact(side):
             return torch.zeros(())
         if isinstance(side, torch.Tensor):
@@ -434,7 +434,7 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
                 yield from tensor.detach().reshape(-1).tolist()
 
 
-class Draws(Operations):  # type: ignore[no-untyped-call]
+class RandomOperations(Operations):  # type: ignore[no-untyped-call]
     """Notes every operation that draws random numbers, with the state of its generator: `events`.
 
     On meta tensors nothing is drawn, and the operation's name decides; elsewhere an operation that
@@ -487,7 +487,7 @@ def random_operation(run: Callable[[], object]) -> str:
     found: list[list[Event]] = []
     for seed in (0x5EED, 0xBEE5):
         torch.manual_seed(seed)
-        with Draws() as draws:
+        with RandomOperations() as draws:
             run()
         found.append(draws.events)
         if not draws.events:

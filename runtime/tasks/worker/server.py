@@ -1,7 +1,7 @@
 """The process that runs a task: it loads the user's file and answers requests about it.
 
 `Task` is what is the same for all frameworks; `torch_worker`, `numpy_worker` and `mindspore_worker`
-hold the rest. The process is started by `client.WorkerTask`: a task may print, hang, or end it.
+hold the rest. The process is started by `client.TaskClient`: a task may print, hang, or end it.
 Requests and replies are messages (`process.messages`); the task's own stdout and stderr go to a
 file. Needs NumPy alone: it also runs where sketchc is not installed.
 """
@@ -160,7 +160,7 @@ class Task(TaskFile):
         return self.copied(value) if self.is_tensor(value) else value
 
     def count(self, values: Sequence[object]) -> int:
-        """Elements over all tensors."""
+        """The number of elements of all tensors together."""
         return sum(int(np.prod(self.specify(v)["shape"])) for v in values if self.is_tensor(v))
 
     def described(self, value: object) -> dict[str, Any]:

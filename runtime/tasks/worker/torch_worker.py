@@ -27,7 +27,7 @@ from sketchc.runtime.process.program import die_with_parent
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.operations import (
-    Draws,
+    RandomOperations,
     Reads,
     Thresholds,
     explored,
@@ -129,7 +129,7 @@ class Task(server.Task):
         return model.double() if isinstance(model, torch.nn.Module) else model
 
     def ready(self, model: Any) -> Any:
-        """In evaluation mode."""
+        """The model in evaluation mode."""
         return model.eval()
 
     def state(self, model: Any) -> dict[str, Any]:
@@ -157,12 +157,15 @@ class Task(server.Task):
         return bool(output is value or output is whole or output._base is whole)
 
     def running(self) -> AbstractContextManager[Any]:
-        """Without gradients."""
+        """For the time of a run: torch records no gradients."""
         return torch.no_grad()
 
     def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
-        """Also sees draws of torch's generators."""
-        with Watch(("torch", shared_state)) as watch, Draws() if deep else nullcontext() as seen:
+        """Run the task and watch for random draws, also those of torch's generators."""
+        with (
+            Watch(("torch", shared_state)) as watch,
+            RandomOperations() if deep else nullcontext() as seen,
+        ):
             outputs = self.forward(model, inputs)
         self.events = [*(() if seen is None else seen.events), *watch.events]
         return outputs
@@ -196,7 +199,7 @@ class Task(server.Task):
             return [], [], []  # it does not bear to be looked at
 
     def thresholds(self, request: Request) -> dict[str, Any]:
-        """The numbers that its operations show; else those of its file."""
+        """The numbers that the task's operations show; else those of its file."""
         made: list[Thresholds] = []
 
         def around(known: list[Any]) -> Thresholds:
@@ -246,7 +249,7 @@ class Task(server.Task):
             first = found
 
     def _random(self, like: torch.Tensor, sizes: Mapping[int, int], number: int) -> torch.Tensor:
-        """Of whole numbers, in the first draw all are 0, and each draw takes one value more."""
+        """Random values; integers are all 0 in the first draw, and each draw has one value more."""
         shape = [sizes.get(size, size) for size in like.shape]
         if like.is_floating_point():
             return torch.randn(shape).to(like.dtype)
@@ -277,7 +280,7 @@ class Task(server.Task):
             return super().shapes(request)
 
     def probe(self, request: Request) -> dict[str, Any]:
-        """No data where possible."""
+        """As `server.Task.probe`, but without data where that is possible."""
         if request.get("real"):
             return super().probe(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)

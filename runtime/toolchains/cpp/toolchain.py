@@ -31,7 +31,7 @@ from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import compiler_environment, kill_group
 from sketchc.runtime.process.venvs import user_folder
-from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker
+from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,
@@ -142,7 +142,7 @@ class CppToolchain(Toolchain):
         return Artefact(kernel, folder, library, details)
 
     def open(self, artefact: Artefact) -> Session:
-        """For several runs of one kernel; see `base.Session`."""
+        """A session for several runs of one kernel; see `base.Session`."""
         return CppSession(artefact)
 
     def build_module(self, kernel: Kernel, folder: Path) -> Path:
@@ -183,8 +183,8 @@ class CppSession(Session):
 
     def __init__(self, artefact: Artefact) -> None:
         self._artefact = artefact
-        self._kept = KeptWorker(_HANDLER, self._make)
-        self.workers = (self._kept,)
+        self._worker = PersistentWorker(_HANDLER, self._make)
+        self.workers = (self._worker,)
 
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
@@ -194,7 +194,7 @@ class CppSession(Session):
             "library": str(self._artefact.library),
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
         }
-        result = self._kept.call(request, tensors, timeout)
+        result = self._worker.call(request, tensors, timeout)
         reply = reply_of(result, timeout, result.traceback or result.output)
         if "missing" in reply:
             msg, kinds = str(reply["missing"]), ("MissingEntryError",)

@@ -102,7 +102,7 @@ class TorchModules(Toolchain):
         return toolchain(self.target)
 
     def status(self) -> ToolchainStatus:
-        """That of the target; C++ in a model needs torch, too."""
+        """The status of the target's toolchain; C++ in a model needs torch, too."""
         status = self.base.status()
         if not getattr(self.base, "models_need_torch", False):
             return status
@@ -117,7 +117,7 @@ class TorchModules(Toolchain):
         return attrs.evolve(status, versions=versions)
 
     def install(self) -> str:
-        """As the target."""
+        """Install the toolchain of the target."""
         return self.base.install()
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:

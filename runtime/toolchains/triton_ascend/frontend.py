@@ -1,6 +1,6 @@
 """The inside of the triton-ascend environment: one kernel specialisation to Linalg text.
 
-A worker handler (see `runtime.sandbox.inside`), loaded by path: the environment has triton-ascend
+A worker handler (see `runtime.sandbox.worker`), loaded by path: the environment has triton-ascend
 and numpy, neither sketchc nor torch. A generated file imports torch for its host wrapper alone, so
 a stand-in takes its place here.
 """

@@ -12,8 +12,7 @@ from sketchc.runtime.toolchains.triton_ascend import execute, standin
 
 
 def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
-    """`ModelRun.prepare`: launches go through the front end; `request` has its "python" and the
-    "chip"."""
+    """`ModelRun.prepare`: launches go through the front end of `request`, for its chip."""
     torch.set_num_threads(1)
     kernels = session.path.with_name("kernels.py")
     kernels.write_text(kernels_of(session.path.read_text()))

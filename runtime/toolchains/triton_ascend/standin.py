@@ -88,7 +88,7 @@ class Launcher:
         return start
 
     def __call__(self, *_: Any, **__: Any) -> None:
-        """Raises `LaunchError`: a kernel wants a grid."""
+        """A call without a grid: raises `LaunchError`."""
         raise LaunchError(f"the kernel {self.__name__} is called without a launch grid")
 
     def _names(self, given: Collection[str | int]) -> list[str]:

@@ -66,7 +66,7 @@ class Driver:
             raise CudaError((name.value or b"an unknown error").decode(), doing or function)
 
     def capability(self) -> int:
-        """Of the GPU, as 90 for 9.0."""
+        """The compute capability of the GPU, such as 90 for 9.0."""
         found = []
         for attribute in (_MAJOR, _MINOR):
             value = ctypes.c_int()
@@ -97,17 +97,17 @@ class Driver:
         return place
 
     def free(self, place: ctypes.c_uint64) -> None:
-        """Give memory back."""
+        """Give memory of the GPU back."""
         self.check("cuMemFree_v2", place)
 
     def to_device(self, place: int, data: memoryview) -> None:
-        """Copy bytes there."""
+        """Copy bytes to a place in the GPU's memory."""
         source = (ctypes.c_char * data.nbytes).from_buffer(data)
         size = ctypes.c_size_t(data.nbytes)
         self.check("cuMemcpyHtoD_v2", ctypes.c_uint64(place), source, size)
 
     def from_device(self, place: int, size: int) -> bytearray:
-        """Copy bytes from there."""
+        """Copy bytes from a place in the GPU's memory."""
         data = bytearray(size)
         if size:
             target = (ctypes.c_char * size).from_buffer(data)

@@ -13,7 +13,7 @@ import numpy as np
 
 @functools.cache
 def mend() -> None:
-    """Apply all of it; further calls do nothing."""
+    """Apply all changes to Triton's interpreter; further calls do nothing."""
     _prepare_once()
     _count_no_overflows()
     _describe_types_once()

@@ -19,7 +19,13 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
-from sketchc.runtime.sandbox.worker import KeptWorker, Limits, Worker, WorkerResult, run_worker
+from sketchc.runtime.sandbox.worker import (
+    Limits,
+    PersistentWorker,
+    Worker,
+    WorkerResult,
+    run_worker,
+)
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,
@@ -147,7 +153,7 @@ class TritonCuda(Toolchain):
         return Artefact(kernel, folder, details={"kernels": reply["kernels"]})
 
     def open(self, artefact: Artefact) -> Session:
-        """For several runs of one kernel; see `base.Session`."""
+        """A session for several runs of one kernel; see `base.Session`."""
         self._require_packages()
         interpreted = self.status().interpreted
         if not interpreted and not artefact.kernel.foreign:
@@ -169,15 +175,15 @@ class TritonSession(Session):
         self._artefact = artefact
         self._source = placed(artefact.kernel, artefact.folder)
         make = self._interpreting if interpreted else self._on_the_gpu
-        self._kept = KeptWorker(f"{_WORKER}:run_kernel", make)
-        self.workers = (self._kept,)
+        self._worker = PersistentWorker(f"{_WORKER}:run_kernel", make)
+        self.workers = (self._worker,)
 
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
         """See `base.Toolchain.run`."""
         request = call_request(self._artefact.kernel, self._source, symbols, params)
-        result = self._kept.call(request, tensors, timeout)
+        result = self._worker.call(request, tensors, timeout)
         _reply(result, LAUNCH, timeout)
         return dict(result.arrays)
 
@@ -214,8 +220,8 @@ class LaunchedSession(Session):
         self._artefact = artefact
         self._source = placed(artefact.kernel, artefact.folder)
         self._built = _built(artefact.folder)
-        self._tracer = KeptWorker(_TRACE, self._tracing)
-        self._launcher = KeptWorker(_LAUNCH, self._launching)
+        self._tracer = PersistentWorker(_TRACE, self._tracing)
+        self._launcher = PersistentWorker(_LAUNCH, self._launching)
         self.workers = (self._tracer, self._launcher)
         self._launch = launch or self._on_the_gpu
         self._architecture = architecture
@@ -280,7 +286,7 @@ def _built(folder: Path) -> Path:
 
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The reply. Raises `ToolchainError`."""
+    """The worker's reply. Raises `ToolchainError` where there is none, or it tells of a failure."""
     log = last_lines(result)
     kind, _, message = result.error.partition(": ")
     if kind in ("WrapperError", "LaunchError"):

@@ -33,7 +33,7 @@ ALIGNMENT = 16
 
 
 class TuningError(Exception):
-    """The file tunes itself."""
+    """The kernel's file has a `triton.autotune` or `triton.heuristics`."""
 
 
 @attrs.frozen
@@ -217,7 +217,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
 
 
 def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
-    """The wrapper. Raises `MissingEntryError`."""
+    """The wrapper that a request names. Raises `MissingEntryError`."""
     return require_entry(getattr(module, request["entry"], None), request["entry"])
 
 

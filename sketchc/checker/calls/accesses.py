@@ -143,8 +143,7 @@ def tensor(context: Context, node: syntax.Subscript) -> TensorName:
 
 
 def index(context: Context, node: _Part) -> Typed:
-    """A scalar or an index tile as a subscript; raises `InvalidError` after reporting anything
-    else."""
+    """A scalar or index tile as a subscript; reports anything else and raises `InvalidError`."""
     if isinstance(node, syntax.NewAxis | syntax.Slice):
         raise context.error(
             node.span, "SK0303", "`None` shapes index tiles; a tensor has no new axes", "an axis"

@@ -72,8 +72,7 @@ def reproduced(sketch: ir.Sketch, findings: Sequence[Finding]) -> list[Finding]:
 def _broken(
     sketch: ir.Sketch, example: ir.CounterExample, bases: Mapping[str, str]
 ) -> frozenset[tuple[str, str]] | None:
-    """The rules that a run at these numbers breaks, by claim and tensor; None where there is no
-    run."""
+    """The rules that a run at these numbers breaks, by claim and tensor; None without a run."""
     import numpy as np
 
     params = {**{p.name: 1 for p in sketch.params if p.default is None}, **example.params}

@@ -74,7 +74,7 @@ class TileName:
 
     @property
     def span(self) -> Span:
-        """Where its name was made."""
+        """Where the name was made."""
         return self.tile.span
 
 

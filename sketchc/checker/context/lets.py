@@ -106,7 +106,7 @@ def guarded(context: Context, value: ir.Expr, dtype: DType) -> ir.Expr:
 
 
 def _divisors(context: Context, value: ir.Expr) -> Iterator[ir.Expr]:
-    """That the integer divisors of an expression are at least 1, where that is not plain."""
+    """Conditions that the integer divisors of an expression are at least 1, if not plainly so."""
     for part in children(value):
         yield from _divisors(context, part)
     match value:

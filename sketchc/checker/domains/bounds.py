@@ -318,7 +318,7 @@ class Reached:
         self.troubles: list[Trouble] = []
 
     def reach(self) -> Reach:
-        """What the access reaches."""
+        """Work out the lanes from the subscripts of the access and its `where=`."""
         access, where = self.statement.access, self.statement.where
         self._slices()
         subscripts = [

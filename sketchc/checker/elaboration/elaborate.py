@@ -1,7 +1,7 @@
 """Elaboration: from the syntax tree of one sketch to its typed IR, for given constants.
 
 Names are resolved, shapes and element types checked, roles and phases settled, tiles proved to be
-assigned before they are read. Domains stay empty: `domains.infer_domains` fills them in. Nothing is
+assigned before they are read. Domains stay empty: `domains.inference` fills them in. Nothing is
 raised for a user's mistake; all that can be found is reported in one go.
 
 Where the language contract is silent, these rules hold:
@@ -408,7 +408,7 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
 
 
 def _verified(sketch: ir.Sketch) -> ir.Sketch:
-    """The sketch; where verifiers are switched on, it keeps what `ir.verify` says of sketches."""
+    """The sketch, after `ir.verify` has checked it where verifiers are switched on."""
     if verification.enabled():
         from sketchc.ir.verify import verify
 

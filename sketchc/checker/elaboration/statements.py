@@ -262,8 +262,7 @@ def _bind(
 def _host_binding(
     context: Context, name: syntax.Name, spelt: str, value: ir.Expr, dtype: DType
 ) -> bool:
-    """A scalar of launch values, bound outside all loops: a constant where it can be, else a host
-    value."""
+    """A scalar bound outside all loops: a constant where it can be, else a host value."""
     references = walk.names(value)
     given = context.binding(name.id, spelt)
     fixed = references <= context.values.keys() - context.tunable

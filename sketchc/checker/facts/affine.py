@@ -106,7 +106,7 @@ class Chosen:
 
     @property
     def cases(self) -> tuple[tuple[tuple[Fact, ...], Linear], ...]:
-        """Both, in order."""
+        """Both forms with their facts, the one that holds under the condition first."""
         return self.then, self.otherwise
 
     def atoms(self) -> Iterator[int]:

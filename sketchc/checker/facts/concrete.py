@@ -48,8 +48,7 @@ class NeedsData(Untried):
 
 
 def host_values(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
-    """Host scalars for given symbols. Params that `given` does not name take their default, or
-    1."""
+    """Host scalars for given symbols. Params that are not in `given` take their default, or 1."""
     return evaluation.host_values(sketch, given, _params(sketch, given))
 
 
@@ -69,8 +68,7 @@ def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
 
 
 def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) -> Values | None:
-    """All names at `site` in this iteration, or None when the loops do not reach it. Raises
-    `NeedsData`."""
+    """All names at `site` in this iteration; None if not reached. Raises `NeedsData`."""
     values: Values = dict(host)
     bindings: dict[str, ir.Expr] = {}
     for step in site.path:
@@ -499,7 +497,7 @@ def deciding_params(sketch: ir.Sketch, places: Iterable[Site | Computation]) -> 
 
 
 def with_lets(sketch: ir.Sketch, used: Collection[str]) -> frozenset[str]:
-    """These names, and those that the lets among them depend on."""
+    """The names in `used`, and those that the lets among them depend on."""
     found = frozenset(used)
     for let in reversed(sketch.lets):
         if let.name in found:

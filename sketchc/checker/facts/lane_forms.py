@@ -133,7 +133,7 @@ def proves(scope: Scope, form: Linear, cases: int = _CASES) -> bool:
 def pointwise(
     value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
 ) -> ir.Expr:
-    """See `Lanes.pointwise`; `extents` are the tile's."""
+    """As `Lanes.pointwise`, for a tile with these `extents`."""
     return _Pointwise(extents, bindings).visit(value, tuple(range(len(extents))))
 
 

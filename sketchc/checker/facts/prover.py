@@ -203,7 +203,7 @@ GAVE_UP = "the exact procedure (isl) was given up after too many steps"
 
 
 class Verdict(Enum):
-    """What became of a question."""
+    """The prover's answer to a question."""
 
     PROVED = "proved"
     REFUTED = "refuted"

@@ -518,8 +518,7 @@ def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
 
 
 def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
-    """True for an index tile: an expression over `iota` or the lanes of tiles, directly or through
-    a binding."""
+    """True for an index tile: an expression over `iota` or tile lanes, also through a binding."""
     if isinstance(expression, ir.Ref):
         name = expression.name
         return name in bindings and contains_iota(bindings[name], bindings)

@@ -86,12 +86,12 @@ class Site:
 
     @property
     def loops(self) -> tuple[ir.For, ...]:
-        """The loops around it in its phase."""
+        """The loops around the access in its phase."""
         return self.scope.loops
 
     @property
     def span(self) -> Span:
-        """Its place in the source."""
+        """The place of the statement in the source."""
         return self.statement.span
 
 

@@ -258,7 +258,7 @@ class CrossingPlan:
 
 
 def _around(numbers: Collection[int], sizes: Collection[int]) -> list[int]:
-    """These sizes, and around where tiles end: one whole tile, and a lane after one or two."""
+    """`sizes` and those around the ends of tiles: one whole tile, a lane after one or two."""
     near = {n * k + step for n in numbers for k, step in ((1, 0), (1, 1), (2, 1))}
     return sorted({*sizes, *near})
 

@@ -4,7 +4,7 @@ which loops run again, and which tiles meet a second one and a ragged tail.
 `min(GM, G)` is right for `min(GM - first, G)` while GM is no more than G, and `p % 27` for
 `p % OD` while OD is no more than 27. So what `min`, `max`, `//`, `%`, `ceil` and comparisons
 compare should be in either order in some run, a loop should have no, one and several iterations,
-and whole and ragged tiles. What comes of it at sizes of any magnitude is seen without running: one
+and whole and ragged tiles. Which sides sizes of any magnitude show is seen without running: one
 iteration and one lane after the other is drawn, and the names on the way get their values.
 
 A loop that is cut to one iteration is right at all sizes at which it has no other, and a tile that
@@ -303,7 +303,7 @@ class Draw:
             self.crossings.note(self.found, node, word, text)
 
     def apart(self, node: ir.Binary, left: Value, right: Value) -> None:
-        """Note that one is twice the other: a tile may hide what lies between."""
+        """Note that one side is twice the other: a tile may hide what lies between."""
         if 0 < 2 * left <= right or 0 < 2 * right <= left:
             self.crossings.note(self.found, node, "far less" if left < right else "far more")
 
@@ -451,7 +451,7 @@ class Crossings:
         return frozenset(found)
 
     def evaluator(self, expression: ir.Expr) -> _Evaluator:
-        """`_evaluator`, kept: draws ask for the same expressions a thousand times."""
+        """The evaluator of an expression, made once: draws ask for the same ones many times."""
         found = _evaluator(expression)
         self.evaluators[id(expression)] = (expression, found)
         return found
@@ -530,7 +530,7 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The mark in words."""
         return f"{self.what} of {self.where}"
 
 
@@ -543,7 +543,7 @@ class _TileDraw(Draw):
         self.crossings.marks.add(Mark(where, what))
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
-        """Also mark a loop that runs again."""
+        """Visit a loop, and mark one that runs again."""
         start, stop, step = (self.known(e, ()) for e in (loop.start, loop.stop, loop.step))
         if start is not None and stop is not None and step:
             count = len(range(int(start), int(stop), int(step)))
@@ -564,7 +564,7 @@ class _TileDraw(Draw):
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
     ) -> Value:
-        """Also look behind the first tile."""
+        """Visit the lanes of a tile, and look behind the first tile."""
         if self.draw == 0 and upper is not None:
             where = f"`{show(upper)}` in tiles of {show(extent)}"
             self.tiled(where, lower, (upper, *_bounds(upper)), extent, ir.Literal(1))

@@ -110,7 +110,7 @@ class _Walk:
             self.roots[let.name] = self.deciding(let.value)
 
     def deciding(self, *values: ir.Expr) -> frozenset[str]:
-        """What decides the values."""
+        """The names that decide these values; `DATA` for elements of tiles."""
         tiles = {tile.name for tile in self.sketch.tiles}
         found: set[str] = set()
         for name in frozenset().union(*map(names, values)):
@@ -345,7 +345,7 @@ class Planner:
                 yield setting
 
     def _mixed(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """These sizes in turn for the symbols on which it depends how often loops run."""
+        """`sizes` in turn for the symbols that decide how often loops run, 1 or 2 for others."""
         names = self.settings.names
         return tuple(
             sizes[place % len(sizes)] if name in self.wide else 1 + place % 2
@@ -354,8 +354,7 @@ class Planner:
 
     @property
     def wide(self) -> frozenset[str]:
-        """The names on which it depends how often the loops run that must run twice; all where no
-        loop must."""
+        """The names that decide how often loops run that must run twice; all where none must."""
         loops = [goal.names for goal in self.all_goals if goal.side is None and goal.trips > 1]
         return frozenset().union(*loops) or frozenset(self.settings.names)
 

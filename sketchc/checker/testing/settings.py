@@ -61,7 +61,7 @@ class Setting:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for equal settings."""
+        """A key that is equal for equal settings."""
         return (*self.symbols.items(), *sorted(self.params.items()), self.absent)
 
 
@@ -288,7 +288,7 @@ def _conditions(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iter
 
 
 def _filled(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator[_Condition]:
-    """That outputs have elements."""
+    """Conditions that every output has elements."""
     for tensor in sketch.tensors:
         for extent in tensor.extents if tensor.role in (ir.Role.OUT, ir.Role.INOUT) else ():
             yield _Condition(roots(extent), (extent,), "positive")

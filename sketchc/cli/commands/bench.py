@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sketchc.runtime.bench.timing import Settings
     from sketchc.runtime.cases.lists import OwnList
     from sketchc.runtime.store.recording import Recorder
-    from sketchc.runtime.tasks.client import WorkerTask
+    from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.verify.verify import Candidate
 
 #: Seconds between two updates of the same sort.
@@ -373,7 +373,7 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
 
 
 def _other_lists(
-    command: _Command, candidate: Candidate, task: WorkerTask
+    command: _Command, candidate: Candidate, task: TaskClient
 ) -> tuple[list[OwnList], list[str]]:
     """The task's lists of inputs that are still to be measured, and notes on those that are not."""
     from sketchc.runtime.cases.lists import other_lists
@@ -386,14 +386,14 @@ def _other_lists(
     return [one for one in lists if not one.refused], refused
 
 
-def _loaded(task: str, say: Say) -> WorkerTask:
+def _loaded(task: str, say: Say) -> TaskClient:
     from sketchc.runtime.tasks.task import load_task
 
     say("loads the task")
     return load_task(task)
 
 
-def _require_right(request: VerifyRequest, task: WorkerTask, kept: Recorder, say: Say) -> None:
+def _require_right(request: VerifyRequest, task: TaskClient, kept: Recorder, say: Say) -> None:
     """Raises `MeasurementFailedError` for a kernel that does not pass `sketchc verify`."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
 
@@ -419,7 +419,7 @@ def _require_right(request: VerifyRequest, task: WorkerTask, kept: Recorder, say
 def _time(
     command: _Command,
     candidate: Candidate,
-    task: WorkerTask,
+    task: TaskClient,
     folder: Path,
     say: Say,
     own: OwnList | None,

@@ -203,7 +203,7 @@ def _ask_all(provider: Provider, settings: LlmSettings) -> list[dict[str, Any]]:
 
 
 def _ask(provider: Provider, model: str, levels: list[str]) -> dict[str, Any]:
-    """What came of one question, as JSON-able data. One try: a check shows what happens."""
+    """The reply or error to one question, as JSON-able data. No second try: this is a check."""
 
     request = Request("check", levels[0], (Message("user", QUESTION),), ANSWER_TOKENS)
     pieces: list[int] = []

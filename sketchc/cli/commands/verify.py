@@ -129,7 +129,7 @@ def verify(
 def _outcomes(
     requests: list[VerifyRequest], task: str, patience: float, jobs: int | None, store: Path | None
 ) -> list[Outcome]:
-    """What comes of all files, in their order."""
+    """The outcome of each file, in the order of the files."""
     from sketchc.runtime.tasks.task import load_task
 
     first = requests[0]
@@ -165,7 +165,7 @@ def _at_once(
 
 
 def _report(outcomes: list[Outcome], as_json: bool) -> int:
-    """Show them; the exit status."""
+    """Show the outcomes; returns the exit status."""
     if as_json:
         _show_json(outcomes)
     else:

@@ -42,7 +42,7 @@ from sketchc.runtime.cases.sums import adds_in_any_order, reduction_lengths
 from sketchc.runtime.guards.binary import NotElfError, in_libc, inspect_elf, refusal
 from sketchc.runtime.process import pool
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.client import WorkerTask
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     Scalar,
     TaskFailure,
@@ -392,9 +392,8 @@ class CaseRunner:
         return found
 
     def _plants(self, case: ShapeCase, kind: str, seed: int) -> Plants:
-        """What is planted among the inputs of a case; the task is asked at the first sizes that it
-        takes."""
-        if self.looks and isinstance(self.task, WorkerTask):
+        """What is planted among a case's inputs; the task is asked once, at sizes that it takes."""
+        if self.looks and isinstance(self.task, TaskClient):
             substitutes = self._substitutes(case)
             with suppress(TaskFailure):
                 inputs = draw(self.binding, self.task, case, kind, seed, substitutes)
@@ -407,7 +406,7 @@ class CaseRunner:
 
     @cached_property
     def reach(self) -> Reach | None:
-        """Of a kernel without a sketch: which elements of inputs reach one of an output."""
+        """For a kernel without a sketch: how many input elements reach one output element."""
         if self.candidate.plan.phases:
             return None
         found = find_reach(self.binding, self.task, self.freedom)
@@ -425,7 +424,7 @@ class CaseRunner:
         if len(references) != len(self.binding.outputs):
             fail(f"it returns {len(references)} tensors at these sizes")
         given = tuple(inputs.values.values())
-        if not isinstance(task, WorkerTask):
+        if not isinstance(task, TaskClient):
             return References(references, inputs=given)
         if case.own and kind == "task" and only_nan(references):
             fail(f"{self.task.path}: {ONLY_NAN}")

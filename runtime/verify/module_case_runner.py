@@ -32,8 +32,8 @@ from sketchc.runtime.toolchains.torch_module.toolchain import (
     Text,
     TorchModules,
 )
+from sketchc.runtime.verify.case_runner import CaseRunner, Finding, Trial
 from sketchc.runtime.verify.references import References
-from sketchc.runtime.verify.session import CaseRunner, Finding, Trial
 from sketchc.runtime.verify.verdict import CaseResult
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class ModuleCaseRunner(CaseRunner):
         return self.modules.call(call, self.timeout), ""
 
     def _load(self) -> None:
-        """Another process with the file."""
+        """Start another process that loads the file."""
         self.rehearsed.clear()
         self.modules.load(self.candidate.kernel, self._init({}), self.timeout)
 
