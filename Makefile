@@ -20,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 MLIR_ADVICE := as root: apt-get install -y mlir-19-tools llvm-19
 
-.PHONY: demo test lint format types imports bench clean help environment ascend mindspore
+.PHONY: demo test lint format types imports bench clean help environment ascend mindspore toolchains
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -28,8 +28,7 @@ help:
 demo: environment ascend
 	$(BIN)/sketchc demo
 
-# MindSpore is large: only continuous integration installs it for the tests, others by `make mindspore`.
-test: environment $(DONE)/dev ascend $(if $(filter 1,$(SKETCHC_REQUIRE_TOOLCHAINS)),mindspore)
+test: $(DONE)/dev toolchains
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs \
 	    tests/unit tests/golden tests/e2e $(PYTEST_ARGS)
 
@@ -71,6 +70,10 @@ ascend: environment
 	else \
 	    echo "triton_ascend will not be executed. $(MLIR_ADVICE); then make again"; \
 	fi
+
+# What the tests need besides. MindSpore is large: only continuous integration installs it for them,
+# others by `make mindspore`.
+toolchains: ascend $(if $(filter 1,$(SKETCHC_REQUIRE_TOOLCHAINS)),mindspore)
 
 # For MindSpore tasks, in an environment of its own: 0.8 GB to download, 0.9 GB on the disk.
 mindspore: environment

@@ -123,14 +123,12 @@ def _executed(
     free = (c for c in checked.sketch.constants if c.tunable and c.name not in constants)
     if not request.execute and not any(constant.dtype.is_integer for constant in free):
         return None, ()
-    from sketchc.checker.api import tested_claims
     from sketchc.checker.selfcheck import tile_size_verdict
 
-    known = tested_claims(checked.proofs)
     return tile_size_verdict(
         tree,
         constants,
         thorough=request.execute,
-        known=known,
+        checked=checked,
         allow_unproved=request.allow_unproved,
     )

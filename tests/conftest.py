@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from shared_work import FOLDER
 
 from sketchc.base import verification
+from sketchc.runtime.process.templates import SHARED
 
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -40,6 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # What commands record goes there and not into the user's store. (XDG_DATA_HOME stays as it is:
     # the Ascend front end is installed in it.)
     os.environ["SKETCHC_STORE"] = os.path.join(os.environ[FOLDER], "store.sqlite")
+    # Hundreds of commands load tasks: what one has imported serves the others.
+    os.environ[SHARED] = os.path.join(os.environ[FOLDER], "templates")
+    os.makedirs(os.environ[SHARED], exist_ok=True)
 
 
 def pytest_collection_finish() -> None:
@@ -60,3 +64,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def update_golden(request: pytest.FixtureRequest) -> bool:
     """Whether expected outputs are to be rewritten."""
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def own_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that this test starts descend from it, and it shares none with other tests."""
+    monkeypatch.delenv(SHARED)

@@ -410,16 +410,17 @@ MOST_ELEMENTS = 2**20
 
 
 def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
-    """cumsum and cumprod: void lanes are the identity."""
+    """Running results: void lanes are the identity."""
     operand, axis = statement.operands[0], axis_of(statement)
     source = scope.tile(tile_name(operand))
     destination = scope.tile(statement.destination)
     dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
-    identity = "zero" if statement.operation == "cumsum" else "one"
+    identity = OPS[statement.operation].identity
+    assert identity is not None
     code = selected(operand, () if neutral else (axis,), dtype, identity, scope)
     shape = scope.shape(source.name)
     exclusive = statement.attributes.get("exclusive", False)
-    start = literal(0 if statement.operation == "cumsum" else 1)
+    start = literal(identity_value(identity, DType.I64))
     if exclusive and (not shape or shape[axis].text == "1"):
         return Value(start, None)
     if shape and shape[axis].text != "1":

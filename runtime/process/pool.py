@@ -19,6 +19,7 @@ import os
 import select
 import signal
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -31,6 +32,7 @@ from typing import Any
 import attrs
 
 from sketchc.runtime.process.program import named
+from sketchc.runtime.process.templates import SHARED
 
 #: Imported once, by the server that the processes come from.
 _PRELOADED = ["sketchc.cli.verify_files", "sketchc.runtime.verify.verify"]
@@ -289,6 +291,8 @@ class LocalEngine:
         self._context.set_forkserver_preload(_PRELOADED)
         self._executor: ProcessPoolExecutor | None = None
         self._channel = Channel()
+        # What one process has imported serves the others.
+        self._templates = tempfile.TemporaryDirectory(prefix="sketchc-")
 
     def __enter__(self) -> LocalEngine:
         return self
@@ -296,6 +300,7 @@ class LocalEngine:
     def __exit__(self, *_: object) -> None:
         self._stop()
         self._channel.close()
+        self._templates.cleanup()
 
     def run(
         self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
@@ -356,11 +361,12 @@ class LocalEngine:
                 resource_tracker.ensure_running()
                 forkserver.ensure_running()
             shared = _SharedSlots(self._context, self._compiling, self._devices)
+            environment = {SHARED: self._templates.name, **os.environ}
             self._executor = ProcessPoolExecutor(
                 self.workers,
                 mp_context=self._context,
                 initializer=_begin,
-                initargs=(shared, self._channel.sender, os.getcwd(), dict(os.environ)),
+                initargs=(shared, self._channel.sender, os.getcwd(), environment),
             )
         return self._executor
 

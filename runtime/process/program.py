@@ -1,11 +1,11 @@
 """What runs in the processes that `peer` starts, by its path.
 
 As `program.py --call FUNCTION FD` it calls a function ("package.module:name") with the socket FD,
-and ends with its parent. As `program.py --template FD WORD MODULES` it imports the modules once
-(torch takes two seconds), and forks a process for every request from the socket FD; the word
-"bound" has it end with its parent, "free" when that closes its socket. Only the standard library,
-so that it runs in environments without sketchc: there it shows itself the rooms of
-`sketchc.runtime`.
+and ends with its parent. As `program.py --template WORD MODULES FD [LISTENER]` it imports the
+modules once (torch takes two seconds), and forks a process for every request from the socket FD,
+and a template for everybody who connects to the socket LISTENER; the word "bound" has it end with
+its parent, "free" when that closes its socket. Only the standard library, so that it runs in
+environments without sketchc: there it shows itself the rooms of `sketchc.runtime`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import importlib
 import importlib.util
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -67,47 +68,94 @@ def named(function: str) -> Callable[..., Any]:
 
 
 class _Template:
-    """Forks processes for the parent until it goes away.
+    """Forks processes for the one at the other end of `control` until that goes away.
 
-    The first message says which imports failed, and what this interpreter lives from. A request is
-    JSON with descriptors: {"function", "message"} forks a process that calls the function with the
-    message and the descriptors. {"waited": true} in it asks for its number, which {"wait": number}
-    then asks the exit status of; nobody waits for the others.
+    The first message, `told`, says which imports failed, and what this interpreter lives from. A
+    request is JSON with descriptors: {"function", "message"} forks a process that calls the
+    function with the message and the descriptors. {"waited": true} in it asks for its number, which
+    {"wait": number} then asks the exit status of; nobody waits for the others. Who connects to the
+    `listener` gets a fork of this process, which serves it alone and ends with it.
     """
 
-    def __init__(self, control: socket.socket, modules: list[str]) -> None:
-        self._control = control
+    def __init__(
+        self, control: socket.socket, told: bytes, listener: socket.socket | None = None
+    ) -> None:
+        self._control, self._told, self._listener = control, told, listener
         self._unwatched: set[int] = set()
-        missing = _imported(modules)
-        gc.freeze()
         signal.signal(signal.SIGCHLD, self._reap)
-        control.send(json.dumps({"missing": missing, "needs": _needs()}).encode())
+        control.send(told)
 
-    def serve(self) -> int:
-        """Answer until nobody asks; returns the exit status."""
+    def serve(self, client: int = -1) -> int:
+        """Answer until nobody asks, or the process of the descriptor `client` has ended; returns
+        the exit status."""
+        asked = select.poll()
+        for end in (self._control, self._listener, client):
+            if end not in (None, -1):
+                asked.register(end, select.POLLIN)
         while True:
+            ready = {descriptor for descriptor, _ in asked.poll()}
+            if client in ready or (self._control.fileno() in ready and not self._answer()):
+                return 0
+            if self._listener is not None and self._listener.fileno() in ready:
+                self._serve_another(self._listener)
+
+    def _answer(self) -> bool:
+        """Do what the next request asks for; False where nobody asks any more."""
+        try:
+            text, descriptors, _, _ = socket.recv_fds(self._control, LONGEST_REQUEST, 8)
+        except OSError:
+            return False
+        if not text:
+            return False
+        request = json.loads(text)
+        if "wait" in request:
+            answer = self._status(request["wait"])
+            if answer is None:
+                return False
+        else:
+            answer = self._fork(request, descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if answer is not None:
+            self._control.send(str(answer).encode())
+        return True
+
+    def _status(self, process: int) -> int | None:
+        """How a process has ended, once it has; None where nobody is left who asks."""
+        ended = os.pidfd_open(process)
+        waiting = select.poll()
+        waiting.register(ended, select.POLLIN)
+        waiting.register(self._control, 0)  # nothing but POLLHUP and POLLERR
+        ready = {descriptor for descriptor, _ in waiting.poll()}
+        os.close(ended)
+        if self._control.fileno() in ready:
+            return None
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+    def _serve_another(self, listener: socket.socket) -> None:
+        """Fork a template for who has connected."""
+        connection = listener.accept()[0]
+        process = os.fork()
+        if process == 0:
             try:
-                text, descriptors, _, _ = socket.recv_fds(self._control, LONGEST_REQUEST, 8)
-            except OSError:
-                return 0
-            if not text:
-                return 0
-            request = json.loads(text)
-            answer: int | None
-            if "wait" in request:
-                answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
-            else:
-                answer = self._fork(request, descriptors)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            if answer is not None:
-                self._control.send(str(answer).encode())
+                os.setsid()
+                self._control.close()
+                listener.close()
+                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                client = os.pidfd_open(int.from_bytes(credentials[:4], sys.byteorder))
+                _Template(connection, self._told).serve(client)
+            finally:
+                os._exit(0)
+        self._unwatched.add(process)
+        connection.close()
 
     def _fork(self, request: dict[str, Any], descriptors: list[int]) -> int | None:
         """The number of the new process; None where nobody waits for it."""
         _imported(request["modules"])
         process = os.fork()
         if process == 0:
+            if self._listener is not None:
+                self._listener.close()
             _become(self._control, request, descriptors)
         if request["waited"]:
             return process
@@ -179,11 +227,14 @@ def main(arguments: list[str]) -> int:
             die_with_parent()
             with socket.socket(fileno=int(descriptor)) as channel:
                 named(function)(channel)
-        case ["--template", descriptor, word, modules]:
+        case ["--template", word, modules, *descriptors]:
             if word == "bound":
                 die_with_parent()
-            with socket.socket(fileno=int(descriptor)) as control:
-                return _Template(control, [name for name in modules.split(",") if name]).serve()
+            control, *listeners = (socket.socket(fileno=int(number)) for number in descriptors)
+            missing = _imported([name for name in modules.split(",") if name])
+            gc.freeze()
+            told = json.dumps({"missing": missing, "needs": _needs()}).encode()
+            return _Template(control, told, *listeners).serve()
         case _:
             return 2
     return 0

@@ -35,8 +35,8 @@ from sketchc.runtime.process.peer import (
     printed,
     program,
     signal_name,
-    template,
 )
+from sketchc.runtime.process.templates import template
 from sketchc.runtime.sandbox import confine, seccomp
 
 if TYPE_CHECKING:

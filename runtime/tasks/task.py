@@ -1,7 +1,7 @@
 """What verification asks of a reference, a task or a sketch where there is none (`Task`); tasks of
 each framework, and `load_task`.
 
-The process of a PyTorch task is a fork of one that has imported torch (`process.peer`).
+The process of a PyTorch task is a fork of one that has imported torch (`process.templates`).
 """
 
 from __future__ import annotations
@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.process.peer import (
-    Process,
-    Start,
-    Template,
-    TemplateError,
-    python_environment,
-    template,
-)
+from sketchc.runtime.process.peer import Process, Start, python_environment
+from sketchc.runtime.process.templates import FOLDERS, Template, TemplateError, template
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     NONE,
@@ -38,7 +32,6 @@ _TORCH_WORKER = f"{_WORKERS}.torch_worker"
 #: What torch imports when a model first runs without data, for seconds. In the template from the
 #: second task on: the first may be the only one, and too small to need it.
 _LAZY = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo")
-_FOLDER = "XDG_"
 
 
 class Task(Protocol):
@@ -132,7 +125,7 @@ def _template(more: dict[str, str]) -> tuple[Template, dict[str, str]]:
     environment = python_environment(more)
     # Where folders of the user are is read when they are used: no reason for another template.
     folders = {
-        name: environment.pop(name) for name in tuple(environment) if name.startswith(_FOLDER)
+        name: environment.pop(name) for name in tuple(environment) if name.startswith(FOLDERS)
     }
     return template(sys.executable, [_TORCH_WORKER], environment, bound=True), folders
 

@@ -24,6 +24,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import cycle
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -61,6 +62,9 @@ from sketchc.ir.evaluate import constants_of, evaluate
 from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import names
 from sketchc.parsing import syntax
+
+if TYPE_CHECKING:
+    from sketchc.checker.api import CheckedSketch
 
 Scalar = int | float | bool
 Shapes = Mapping[str, tuple[int, ...]]
@@ -552,18 +556,20 @@ def tile_size_verdict(
     constants: Mapping[str, Scalar] | None = None,
     seed: int = 0,
     thorough: bool = False,
-    known: frozenset[tuple[str, str]] = frozenset(),
+    checked: CheckedSketch | None = None,
     allow_unproved: bool = False,
 ) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
     """Whether results depend on tile sizes, as a verdict; None for a sketch without tile sizes that
     tuning may change, or one that the checker refuses. `thorough`: with all that `self_check`
-    reports of it. `known`: claims that were tested when the sketch was checked."""
+    reports of it. `checked`: what the checker made of it at these constants, where it accepted it
+    already."""
     from sketchc.checker.api import check_sketch, tested_claims
 
     bound = dict(constants or {})
-    checked, errors = check_sketch(tree, bound, allow_unproved, known)
-    if checked is None or has_errors(errors):
-        return None, ()
+    if checked is None:
+        checked, errors = check_sketch(tree, bound, allow_unproved)
+        if checked is None or has_errors(errors):
+            return None, ()
     base, known = checked.sketch, tested_claims(checked.proofs)
     for effort in (THOROUGH,) if thorough else (QUICK, PATIENT):
         execution = Execution(base, tree, bound, seed, effort, known)

@@ -28,6 +28,8 @@ from sketchc.runtime.sandbox import confine, namespaces, worker
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
 
+#: `state` counts the processes below this one.
+pytestmark = pytest.mark.usefixtures("own_templates")
 HERE = Path(__file__).resolve().parent
 HANDLER = "sketchc.runtime.toolchains.cpp.worker:execute"
 X = np.linspace(-3, 3, 1009, dtype=np.float32)

@@ -18,7 +18,7 @@ import pytest
 from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
-from sketchc.runtime.process import peer
+from sketchc.runtime.process import templates
 from sketchc.runtime.process.peer import clean_environment
 from sketchc.runtime.sandbox.worker import run_worker
 
@@ -116,9 +116,11 @@ def marker(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, str]]]]:
+def started(
+    own_templates: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[tuple[str, dict[str, str]]]]:
     """(command, environment) of every process that is started while the test runs."""
-    peer.close_templates()  # one that was there already would serve the tasks
+    templates.close_templates()  # one that was there already would serve the tasks
     found: list[tuple[str, dict[str, str]]] = []
     original = subprocess.Popen.__init__
 

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from sketchc.runtime.process import peer
+from sketchc.runtime.process import templates
 from sketchc.runtime.tasks.task import TorchTask
+
+pytestmark = pytest.mark.usefixtures("own_templates")
 
 TASK = """
 import sys, torch
@@ -54,10 +60,9 @@ def test_tasks_live_side_by_side(tmp_path: Path) -> None:
 def test_a_template_that_is_gone_is_replaced(tmp_path: Path) -> None:
     path = write(tmp_path, "a", 2.0)
     with TorchTask(path) as task:
-        assert isinstance(task.process, peer.ForkedProcess)
+        assert isinstance(task.process, templates.ForkedProcess)
         template = task.process.template
-        template.process.kill()
-        template.process.wait()
+        _kill(template)
         assert outputs(task) == [2.0] * 3
         assert task.process.template is not template
     with TorchTask(path) as task:
@@ -67,5 +72,98 @@ def test_a_template_that_is_gone_is_replaced(tmp_path: Path) -> None:
 def test_a_task_does_not_outlive_its_template(tmp_path: Path) -> None:
     with TorchTask(write(tmp_path, "a", 2.0)) as task:
         process = task.process
-        peer.close_templates()
+        templates.close_templates()
         assert process.wait() == -signal.SIGKILL
+
+
+# ---------------------------------------------------------------- of other processes
+
+#: Tells whose fork the task's process is, then waits.
+OTHER = """
+import sys
+from pathlib import Path
+from sketchc.runtime.tasks.task import TorchTask
+with TorchTask(Path(sys.argv[1])) as task:
+    print(task.process.pid, task.process.template.process is None, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def _kill(template: templates.Template) -> None:
+    assert template.process is not None
+    template.process.kill()
+    template.process.wait()
+
+
+def _other(path: Path) -> tuple[subprocess.Popen[str], int, bool]:
+    """Another process that has loaded the task; the number of the task's, and whether the template
+    of that is somebody else's."""
+    command = [sys.executable, "-c", OTHER, str(path)]
+    other = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
+    assert other.stdout is not None
+    number, borrowed = other.stdout.readline().split()
+    return other, int(number), borrowed == "True"
+
+
+def _gone(process: int) -> bool:
+    end = time.monotonic() + 30
+    while os.path.exists(f"/proc/{process}") and time.monotonic() < end:
+        time.sleep(0.02)
+    return not os.path.exists(f"/proc/{process}")
+
+
+@pytest.fixture
+def shared(
+    own_templates: None, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(templates.SHARED, str(tmp_path_factory.mktemp("t")))
+
+
+@pytest.mark.usefixtures("shared")
+def test_processes_share_a_template_and_end_what_they_started(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 2.0)
+    with TorchTask(path) as task:
+        assert outputs(task) == [2.0] * 3
+        other, process, borrowed = _other(path)
+        assert borrowed
+        other.kill()  # it has no chance to say that it goes
+        other.communicate()
+        assert _gone(process)
+        assert outputs(task) == [2.0] * 3
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_fork_of_a_template_outlives_it_and_another_takes_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 2.0)
+    first, _, borrowed = _other(path)
+    assert not borrowed
+    with TorchTask(path) as task:
+        assert isinstance(task.process, templates.ForkedProcess)
+        assert task.process.template.process is None
+        first.kill()
+        first.communicate()
+        assert outputs(task) == [2.0] * 3
+        second, process, borrowed = _other(path)
+        assert not borrowed
+        second.communicate("")
+        assert _gone(process)
+        assert outputs(task) == [2.0] * 3
+
+
+@pytest.mark.usefixtures("shared")
+def test_who_waits_for_a_template_that_dies_gets_one_of_its_own(tmp_path: Path) -> None:
+    """Its imports take a second, in which a process that connects may lose it."""
+    path = write(tmp_path, "a", 2.0)
+    with TorchTask(path) as task:
+        assert isinstance(task.process, templates.ForkedProcess)
+        one = task.process.template
+        assert one.process is not None
+        os.kill(one.process.pid, signal.SIGSTOP)
+        other = subprocess.Popen(
+            [sys.executable, "-c", OTHER, str(path)], stdin=-1, stdout=-1, text=True
+        )
+        time.sleep(2)
+        _kill(one)
+        assert other.stdout is not None
+        assert other.stdout.readline().split()[1] == "False"
+        other.communicate("")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from processes import running
 
-from sketchc.runtime.process.peer import template
+from sketchc.runtime.process.templates import template
 from sketchc.runtime.sandbox.worker import Worker, run_worker
 
 HANDLERS = """
@@ -198,11 +198,13 @@ def test_a_handler_of_an_installed_module() -> None:
     assert "no_such_function" in result.error
 
 
+@pytest.mark.usefixtures("own_templates")
 def test_the_template_of_compiled_kernels_has_one_thread_and_no_blas() -> None:
     """What starts threads before a fork leaves locks behind; what a kernel finds loaded it may
     use."""
     one = template(sys.executable, ("sketchc.runtime.toolchains.cpp.worker",))
     assert not one.missing
+    assert one.process is not None
     place = Path("/proc") / str(one.process.pid)
     threads = [line for line in (place / "status").read_text().splitlines() if "Threads" in line]
     assert threads[0].split()[1] == "1"

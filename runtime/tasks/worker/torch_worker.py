@@ -1,6 +1,6 @@
 """The process that runs a PyTorch task: see `server`.
 
-Started for `task.TorchTask`, as a fork of a template (`process.peer`), never imported by
+Started for `task.TorchTask`, as a fork of a template (`process.templates`), never imported by
 it. Large tasks are described on meta tensors, which have no data.
 """
 

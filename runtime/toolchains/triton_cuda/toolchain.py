@@ -58,6 +58,8 @@ _LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
 #: Loaded once for all runs in Triton's interpreter.
 INTERPRETED = ("sketchc.runtime.toolchains.triton_cuda.interpreted",)
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
+#: What every worker but the interpreting ones has imported.
+_IMPORTED = ("torch", "triton")
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
@@ -143,7 +145,7 @@ class TritonCuda(Toolchain):
             environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(built / "cache")},
             readable=[source],
             writable=[built],
-            preload=("torch",),
+            preload=_IMPORTED,
             memory_bytes=MEMORY_BYTES,
             file_bytes=_COMPILER_FILE_BYTES,
         )
@@ -198,7 +200,7 @@ class TritonSession(Session):
         built = _built(self._artefact.folder)  # compiled once for all runs
         return Worker(
             environment={"TRITON_CACHE_DIR": str(built / "cache")},
-            preload=("torch",),
+            preload=_IMPORTED,
             readable=[self._source],
             writable=[built],
         )
@@ -261,7 +263,7 @@ class LaunchedSession(Session):
                 "TRITON_CACHE_DIR": str(self._built / "cache"),
                 "CUDA_VISIBLE_DEVICES": "",
             },
-            preload=("torch",),
+            preload=_IMPORTED,
             readable=[self._source],
             writable=[self._built],
         )
