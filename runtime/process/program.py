@@ -133,17 +133,24 @@ class _Template:
         return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
     def _serve_another(self, listener: socket.socket) -> None:
-        """Fork a template for who has connected."""
+        """Fork a template for the process that has connected, unless that is shut in."""
         connection = listener.accept()[0]
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        asks = int.from_bytes(credentials[:4], sys.byteorder)
+        try:
+            theirs, ours = _confinement(asks), _confinement(os.getpid())
+        except OSError:  # it has gone
+            theirs, ours = (1,), (0,)
+        if any(one > other for one, other in zip(theirs, ours, strict=True)):
+            connection.close()
+            return
         process = os.fork()
         if process == 0:
             try:
                 os.setsid()
                 self._control.close()
                 listener.close()
-                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-                client = os.pidfd_open(int.from_bytes(credentials[:4], sys.byteorder))
-                _Template(connection, self._told).serve(client)
+                _Template(connection, self._told).serve(os.pidfd_open(asks))
             finally:
                 os._exit(0)
         self._unwatched.add(process)
@@ -170,6 +177,18 @@ class _Template:
                 continue
             if ended:
                 self._unwatched.discard(process)
+
+
+def _confinement(process: int) -> tuple[int, ...]:
+    """How far a process has been shut in: a kernel without namespaces may reach what this user may,
+    and must not have a process outside of its sandbox do something for it."""
+    found = dict.fromkeys(("NoNewPrivs", "Seccomp", "Seccomp_filters"), 0)
+    with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name in found:
+                found[name] = int(value)
+    return tuple(found.values())
 
 
 def _imported(modules: list[str]) -> list[str]:

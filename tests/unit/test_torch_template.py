@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from sketchc.runtime.process import templates
+from sketchc.runtime.sandbox import namespaces
 from sketchc.runtime.tasks.task import TorchTask
 
 pytestmark = pytest.mark.usefixtures("own_templates")
@@ -80,8 +81,10 @@ def test_a_task_does_not_outlive_its_template(tmp_path: Path) -> None:
 
 #: Tells whose fork the task's process is, then waits.
 OTHER = """
-import sys
+import ctypes, sys
 from pathlib import Path
+if sys.argv[2:]:
+    ctypes.CDLL(None).prctl(int(sys.argv[2]), 1, 0, 0, 0)
 from sketchc.runtime.tasks.task import TorchTask
 with TorchTask(Path(sys.argv[1])) as task:
     print(task.process.pid, task.process.template.process is None, flush=True)
@@ -95,10 +98,10 @@ def _kill(template: templates.Template) -> None:
     template.process.wait()
 
 
-def _other(path: Path) -> tuple[subprocess.Popen[str], int, bool]:
+def _other(path: Path, *control: str) -> tuple[subprocess.Popen[str], int, bool]:
     """Another process that has loaded the task; the number of the task's, and whether the template
-    of that is somebody else's."""
-    command = [sys.executable, "-c", OTHER, str(path)]
+    of that is somebody else's. `control`: what it first does to itself, by prctl's number."""
+    command = [sys.executable, "-c", OTHER, str(path), *control]
     other = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
     assert other.stdout is not None
     number, borrowed = other.stdout.readline().split()
@@ -167,3 +170,13 @@ def test_who_waits_for_a_template_that_dies_gets_one_of_its_own(tmp_path: Path) 
         assert other.stdout is not None
         assert other.stdout.readline().split()[1] == "False"
         other.communicate("")
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_process_that_is_shut_in_is_given_none(tmp_path: Path) -> None:
+    path = write(tmp_path, "a", 2.0)
+    with TorchTask(path) as task:
+        assert outputs(task) == [2.0] * 3
+        other, _, borrowed = _other(path, str(namespaces.PR_SET_NO_NEW_PRIVS))
+        other.communicate("")
+        assert not borrowed
