@@ -230,9 +230,11 @@ class Planner:
         """A pass. One that needs more than a plan has a field for it, of the name that it has here,
         or in the target's record."""
         module, _, name = path.partition(":")
-        made = getattr(importlib.import_module(module), name)
-        fields = [field.name for field in attrs.fields(made)]
-        return made(**{f: getattr(self if hasattr(self, f) else self.target, f) for f in fields})
+        kind = getattr(importlib.import_module(module), name)
+        fields = [field.name for field in attrs.fields(kind)]
+        known = {f: getattr(self if hasattr(self, f) else self.target, f) for f in fields}
+        made: Pass = kind(**known)
+        return made
 
 
 def _with_values(
