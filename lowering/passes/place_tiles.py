@@ -343,9 +343,9 @@ def _words(memory: str) -> str:
 class FuseTiles:
     """Fill in the phases' `storages`.
 
-    Why: fusion leaves most tiles without memory and adds buffers of its own; only the emitter knows
-    which, and it does not ask for sizes. Requires: phases mapped, fills chosen. Targets without
-    `storages` keep the plan.
+    Why: fusion leaves most tiles without memory and adds buffers of its own; it does not ask for
+    sizes. Requires: phases mapped, fills chosen. Ensures: what a phase reserves has names of its
+    own, and sizes that the host knows. Targets that do not print loops keep the plan.
     """
 
     storages: Callable[[Plan], tuple[tuple[Storage, ...], ...] | None]  # the target's
