@@ -12,7 +12,7 @@ import attrs
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import Language
-from sketchc.lowering.plan import Capabilities, HintAnswer, Plan, Storage
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 
 
 @attrs.frozen
@@ -93,14 +93,6 @@ class Target:
     def fuses(self) -> bool:
         """Whether fusion decides which tiles take memory."""
         return self.loop_names is not None
-
-    def storages(self, plan: Plan) -> tuple[tuple[Storage, ...], ...] | None:
-        """What the code of each phase reserves; None where tiles take memory as planned."""
-        if self.loop_names is None:
-            return None
-        from sketchc.lowering.loops import build
-
-        return build.storages(plan, self.loop_names)
 
     @property
     def _coder(self) -> Any:

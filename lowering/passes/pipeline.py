@@ -11,14 +11,13 @@ import attrs
 
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors, refuse
+from sketchc.base.types import Scalar
 from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan, with_constants
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
-
-Value = int | float | bool
 
 
 class Pass(Protocol):
@@ -92,7 +91,7 @@ def build_plan(
     tree: syntax.Sketch,
     target: str,
     hardware: str | None = None,
-    constants: Mapping[str, Value] | None = None,
+    constants: Mapping[str, Scalar] | None = None,
     allow_unproved: bool = False,
 ) -> PlannedSketch:
     """Check `tree` for `target` and map it onto the chip: see `planner` and `Planner.plan`."""
@@ -135,7 +134,7 @@ class Planner:
     #: each program found so far
     _programs: list[Program] = attrs.field(factory=list, init=False)
 
-    def plan(self, constants: Mapping[str, Value]) -> PlannedSketch:
+    def plan(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """The plan for these constants; the hardware decides on those that stay open.
 
         `constants` binds constexprs, params' defaults, and the sizes of blocks into which the plan
@@ -144,7 +143,7 @@ class Planner:
         """
         return self.mapped(self.proved(self.bound(constants)))
 
-    def bound(self, constants: Mapping[str, Value]) -> PlannedSketch:
+    def bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """The plan of the sketch with a value for every constant, still without domains."""
         found = self._bound(constants)
         choice = {c.name: c.value for c in found.plan.sketch.constants if c.chosen_by == "plan"}
@@ -155,14 +154,14 @@ class Planner:
         notes = tuple(dict.fromkeys((*found.plan.notes, *again.plan.notes)))
         return attrs.evolve(again, plan=attrs.evolve(again.plan, sketch=sketch, notes=notes))
 
-    def _bound(self, constants: Mapping[str, Value]) -> PlannedSketch:
+    def _bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """What the passes make of the sketch with these values."""
         declared, program = self._program(constants)
         sketch = _with_values(program.plan.sketch, declared, constants)
         plan = self._run(Stage.BOUND, attrs.evolve(program.plan, sketch=sketch))
         return PlannedSketch(plan, program, diagnostics=program.elaboration.diagnostics)
 
-    def _program(self, constants: Mapping[str, Value]) -> tuple[tuple[ir.Constant, ...], Program]:
+    def _program(self, constants: Mapping[str, Scalar]) -> tuple[tuple[ir.Constant, ...], Program]:
         """The declared constants with these values, and the program that they give."""
         from sketchc.checker.elaboration.elaborate import elaboration
 
@@ -238,7 +237,7 @@ class Planner:
 
 
 def _with_values(
-    split: ir.Sketch, declared: tuple[ir.Constant, ...], values: Mapping[str, Value]
+    split: ir.Sketch, declared: tuple[ir.Constant, ...], values: Mapping[str, Scalar]
 ) -> ir.Sketch:
     """The sketch with these constants, and the sizes of its blocks as given."""
     blocks = (

@@ -4,7 +4,7 @@ as far as it fits, and as the code of a target that fuses by itself leaves it.""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -348,14 +348,15 @@ class FuseTiles:
     own, and sizes that the host knows. Targets that do not print loops keep the plan.
     """
 
-    storages: Callable[[Plan], tuple[tuple[Storage, ...], ...] | None]  # the target's
+    loop_names: tuple[str, ...] | None  # the target's
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        found = self.storages(plan)
-        if found is None:
+        if self.loop_names is None:
             return plan
-        paired = zip(plan.phases, found, strict=True)
+        from sketchc.lowering.loops.build import storages
+
+        paired = zip(plan.phases, storages(plan, self.loop_names), strict=True)
         return attrs.evolve(plan, phases=tuple(attrs.evolve(p, storages=s) for p, s in paired))
 
 
