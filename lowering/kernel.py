@@ -1,11 +1,13 @@
-"""What a Coder returns: source, entry point and the launch contract."""
+"""What a Coder returns: source, entry point, the launch contract, and where its lines come from."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.lowering.source_map import SourceMap
+from sketchc.lowering.source_map import SourceMap, digest
 
 
 @attrs.frozen
@@ -52,3 +54,21 @@ class Kernel:
     foreign: bool = False
     source_map: SourceMap = attrs.field(default=(), eq=False, repr=False)
     library: tuple[LibraryPart, ...] = attrs.field(default=(), eq=False, repr=False)
+
+
+#: Of a source map as data; raised with every change that an older reader would misread.
+MAP_VERSION = 1
+
+
+def source_map_json(kernel: Kernel, sketch_text: str, code_name: str) -> dict[str, Any]:
+    """The map as data. The digests tell a reader whether it fits the texts in hand: `code_name`
+    names the file that holds the kernel, `sketch_text` is the sketch as written."""
+    return {
+        "version": MAP_VERSION,
+        "sketch": kernel.name,
+        "target": kernel.target,
+        "code": code_name,
+        "code_digest": digest(kernel.source),
+        "sketch_digest": digest(sketch_text),
+        "lines": [[line, list(origins)] for line, origins in kernel.source_map],
+    }

@@ -1,6 +1,6 @@
 """The plan: a typed sketch mapped onto one target. Printed for people, read by both Coders.
 
-Passes (lowering/passes, one file each, in the order of passes/pipeline.py) fill the plan in. An
+Passes (lowering/passes, one file each, in the order of passes/pipeline.PASSES) fill the plan in. An
 emitter walks the plan and decides nothing that stands here.
 """
 
@@ -157,6 +157,10 @@ class HintAnswer:
     became: str
     reason: str = ""
     unfused: HintAnswer | None = None
+
+
+#: What a hint became that nothing takes in.
+IGNORED = "ignored"
 
 
 @attrs.frozen

@@ -9,17 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from sketchc.base.diagnostics import NOWHERE, Span
-
-if TYPE_CHECKING:
-    from sketchc.lowering.kernel import Kernel
-
-#: Of the map as data; raised with every change that an older reader would misread.
-VERSION = 1
 
 #: (line of the code, lines of the sketch that it carries out), both 1-based, in order. Lines that
 #: belong to no statement (imports, helpers, checks of arguments) are left out.
@@ -61,20 +55,6 @@ class TracedLines:
             numbers = tuple(sorted({span.line for span in origins}))
             found.update(dict.fromkeys(range(offset + first + 1, offset + end + 1), numbers))
         return found
-
-
-def source_map_json(kernel: Kernel, sketch_text: str, code_name: str) -> dict[str, Any]:
-    """The map as data. The digests tell a reader whether it fits the texts in hand: `code_name`
-    names the file that holds the kernel, `sketch_text` is the sketch as written."""
-    return {
-        "version": VERSION,
-        "sketch": kernel.name,
-        "target": kernel.target,
-        "code": code_name,
-        "code_digest": digest(kernel.source),
-        "sketch_digest": digest(sketch_text),
-        "lines": [[line, list(origins)] for line, origins in kernel.source_map],
-    }
 
 
 def digest(text: str) -> str:

@@ -12,7 +12,7 @@ import attrs
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import Language
-from sketchc.lowering.plan import Capabilities, HintAnswer, Plan, Storage
+from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 
 
 @attrs.frozen
@@ -36,11 +36,11 @@ class FailureRule:
 class Target:
     """One target.
 
-    `coder` is the module of the built-in Coder: `emit(plan)`, `answers(plan)` (what the hints
-    became that only the target can answer) and, where the target fuses by itself,
-    `storages(plan)`. `abi` is the module that says how a kernel's function is spelled and called
-    (`lowering.abi.Abi`). `toolchain` is the module with
-    `TOOLCHAIN`.
+    `coder` is the module of the built-in Coder: `emit(plan)`, and `answers(plan)`, which says what
+    the hints became that only the target can answer. It is asked for these while a plan is made,
+    for they tell what the emitter does of its own accord: no fact of the plan decides it. `abi` is
+    the module that says how a kernel's function is spelled and called (`lowering.abi.Abi`).
+    `toolchain` is the module with `TOOLCHAIN`.
 
     What others write for the target: `imports` are the modules or headers that a kernel may import
     and is told of, `tolerated` more of them, `exits` the attributes of the DSL's own package that
@@ -59,6 +59,9 @@ class Target:
     backend: str = ""  # the paper's word: "ascend", "cuda" or "cpu"
     packages: str = ""  # what pip is told to install for its toolchain
     documents: str = ""  # their folder in docspec/
+    #: where the emitter prints the programs of `lowering.loops`, whose fusion decides which tiles
+    #: take memory: the names of its own, which none of theirs may be
+    loop_names: tuple[str, ...] | None = None
     kernel_mark: str = ""  # the decorator of kernels in a Python file: "triton.jit"
     dsl_names: tuple[str, ...] = ()  # what files call the DSL's package, or parts of it
     imports: tuple[str, ...] = ()
@@ -88,12 +91,8 @@ class Target:
 
     @property
     def fuses(self) -> bool:
-        """Whether the emitter itself decides which tiles take memory."""
-        return hasattr(self._coder, "storages")
-
-    def storages(self, plan: Plan) -> tuple[tuple[Storage, ...], ...] | None:
-        """What the code of each phase reserves; None where tiles take memory as planned."""
-        return self._coder.storages(plan) if self.fuses else None
+        """Whether fusion decides which tiles take memory."""
+        return self.loop_names is not None
 
     @property
     def _coder(self) -> Any:

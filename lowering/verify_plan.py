@@ -12,11 +12,11 @@ from collections.abc import Callable, Collection, Iterator
 
 import attrs
 
-from sketchc.base.diagnostics import InternalError
+from sketchc.base.diagnostics import NOWHERE, InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.launch.conditions import launch_conditions
-from sketchc.lowering.plan import Plan, source_loops, stores
+from sketchc.lowering.plan import IGNORED, Plan, source_loops, stores
 from sketchc.ops.table import OPS
 
 #: Where `SettleTiles` leaves a tile that takes no memory, and a small one of fixed size.
@@ -47,6 +47,27 @@ def verify_plan(plan: Plan, done: Collection[str]) -> None:
     if found:
         msg = f"the plan of {plan.sketch.name} for {plan.target} is broken:\n" + "\n".join(found)
         raise InternalError(msg)
+
+
+# ---------------------------------------------------------------- StripMine, ChooseConstants
+
+
+def _blocks(plan: Plan) -> Iterator[str]:
+    for loop in walk.in_phases(plan.sketch.phases):
+        if isinstance(loop, ir.For) and loop.span == NOWHERE:
+            if not loop.parallel:
+                yield f"the loop over {loop.variable}"
+            for store in (s for s in walk.statements(loop.body) if isinstance(s, ir.Store)):
+                if not any(loop.variable in walk.names(each) for each in walk.expressions(store)):
+                    yield f"the loop over {loop.variable} stores {store.tile} in every turn"
+
+
+def _chosen(plan: Plan) -> Iterator[str]:
+    for constant in plan.sketch.constants:
+        if constant.chosen_by == "plan":
+            power = int(constant.value).bit_count() == 1
+            if not (constant.value in constant.choices if constant.choices else power):
+                yield f"{constant.name} = {constant.value}"
 
 
 # ---------------------------------------------------------------- CheckCapabilities
@@ -217,11 +238,33 @@ def _costs(plan: Plan) -> Iterator[str]:
             )
 
 
+# ---------------------------------------------------------------- FuseTiles, SettleTiles
+
+
+def _storages(plan: Plan) -> Iterator[str]:
+    for phase in plan.phases:
+        storages = phase.storages or ()
+        sizes = [name for s in storages for e in s.extents for name in walk.references(e)]
+        names = {storage.name for storage in storages}
+        if len(names) < len(storages) or any(name.kind not in _HOST for name in sizes):
+            yield phase.name
+
+
+def _settled(plan: Plan) -> Iterator[str]:
+    if any(phase.storages is None for phase in plan.phases):
+        return
+    storages = [each for phase in plan.phases for each in phase.storages or ()]
+    for name, placed in plan.tiles.items():
+        reserved = {storage.memory for storage in storages if storage.tile == name} or {FUSED}
+        if placed.memory not in reserved:
+            yield f"{name} is in {placed.memory}"
+
+
 # ---------------------------------------------------------------- AnswerHints
 
 
 def _hints(plan: Plan) -> Iterator[str]:
-    answered = [answer.hint for answer in plan.answers]
+    answered = [answer.hint for answer in plan.answers if answer.became != IGNORED]
     given = [hint for loop in source_loops(plan) for hint in loop.hints]
     given += [hint for tile in plan.sketch.tiles for hint in tile.hints]
     for hint in dict.fromkeys(given):
@@ -245,6 +288,8 @@ def _conditions(plan: Plan) -> Iterator[str]:
 
 #: The rules, in the order of the passes: one line each.
 RULES: tuple[Rule, ...] = (
+    Rule("StripMine", "a loop that splits an axis is parallel, and in each store", _blocks),
+    Rule("ChooseConstants", "a constant that the plan chose has a value to choose", _chosen),
     Rule("CheckCapabilities", "every dtype is one that the target has", _dtypes),
     Rule("CheckCapabilities", "every operation is one that the target has", _operations),
     Rule("CheckCapabilities", "every compile-time constant is bound", _constants),
@@ -252,12 +297,14 @@ RULES: tuple[Rule, ...] = (
     Rule("MapGrid", "a launch stores", _effects),
     Rule("MapGrid", "grid axes name host scalars and axes further out", _grid),
     Rule("MapGrid", "loop variables are of a loop around, or of the grid", _loop_variables),
+    Rule("FuseTiles", "storages have names of their own, and sizes of the host", _storages),
     Rule("PlaceTiles", "every tile has one place, in a memory of the chip", _placed),
     Rule("PlaceTiles", "physical extents are such as the target has", _extents),
     Rule("PlaceTiles", "a tile's bytes are those of its physical extents", _bytes),
     Rule("PlaceTiles", "a memory's use is the sum of its parts", _account),
     Rule("CheckScratch", "every tile of fixed size fits its memory", _fitting),
     Rule("CheckScratch", "what sizes a tile is bounded by a launch condition", _conditions),
+    Rule("SettleTiles", "a tile is where something is reserved for it, else fused", _settled),
     Rule("ChooseFills", "every load has a fill, and nothing else has", _fills),
     Rule("ChooseFills", "neutral operands are those of operations with an identity", _neutral),
     Rule("EstimateCost", "bytes and operations are counted over host scalars", _costs),

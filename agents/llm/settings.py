@@ -1,17 +1,17 @@
-"""Settings of models and of the provider that asks them, and how a provider is made of them."""
+"""Settings of models and of the provider that asks them."""
 
 from __future__ import annotations
 
 import ipaddress
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
-from sketchc.agents.llm.client import Caps, Provider, RetryPolicy
+from sketchc.agents.llm.client import Caps, RetryPolicy
 from sketchc.agents.llm.messages import LEVELS
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 
 FILE_NAME = "sketchc.toml"
 
@@ -120,71 +120,6 @@ or set the environment:
 
 Then `sketchc llm check` tries it. Without any model: --llm replay:FILE replays a recording, such as
 those in examples/ledgers, and --llm mailbox:DIR asks you by files."""
-
-
-def make_provider(settings: LlmSettings, target: TargetSettings | None = None) -> Provider:
-    """The provider that the settings name, with the target's models.
-
-    Takes the key out of the environment. Raises `UsageError` that says what to set where something
-    is missing.
-    """
-    from sketchc.agents.llm.secret import take_key
-
-    # Also where it is not needed: what runs under test can read this process's environment.
-    take_key(settings.api_key_env)
-    if not settings.provider:
-        raise UsageError(NOTHING_CONFIGURED)
-    if settings.provider not in PROVIDERS:
-        refuse(f"unknown provider {settings.provider!r}; known: {', '.join(PROVIDERS)}")
-    return PROVIDERS[settings.provider](settings.for_target(target or TargetSettings()))
-
-
-def _openai(settings: LlmSettings) -> Provider:
-    from sketchc.agents.llm.openai_provider import OpenAIProvider
-    from sketchc.agents.llm.secret import take_key
-
-    if not settings.models:
-        refuse(
-            "no model is named: say --model NAME, set SKETCHC_LLM_MODEL=NAME, or write into "
-            'sketchc.toml:\n\n    [llm.models.complex]\n    name = "NAME"\n\n'
-            "Levels without a model of their own use the nearest that has one."
-        )
-    require_prices(settings)
-    key = take_key(settings.api_key_env)
-    if not key and not is_local(settings.base_url):
-        where = settings.base_url or "OpenAI's endpoint"
-        refuse(
-            f"{where} wants a key, and the environment variable {settings.api_key_env} is not set: "
-            f"export {settings.api_key_env}=..., or name the variable that holds the key with "
-            "api_key_env in [llm] of sketchc.toml or with SKETCHC_LLM_API_KEY_ENV"
-        )
-    return OpenAIProvider(settings, key)
-
-
-def _replay(settings: LlmSettings) -> Provider:
-    from sketchc.agents.llm.replay import ReplayProvider
-
-    path = Path(settings.location)
-    if not path.is_file():
-        refuse(
-            f"--llm replay: there is no recording {path}; a recording is the ledger that an "
-            "earlier run left in its folder"
-        )
-    return ReplayProvider(path)
-
-
-def _mailbox(settings: LlmSettings) -> Provider:
-    from sketchc.agents.llm.mailbox import MailboxProvider
-
-    return MailboxProvider(Path(settings.location), settings.mailbox_timeout)
-
-
-#: provider -> how it is made.
-PROVIDERS: dict[str, Callable[[LlmSettings], Provider]] = {
-    "openai": _openai,
-    "replay": _replay,
-    "mailbox": _mailbox,
-}
 
 
 def is_local(base_url: str) -> bool:

@@ -23,9 +23,9 @@ from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
 from sketchc.agents.state.state import RunContext, RunState
 from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse, refusing
 from sketchc.base.json_form import to_plain
+from sketchc.lowering.kernel import source_map_json
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_language
-from sketchc.lowering.source_map import source_map_json
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin

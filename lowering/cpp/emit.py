@@ -22,6 +22,7 @@ from sketchc.lowering.cpp.abi import actual_extents, scalars
 from sketchc.lowering.cpp.expressions import PROMOTED, Expressions, broken, entry_name, identifier
 from sketchc.lowering.cpp.library.texts import include_lines, library_text, used_pieces
 from sketchc.lowering.cpp.python_module import module_source
+from sketchc.lowering.cpp.target import RESERVED
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
 from sketchc.lowering.loops.nests import step_name
@@ -385,15 +386,6 @@ def emit(plan: Plan) -> Kernel:
     )
 
 
-#: Names of the generated function beside those of the sketch.
-_RESERVED = ("arena", "workspace")
-
-
-def storages(plan: Plan) -> tuple[tuple[Storage, ...], ...]:
-    """What each phase reserves for one program after fusion; for a plan whose phases are mapped."""
-    return build.storages(plan, _RESERVED)
-
-
 #: The conditions that are known when the host has fetched something.
 _LATE = (Kind.FETCH, Kind.FETCHED)
 
@@ -411,7 +403,7 @@ class _Host(Printer):
 
     def function(self) -> str:
         """The exported function with all phases."""
-        steps = build.host_program(self.plan, _RESERVED)
+        steps = build.host_program(self.plan, RESERVED)
         self.depth = 1
         self._round_params()
         # Checks and host values; nothing is written before all conditions hold.
@@ -518,7 +510,7 @@ class _Host(Printer):
                 self.line(f"const bool {streams_name(tensor.name)} = {large};")
 
     def _initial_values(self) -> None:
-        names = {*_RESERVED, *walk.declared_names(self.sketch)}
+        names = {*RESERVED, *walk.declared_names(self.sketch)}
         for tensor in self.sketch.tensors:
             if tensor.initial is None:
                 continue

@@ -58,6 +58,9 @@ _MISUSE = (
 #: which they are killed.
 _KILLED = r"Killed signal terminated program"
 
+#: Names of a generated function beside those of the sketch.
+RESERVED = ("arena", "workspace")
+
 TARGET = Target(
     CAPABILITIES,
     description="C++17 with OpenMP and SIMD, for x86-64 and other CPUs",
@@ -70,6 +73,7 @@ TARGET = Target(
     backend="cpu",
     packages="pybind11",
     documents="cpp",
+    loop_names=RESERVED,
     imports=_HEADERS,
     tolerated=_MORE_HEADERS,
     failures=(

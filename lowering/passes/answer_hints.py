@@ -8,7 +8,7 @@ import attrs
 
 from sketchc.base.diagnostics import Span
 from sketchc.checker.context.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
-from sketchc.lowering.plan import HintAnswer, Plan, TilePlan, source_loops, subject
+from sketchc.lowering.plan import IGNORED, HintAnswer, Plan, TilePlan, source_loops, subject
 from sketchc.parsing import syntax
 
 _GRID = ("parallel", "grididx", "coreidx")
@@ -20,20 +20,24 @@ OWN = ("pipeline", "async", "tensor_core", "unroll", "vectorize", "simd", "warp"
 
 @attrs.frozen
 class AnswerHints:
-    """Fill in `Plan.answers`: for loops on the grid, for the memories of tiles, and those of `OWN`,
-    which the target answers.
+    """Fill in `Plan.answers`: for loops on the grid, for the memories of tiles, those of `OWN`,
+    which the target answers, and those that nothing takes in: words that are none, and hints of
+    host loops.
 
     Why: a hint is advice (R9), and whoever gives one wants to know what was done with it. Requires:
-    phases mapped, tiles settled. Ensures: one answer for each hint of a loop or tile, but for those
-    that `ignored` answers.
+    phases mapped, tiles settled. Ensures: one answer for each hint of a loop or tile.
     """
 
     answers: Callable[[Plan], tuple[HintAnswer, ...]]  # the target's
+    tree: syntax.Sketch  # where hints stand that are in no plan
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
         found = attrs.evolve(plan, answers=(*plan.answers, *_loops(plan), *_tiles(plan)))
-        return attrs.evolve(found, answers=(*found.answers, *self.answers(found)))
+        loops = {loop.span: subject(plan, loop) for loop in source_loops(plan)}
+        tiles = {tile.span: f"tile {tile.name}" for tile in plan.sketch.tiles}
+        ignored = _ignored(self.tree.body, loops, tiles)
+        return attrs.evolve(found, answers=(*found.answers, *self.answers(found), *ignored))
 
 
 def _loops(plan: Plan) -> Iterator[HintAnswer]:
@@ -93,16 +97,10 @@ def _tile(hint: str, placed: TilePlan) -> HintAnswer | None:
     return None
 
 
-def ignored(tree: syntax.Sketch, plan: Plan) -> tuple[HintAnswer, ...]:
-    """The answers to hints that nothing takes in: words that are none, and those of host loops."""
-    loops = {loop.span: subject(plan, loop) for loop in source_loops(plan)}
-    tiles = {tile.span: f"tile {tile.name}" for tile in plan.sketch.tiles}
-    return tuple(_ignored(tree.body, loops, tiles))
-
-
 def _ignored(
     body: tuple[syntax.Statement, ...], loops: Mapping[Span, str], tiles: Mapping[Span, str]
 ) -> Iterator[HintAnswer]:
+    """The answers to hints that nothing takes in; `loops` and `tiles` say what is in the plan."""
     for statement in body:
         match statement:
             case syntax.For():
@@ -111,10 +109,10 @@ def _ignored(
                 for word in words:
                     if word not in LOOP_HINTS:
                         name = where or f"loop {statement.variable.id}"
-                        yield HintAnswer(word, name, "ignored", _unknown(word, LOOP_HINTS, "loop"))
+                        yield HintAnswer(word, name, IGNORED, _unknown(word, LOOP_HINTS, "loop"))
                     elif where is None:
                         why = "the loop runs on the host; hints are for loops of kernels"
-                        yield HintAnswer(word, f"loop {statement.variable.id}", "ignored", why)
+                        yield HintAnswer(word, f"loop {statement.variable.id}", IGNORED, why)
                 yield from _ignored(statement.body, loops, tiles)
             case syntax.If():
                 yield from _ignored(statement.body, loops, tiles)
@@ -123,7 +121,7 @@ def _ignored(
                 where = tiles.get(statement.name_span, f"tile {statement.name}")
                 for word in (hint.value for hint in statement.hints):
                     if word not in TILE_HINTS:
-                        yield HintAnswer(word, where, "ignored", _unknown(word, TILE_HINTS, "tile"))
+                        yield HintAnswer(word, where, IGNORED, _unknown(word, TILE_HINTS, "tile"))
 
 
 def _unknown(word: str, known: frozenset[str], kind: str) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import enum
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import attrs
 
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors, refuse
+from sketchc.base.types import Scalar
 from sketchc.checker.elaboration.elaborate import Elaboration
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan, with_constants
 from sketchc.lowering.target import Target
 from sketchc.lowering.verify_plan import verify_plan
 from sketchc.parsing import syntax
-
-Value = int | float | bool
 
 
 class Pass(Protocol):
@@ -27,46 +27,51 @@ class Pass(Protocol):
         """A new plan. Raises `DiagnosticError` for what the user must change."""
 
 
-#: The passes over a plan, in order: one line each. Domains are inferred and claims proved between
-#: those that choose sizes and those that map the sketch. Of the latter the first look at no value
-#: of a constant, but for those below 0.
-_SIZING: tuple[str, ...] = (
+class Stage(enum.Enum):
+    """Where a planner itself works on a plan, before the passes that follow in the list."""
+
+    ELABORATED = "elaborated"  # the sketch, with any values of constants that elaborate alike
+    BOUND = "bound"  # the values of one point of the tuning space
+    PROVED = "proved"  # domains and proofs; only values below 0 are known to be the point's
+    SIZED = "sized"  # all values are the point's again
+
+
+#: The passes over a plan, in order, one line each, with the stages that they belong to. What they
+#: make of a plan in the stages ELABORATED and PROVED is kept for all points that have it alike.
+#: Where a pass that follows BOUND chooses values of constants, all up to PROVED start again with
+#: these.
+PASSES: tuple[Stage | str, ...] = (
+    Stage.ELABORATED,
     "sketchc.lowering.passes.strip_mine:StripMine",
+    Stage.BOUND,
     "sketchc.lowering.passes.choose_constants:ChooseConstants",
-)
-_MAPPING: tuple[str, ...] = (
+    Stage.PROVED,
     "sketchc.lowering.passes.check_capabilities:CheckCapabilities",
     "sketchc.lowering.passes.map_grid:MapGrid",
     "sketchc.lowering.passes.choose_fills:ChooseFills",
     "sketchc.lowering.passes.estimate_cost:EstimateCost",
     "sketchc.lowering.passes.place_tiles:FuseTiles",
-)
-_PLACING: tuple[str, ...] = (
+    Stage.SIZED,
     "sketchc.lowering.passes.place_tiles:PlaceTiles",
     "sketchc.lowering.passes.place_tiles:CheckScratch",
     "sketchc.lowering.passes.place_tiles:SettleTiles",
     "sketchc.lowering.passes.answer_hints:AnswerHints",
 )
-PASSES = (*_SIZING, *_MAPPING, *_PLACING)
 
 
-def passes(paths: tuple[str, ...], target: Target) -> Iterator[Pass]:
-    """Some of the passes, in order. A pass that needs what only the target can say has a field for
-    it, of the name that it has in the target's record."""
-    for path in paths:
-        module, _, name = path.partition(":")
-        made = getattr(importlib.import_module(module), name)
-        yield made(**{field.name: getattr(target, field.name) for field in attrs.fields(made)})
+def names(entries: Iterable[Stage | str]) -> frozenset[str]:
+    """The names of the passes among some of `PASSES`: those of their classes."""
+    return frozenset(entry.partition(":")[2] for entry in entries if isinstance(entry, str))
 
 
 @attrs.frozen(eq=False)
 class Program:
     """What the points of a tuning space share whose constants differ in their values alone: the
-    sketch as elaborated, and with its axes split; and for each sketch with domains that these give
-    (values may show in them) its plan, as far as that asks for no value of 0 or more."""
+    sketch as elaborated, and its plan at the end of the stage ELABORATED; and for each sketch with
+    domains that these give (values may show in them) its plan at the end of the stage PROVED."""
 
     elaboration: Elaboration
-    split: ir.Sketch
+    plan: Plan
     mapped: list[tuple[ir.Sketch, Plan]] = attrs.field(factory=list)
 
 
@@ -86,7 +91,7 @@ def build_plan(
     tree: syntax.Sketch,
     target: str,
     hardware: str | None = None,
-    constants: Mapping[str, Value] | None = None,
+    constants: Mapping[str, Scalar] | None = None,
     allow_unproved: bool = False,
 ) -> PlannedSketch:
     """Check `tree` for `target` and map it onto the chip: see `planner` and `Planner.plan`."""
@@ -129,7 +134,7 @@ class Planner:
     #: each program found so far
     _programs: list[Program] = attrs.field(factory=list, init=False)
 
-    def plan(self, constants: Mapping[str, Value]) -> PlannedSketch:
+    def plan(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
         """The plan for these constants; the hardware decides on those that stay open.
 
         `constants` binds constexprs, params' defaults, and the sizes of blocks into which the plan
@@ -138,35 +143,39 @@ class Planner:
         """
         return self.mapped(self.proved(self.bound(constants)))
 
-    def bound(self, constants: Mapping[str, Value]) -> PlannedSketch:
-        """The sketch with a value for every constant and its axes split."""
-        split, choose = passes(_SIZING, self.target)
-        sketch, program = self._program(constants, split)
-        plan = choose.run(self._unmapped(sketch))
-        choice = {c.name: c.value for c in plan.sketch.constants if c.chosen_by == "plan"}
-        if choice:
-            sketch, program = self._program({**constants, **choice}, split)
-            sketch = with_constants(sketch, choice)
-        found = program.elaboration.diagnostics
-        return PlannedSketch(attrs.evolve(plan, sketch=sketch), program, diagnostics=found)
+    def bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
+        """The plan of the sketch with a value for every constant, still without domains."""
+        found = self._bound(constants)
+        choice = {c.name: c.value for c in found.plan.sketch.constants if c.chosen_by == "plan"}
+        if not choice:
+            return found
+        again = self._bound({**constants, **choice})
+        sketch = with_constants(again.plan.sketch, choice)
+        notes = tuple(dict.fromkeys((*found.plan.notes, *again.plan.notes)))
+        return attrs.evolve(again, plan=attrs.evolve(again.plan, sketch=sketch, notes=notes))
 
-    def _unmapped(self, sketch: ir.Sketch) -> Plan:
-        return Plan(sketch, self.target.capabilities, self.hardware, (), {})
+    def _bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
+        """What the passes make of the sketch with these values."""
+        declared, program = self._program(constants)
+        sketch = _with_values(program.plan.sketch, declared, constants)
+        plan = self._run(Stage.BOUND, attrs.evolve(program.plan, sketch=sketch))
+        return PlannedSketch(plan, program, diagnostics=program.elaboration.diagnostics)
 
-    def _program(self, constants: Mapping[str, Value], split: Pass) -> tuple[ir.Sketch, Program]:
-        """The sketch for these constants with its axes split, still without domains."""
+    def _program(self, constants: Mapping[str, Scalar]) -> tuple[tuple[ir.Constant, ...], Program]:
+        """The declared constants with these values, and the program that they give."""
         from sketchc.checker.elaboration.elaborate import elaboration
 
         for program in self._programs:
             bound = program.elaboration.bind(constants)
             if bound is not None:
-                return _with_values(program.split, bound.constants, constants), program
+                return bound.constants, program
         done = elaboration(self.tree, constants)
         if done.sketch is None or has_errors(done.diagnostics):
             raise DiagnosticError(done.diagnostics)
-        program = Program(done, split.run(self._unmapped(done.sketch)).sketch)
+        plan = Plan(done.sketch, self.target.capabilities, self.hardware, (), {})
+        program = Program(done, self._run(Stage.ELABORATED, plan))
         self._programs.append(program)
-        return _with_values(program.split, done.sketch.constants, constants), program
+        return done.sketch.constants, program
 
     def proved(self, bound: PlannedSketch) -> PlannedSketch:
         """The sketch with its domains and proofs."""
@@ -186,10 +195,7 @@ class Planner:
 
     def mapped(self, proved: PlannedSketch) -> PlannedSketch:
         """The plan of a sketch with domains: what the passes make of it."""
-        from sketchc.lowering.passes.answer_hints import ignored
-
-        plan = self._run(_PLACING, self._mapped(proved.plan, proved.program), _MAPPING)
-        plan = attrs.evolve(plan, answers=(*plan.answers, *ignored(self.tree, plan)))
+        plan = self._run(Stage.SIZED, self._mapped(proved.plan, proved.program))
         scratch = tuple(
             ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
             for require in plan.sketch.requires[len(proved.plan.sketch.requires) :]
@@ -203,23 +209,35 @@ class Planner:
         key = attrs.evolve(sketch, constants=below)
         mapped = next((mapped for known, mapped in program.mapped if known == key), None)
         if mapped is None:
-            mapped = self._run(_MAPPING, attrs.evolve(plan, notes=()))
+            mapped = self._run(Stage.PROVED, attrs.evolve(plan, notes=()))
             program.mapped.append((key, mapped))
+        sketch = attrs.evolve(mapped.sketch, constants=sketch.constants)
         return attrs.evolve(mapped, sketch=sketch, notes=(*plan.notes, *mapped.notes))
 
-    def _run(self, paths: tuple[str, ...], plan: Plan, before: tuple[str, ...] = ()) -> Plan:
-        """What some of the passes make of a plan that has come past those `before`."""
-        done = {path.partition(":")[2] for path in before}
-        for step in passes(paths, self.target):
-            plan = step.run(plan)
-            done.add(type(step).__name__)
+    def _run(self, stage: Stage, plan: Plan) -> Plan:
+        """What the passes of a stage make of a plan that has come past those before."""
+        start = PASSES.index(stage) + 1
+        for end, entry in enumerate(PASSES[start:], start + 1):
+            if isinstance(entry, Stage):
+                break
+            plan = self._made(entry).run(plan)
             if verification.enabled():
-                verify_plan(plan, done)
+                verify_plan(plan, names(PASSES[:end]))
         return plan
+
+    def _made(self, path: str) -> Pass:
+        """A pass. One that needs more than a plan has a field for it, of the name that it has here,
+        or in the target's record."""
+        module, _, name = path.partition(":")
+        kind = getattr(importlib.import_module(module), name)
+        fields = [field.name for field in attrs.fields(kind)]
+        known = {f: getattr(self if hasattr(self, f) else self.target, f) for f in fields}
+        made: Pass = kind(**known)
+        return made
 
 
 def _with_values(
-    split: ir.Sketch, declared: tuple[ir.Constant, ...], values: Mapping[str, Value]
+    split: ir.Sketch, declared: tuple[ir.Constant, ...], values: Mapping[str, Scalar]
 ) -> ir.Sketch:
     """The sketch with these constants, and the sizes of its blocks as given."""
     blocks = (

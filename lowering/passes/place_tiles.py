@@ -4,7 +4,7 @@ as far as it fits, and as the code of a target that fuses by itself leaves it.""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import attrs
 
@@ -343,19 +343,20 @@ def _words(memory: str) -> str:
 class FuseTiles:
     """Fill in the phases' `storages`.
 
-    Why: fusion leaves most tiles without memory and adds buffers of its own; only the emitter knows
-    which, and it does not ask for sizes. Requires: phases mapped, fills chosen. Targets without
-    `storages` keep the plan.
+    Why: fusion leaves most tiles without memory and adds buffers of its own; it does not ask for
+    sizes. Requires: phases mapped, fills chosen. Ensures: what a phase reserves has names of its
+    own, and sizes that the host knows. Targets that do not print loops keep the plan.
     """
 
-    storages: Callable[[Plan], tuple[tuple[Storage, ...], ...] | None]  # the target's
+    loop_names: tuple[str, ...] | None  # the target's
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        found = self.storages(plan)
-        if found is None:
+        if self.loop_names is None:
             return plan
-        paired = zip(plan.phases, found, strict=True)
+        from sketchc.lowering.loops.build import storages
+
+        paired = zip(plan.phases, storages(plan, self.loop_names), strict=True)
         return attrs.evolve(plan, phases=tuple(attrs.evolve(p, storages=s) for p, s in paired))
 
 

@@ -5,7 +5,6 @@ What one DSL says of a launch stands in a subclass of `Wrapper`.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import assert_never
@@ -14,6 +13,7 @@ import attrs
 
 from sketchc.base.types import FORMATS, DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import walk
 from sketchc.ir.show import range_arguments, show
 from sketchc.ir.symbolic import product
 from sketchc.launch.conditions import (
@@ -380,15 +380,26 @@ class Wrapper(Host, PythonLines, ABC):
     def _loop(self, loop: ir.HostFor) -> None:
         arguments = range_arguments(loop, self.expression)
         name = self.names[loop.variable]
-        place = len(self.lines)
-        self._block(loop.body)
-        body, self.lines = self.lines[place:], self.lines[:place]
-        if not any(re.search(rf"\b{name}\b", text.partition("#")[0]) for text in body):
+        if not self._reads(loop.body, loop.variable):
             name = "_"  # it only counts
         header = f"for {name} in range({', '.join(arguments)}):"
         self._apart("" if loop.text == header else loop.text)
         self.line(header)
-        self.lines += body
+        self._block(loop.body)
+
+    def _reads(self, body: tuple[ir.HostStep, ...], name: str) -> bool:
+        """Whether steps, or a launch among them, take the value of a name of the host."""
+        sketch, launched = self.plan.sketch, {phase.index for phase in self.plan.phases}
+        for step in walk.statements(body):
+            found = list(walk.expressions(step))
+            match step:
+                case ir.Launch(phase) if phase in launched and name in sketch.phases[phase].scalars:
+                    return True
+                case ir.Fetch() if step.name in fetched_conditions(sketch):
+                    found.append(fetched_conditions(sketch)[step.name].holds)
+            if any(name in walk.names(each) for each in found):
+                return True
+        return False
 
     def _fetch(self, fetch: ir.Fetch) -> None:
         """A scalar read; what was fetched before may point anywhere (R13)."""

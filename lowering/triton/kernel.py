@@ -6,7 +6,6 @@ kernel holds it in 64 bits, and promotes what is computed from it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator, Mapping
 from fractions import Fraction
 from typing import assert_never
@@ -479,10 +478,9 @@ def _assemble(
     lines += [f"    {truth} = tl.cast({truth}, tl.int1)" for truth in truths]
     for scalar in floats if in_memory else ():
         lines.append(f"    {names[scalar]} = tl.load({names[f'{scalar}_ptr']})")
-    words = set(re.findall(r"\w+", "\n".join(emitter.lines)))
     for extent, lane in scope.lanes.items():
-        if lane not in words:
-            continue  # asked for, and then written without
+        if extent not in scope.read_lanes:
+            continue
         arange = f"tl.arange(0, {extent})"
         lines.append(f"    {lane} = {arange}.to(INDEX)" if guarded else f"    {lane} = {arange}")
     origins = emitter.carried_out(len(lines))

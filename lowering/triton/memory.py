@@ -129,7 +129,7 @@ def _split(
                 origin.append(lower)
                 assert tile is not None
                 if shape and scope.plan.tiles[tile].extents[axis].value != 1:
-                    lane = spread(Code(scope.lane(shape[axis])), axis, len(shape))
+                    lane = spread(scope.lane(shape[axis]), axis, len(shape))
                     if not is_literal(step, 1):
                         lane = PYTHON.binary("*", lane, kernel_expression(step, scope))
                     vectors.append((dimension, lane))

@@ -44,6 +44,7 @@ class Scope:
     scalars: dict[str, ir.NameKind] = attrs.field(factory=dict)  # sketch names read, host scalars
     buckets: dict[str, ir.Expr] = attrs.field(factory=dict)  # compile-time name -> bucket of
     lanes: dict[str, str] = attrs.field(factory=dict)  # physical extent text -> lane vector
+    read_lanes: set[str] = attrs.field(factory=set)  # the lane vectors that the code reads
     strides: dict[tuple[str, int], str] = attrs.field(factory=dict)  # broadcast strides
     tensors: dict[str, None] = attrs.field(factory=dict)  # base tensors accessed
     functions: dict[str, None] = attrs.field(factory=dict)  # device functions called
@@ -103,13 +104,18 @@ class Scope:
             for physical, logical in zip(planned.extents, planned.tile.extents, strict=True)
         )
 
-    def lane(self, extent: Code) -> str:
-        """The name of the lane vector `0 .. extent-1`, defined at the top of the kernel."""
+    def lane(self, extent: Code) -> Code:
+        """The lane vector `0 .. extent-1`, which is then defined at the top of the kernel."""
+        self.name_lanes(extent)
+        self.read_lanes.add(extent.text)
+        return Code(self.lanes[extent.text])
+
+    def name_lanes(self, extent: Code) -> None:
+        """Names a lane vector, whether or not it is read: those of a tile in the order of axes."""
         if extent.text not in self.lanes:
             stem = extent.text.lower()
             wish = f"lanes_{stem}" if stem.isdigit() else f"{stem.removesuffix('_block')}_lanes"
             self.lanes[extent.text] = self.names.fresh(wish)
-        return self.lanes[extent.text]
 
     def non_negative(self, expression: ir.Expr) -> bool:
         """Whether an expression is provably at least 0 here."""
@@ -178,7 +184,7 @@ def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
             physical = scope.physical(extent)
             if physical.value == 1:  # one lane: a scalar
                 return kernel_expression(lower, scope)
-            code = laid_out(Code(scope.lane(scope.extent_code(physical, extent))), layout)
+            code = laid_out(scope.lane(scope.extent_code(physical, extent)), layout)
             if is_literal(lower, 0):
                 return code
             return PYTHON.binary("+", kernel_expression(lower, scope), code)

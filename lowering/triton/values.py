@@ -72,8 +72,12 @@ def conditions(
                     found.append(truth(code, (), scope))
             continue
         assert not single
-        lane = spread(Code(scope.lane(scope.extent_code(physical, logical))), axis, rank)
+        extent = scope.extent_code(physical, logical)
+        scope.name_lanes(extent)
         upper = (*part.upper, logical) if physical.padded else part.upper
+        if not part.lower and not upper:
+            continue
+        lane = spread(scope.lane(extent), axis, rank)
         if _nothing_between(part.lower, upper):
             # Said in two halves, it crashes compilers that see blocks of memory in masks.
             found.append(PYTHON.binary("<", lane, Code("0")))
@@ -243,7 +247,7 @@ def carrier(dtype: DType) -> DType:
 
 def lanes_along(axis: int, shape: Shape, scope: Scope) -> Code:
     """The lane numbers of an axis of a shape in i32, laid out along it."""
-    code = Code(scope.lane(shape[axis]))
+    code = scope.lane(shape[axis])
     if scope.guarded:
         code = PYTHON.postfix(code, f".to({TL[DType.I32]})")
     return spread(code, axis, len(shape))

@@ -226,7 +226,7 @@ def generate(
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
     if workflow.needs_model(wanted.coder):
-        from sketchc.agents.llm.settings import make_provider
+        from sketchc.agents.llm.providers import make_provider
 
         provider = make_provider(configuration.llm, configuration.target(wanted.target))
     recorded: Header | None = getattr(provider, "header", None)

@@ -21,8 +21,8 @@ from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.messages import LlmError
+from sketchc.agents.llm.providers import make_provider
 from sketchc.agents.llm.replay import ReplayProvider
-from sketchc.agents.llm.settings import make_provider
 from sketchc.agents.run.summary import counted
 from sketchc.cli.options import configuration_of
 from sketchc.cli.verify_files import require_running

@@ -11,14 +11,13 @@ from llm_server import LlmServer, reply
 
 from sketchc.agents.llm.client import Caps
 from sketchc.agents.llm.messages import LEVELS, Message, Request
+from sketchc.agents.llm.providers import PROVIDERS, make_provider
 from sketchc.agents.llm.settings import (
     NOTHING_CONFIGURED,
-    PROVIDERS,
     LlmSettings,
     ModelSettings,
     TargetSettings,
     is_local,
-    make_provider,
     require_prices,
 )
 from sketchc.base.diagnostics import UsageError

@@ -175,15 +175,26 @@ def test_each_stage_is_verified_while_the_switch_is_on(
     made()
 
 
-@pytest.mark.parametrize("command", ["check", "lower"])
+@pytest.mark.parametrize(
+    ("command", "options", "status"),
+    [
+        ("check", ["--static"], 0),
+        ("lower", ["--target", "cpp"], 0),
+        ("run", ["--symbols", "M=9,N=70"], 0),
+        # No files of theirs: refused when the options have been read.
+        ("verify", ["--target", "cpp", "--task", "none.py"], 2),
+        ("bench", ["--target", "cpp", "--task", "none.py"], 2),
+        ("gen", ["--target", "cpp"], 2),
+    ],
+)
 def test_the_command_line_has_the_switch(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, options: list[str], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(verification.VARIABLE, "0")
+    monkeypatch.chdir(tmp_path)
     path = tmp_path / "sums.sketch"
     path.write_text(TEXT)
-    target = ["--target", "cpp"] if command == "lower" else ["--static"]
-    assert run([command, str(path), *target]) == 0
+    assert run([command, str(path), *options]) == status
     assert not verification.enabled()
-    assert run([command, str(path), *target, "--verify-ir"]) == 0
+    assert run([command, str(path), *options, "--verify-ir"]) == status
     assert verification.enabled()

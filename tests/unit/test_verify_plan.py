@@ -9,22 +9,28 @@ import pytest
 from example_targets import EXAMPLES
 
 from sketchc.base import verification
-from sketchc.base.diagnostics import InternalError, Source
+from sketchc.base.diagnostics import NOWHERE, InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
-from sketchc.lowering.passes.pipeline import PASSES, build_plan
+from sketchc.lowering.passes import pipeline
+from sketchc.lowering.passes.pipeline import PASSES, build_plan, names
 from sketchc.lowering.plan import MemoryUse, PhysicalExtent, Plan
-from sketchc.lowering.verify_plan import RULES, verify_plan
+from sketchc.lowering.verify_plan import RULES, Rule, verify_plan
+from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 
-DONE = frozenset(path.partition(":")[2] for path in PASSES)
+DONE = names(PASSES)
+
+
+def tree_of(name: str) -> syntax.Sketch:
+    tree, _ = parse(Source("test.sketch", (EXAMPLES / f"{name}.sketch").read_text("utf-8")))
+    assert tree is not None
+    return tree.sketches[0]
 
 
 def planned(name: str, target: str) -> Plan:
-    tree, _ = parse(Source("test.sketch", (EXAMPLES / f"{name}.sketch").read_text("utf-8")))
-    assert tree is not None
-    return build_plan(tree.sketches[0], target).plan
+    return build_plan(tree_of(name), target).plan
 
 
 def phase(plan: Plan, **changes: object) -> Plan:
@@ -55,6 +61,30 @@ def without_a_bound(plan: Plan) -> Plan:
     return sketch(plan, symbols=symbols, requires=(), tiles=(first, *plan.sketch.tiles[1:]))
 
 
+def serial_blocks(plan: Plan) -> Plan:
+    def changed(body: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
+        return tuple(
+            attrs.evolve(each, body=changed(each.body), parallel=each.span != NOWHERE)
+            if isinstance(each, ir.For)
+            else each
+            for each in body
+        )
+
+    phases = (attrs.evolve(each, body=changed(each.body)) for each in plan.sketch.phases)
+    return sketch(plan, phases=tuple(phases))
+
+
+def odd_choice(plan: Plan) -> Plan:
+    first, *rest = plan.sketch.constants
+    return sketch(plan, constants=(attrs.evolve(first, value=3, chosen_by="plan"), *rest))
+
+
+def twice_reserved(plan: Plan) -> Plan:
+    storages = plan.phases[0].storages
+    assert storages
+    return phase(plan, storages=(*storages, storages[0]))
+
+
 def own_axis(plan: Plan) -> Plan:
     axis = plan.phases[0].grid[0]
     variable = ir.Ref(axis.variable, ir.NameKind.LOOP)
@@ -64,8 +94,10 @@ def own_axis(plan: Plan) -> Plan:
 F32 = DType.F32.value
 STRANGE = ir.Ref("strange", ir.NameKind.LOOP)
 
-#: The rule -> how a plan of `rms` for Triton is made to break it.
+#: The rule -> how a plan of `rms` is made to break it.
 BREAKS: dict[str, Callable[[Plan], Plan]] = {
+    "a loop that splits an axis is parallel, and in each store": serial_blocks,
+    "a constant that the plan chose has a value to choose": odd_choice,
     "every dtype is one that the target has": lambda plan: capabilities(
         plan, dtypes=plan.capabilities.dtypes - {F32}
     ),
@@ -77,6 +109,7 @@ BREAKS: dict[str, Callable[[Plan], Plan]] = {
     "a launch stores": lambda plan: phase(plan, body=()),
     "grid axes name host scalars and axes further out": own_axis,
     "loop variables are of a loop around, or of the grid": lambda plan: phase(plan, grid=()),
+    "storages have names of their own, and sizes of the host": twice_reserved,
     "every tile has one place, in a memory of the chip": lambda plan: tile(plan, memory="attic"),
     "physical extents are such as the target has": lambda plan: tile(
         plan, extents=(PhysicalExtent(value=3),), bytes=12
@@ -87,6 +120,10 @@ BREAKS: dict[str, Callable[[Plan], Plan]] = {
     ),
     "every tile of fixed size fits its memory": lambda plan: capabilities(plan, maximum_elements=1),
     "what sizes a tile is bounded by a launch condition": without_a_bound,
+    "a tile is where something is reserved for it, else fused": lambda plan: attrs.evolve(
+        plan,
+        tiles={name: attrs.evolve(placed, memory="attic") for name, placed in plan.tiles.items()},
+    ),
     "every load has a fill, and nothing else has": lambda plan: attrs.evolve(plan, fills={}),
     "neutral operands are those of operations with an identity": lambda plan: attrs.evolve(
         plan, neutral={(0, 999): frozenset({0})}
@@ -106,13 +143,36 @@ def test_rules_name_passes() -> None:
     assert {rule.after for rule in RULES} <= DONE
 
 
-@pytest.mark.parametrize("text", BREAKS)
-def test_a_broken_rule_is_seen(text: str) -> None:
-    plan = planned("rms", "triton_cuda")
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text)
+def test_a_broken_rule_is_seen(rule: Rule) -> None:
+    fuses = rule.after in ("FuseTiles", "SettleTiles")
+    plan, text = planned("rms", "cpp" if fuses else "triton_cuda"), rule.text
     verify_plan(plan, DONE)
     with pytest.raises(InternalError) as raised:
         verify_plan(BREAKS[text](plan), DONE)
     assert text in str(raised.value)
+
+
+@attrs.frozen
+class Noting:
+    """A pass that does something to each part of a plan that any pass may change."""
+
+    def run(self, plan: Plan) -> Plan:
+        require = ir.Require(ir.Literal(True), "seen")
+        seen = attrs.evolve(plan.sketch, requires=(*plan.sketch.requires, require))
+        return attrs.evolve(plan, sketch=seen, notes=(*plan.notes, "seen"))
+
+
+@pytest.mark.parametrize("place", range(1, len(PASSES) + 1))
+def test_a_pass_may_stand_anywhere_in_the_list(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    noting = f"{__name__}:Noting"
+    monkeypatch.setattr(pipeline, "PASSES", (*PASSES[:place], noting, *PASSES[place:]))
+    many = pipeline.planner(tree_of("matmul"), "cpp")
+    sizes = [{c.name: 32 for c in many.plan({}).plan.sketch.constants}, {}]
+    for point in sizes:
+        plan = many.plan(point).plan
+        assert plan.notes.count("seen") == 1
+        assert [require.text for require in plan.sketch.requires].count("seen") == 1
 
 
 def test_a_rule_waits_for_its_pass() -> None:

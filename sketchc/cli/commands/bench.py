@@ -128,6 +128,7 @@ class _Command:
     "--measure-machine", is_flag=True, help="Measure bandwidth and peak again; the better counts."
 )
 @click.option("--json", "as_json", is_flag=True, help="Everything measured, with raw samples.")
+@options.verify_ir_option
 @store_option
 def bench(
     files: tuple[str, ...],

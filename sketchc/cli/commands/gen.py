@@ -80,6 +80,7 @@ _SETTINGS = (
 )
 @click.option("--json", "as_json", is_flag=True, help="The trace as JSON on standard output.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress on standard error.")
+@options.verify_ir_option
 @store_option
 def gen(**given: Any) -> int:
     """Turn a PyTorch task into a kernel: design, code, verify, mend.

@@ -16,8 +16,9 @@ from sketchc.agents.config.schema import SETTINGS
 from sketchc.agents.llm.ledger import Contents, Record, read_ledger
 from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.messages import LEVELS, LlmError, Message, Request
+from sketchc.agents.llm.providers import make_provider
 from sketchc.agents.llm.replay import ReplayProvider
-from sketchc.agents.llm.settings import LlmSettings, TargetSettings, is_local, make_provider
+from sketchc.agents.llm.settings import LlmSettings, TargetSettings, is_local
 from sketchc.agents.run.summary import counted
 from sketchc.base.diagnostics import refuse
 from sketchc.cli import options

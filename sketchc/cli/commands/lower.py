@@ -144,7 +144,7 @@ def write_map(kernel: Kernel, text: str, file: str, output: str | None) -> None:
     """Write the map from the code (in `output`) to the sketch's `text`. Raises `UsageError` when
     the file refuses."""
 
-    from sketchc.lowering.source_map import source_map_json
+    from sketchc.lowering.kernel import source_map_json
 
     found = source_map_json(kernel, text, Path(output).name if output else "")
     options.write_output(json.dumps(found, indent=1) + "\n", file)

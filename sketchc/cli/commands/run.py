@@ -32,6 +32,7 @@ SHOWN_VALUES = 4
 @click.option("--out", metavar="Y.npz", help="Write the outputs there, by tensor name.")
 @options.sketch_option
 @click.option("--seed", type=int, default=0, show_default=True, help="For random inputs.")
+@options.verify_ir_option
 def run(
     file: str,
     symbols: tuple[str, ...],
