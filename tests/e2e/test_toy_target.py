@@ -62,6 +62,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment / "bin" / "python"
 
 
+def test_the_import_contract_holds_as_it_is(installed: Path) -> None:
+    pytest.importorskip("importlinter")
+    source = installed.parents[2]
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", source / "pyproject.toml"],
+        cwd=source / "built",
+        env={**os.environ, "PYTHONPATH": "."},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(installed), "-m", "sketchc", *arguments],
