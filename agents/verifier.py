@@ -106,18 +106,18 @@ class Verifier:
 
         session.progress.note("verifier", "measures against eager")
         own = session.configuration.target(session.target)
-        device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
         settings = Settings(
             session.seed,
             len(os.sched_getaffinity(0)),
             Schedule(samples=own.runs, warm_up_seconds=own.warmup_seconds),
             values=dict(session.constants),
-            device=device,
+            device=candidate.device,
         )
         folder = session.folder / "bench"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            measured = bench(candidate, session.task, folder, settings, this_machine(device))
+            machine = this_machine(candidate.device)
+            measured = bench(candidate, session.task, folder, settings, machine)
         except UsageError as error:
             return {"not_measured": str(error)}, ""
         wrong = "" if measured.passed else "the outputs of the timed runs are wrong"

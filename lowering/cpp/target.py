@@ -69,6 +69,7 @@ TARGET = Target(
     device="cpu",
     backend="cpu",
     packages="pybind11",
+    extras=(("pybind11", "cpp"),),
     documents="cpp",
     imports=_HEADERS,
     tolerated=_MORE_HEADERS,

@@ -20,11 +20,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.process.venvs import user_folder
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
@@ -313,8 +315,10 @@ def versions(device: str) -> dict[str, str]:
         driver = Path("/proc/driver/nvidia/version")
         if driver.exists():
             found["driver"] = driver.read_text().split("\n")[0]
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found["triton"] = metadata.version("triton")
+        own = (target.distributions for target in all_targets() if target.device == device)
+        for package in chain.from_iterable(own):
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found[package] = metadata.version(package)
     return found
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.registry import all_targets
 from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
 
-_PACKAGES = ("torch", "triton", "triton-ascend", "numpy")
 #: What a driver says of itself: file, and the pattern of its version there.
 _DRIVERS = {
     "nvidia driver": ("/proc/driver/nvidia/version", r"Kernel Module\D*([\d.]+)"),
@@ -54,7 +54,8 @@ def _machine() -> Mapping[str, str]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": processor_name(),
     }
-    for package in _PACKAGES:
+    own = (package for target in all_targets() for package in target.distributions)
+    for package in ("torch", *own, "numpy"):
         with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     for name, (path, pattern) in _DRIVERS.items():

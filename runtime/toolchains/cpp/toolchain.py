@@ -93,6 +93,7 @@ class CppToolchain(Toolchain):
     """Compiles with g++ (or `$CXX`) and runs through the C entry point."""
 
     target = "cpp"
+    launcher = "sketchc.runtime.toolchains.cpp.launch"
     flags = FLAGS
     models_need_torch = True
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.tasks.layout import Layout
 from sketchc.runtime.toolchains.base import (
@@ -185,6 +186,7 @@ class TorchModules(Toolchain):
             **self._run_of(kernel).told,
             "init": list(init),
             "forbidden": list(self.forbidden),
+            "extensions": sorted(load_target(self.target).extensions),
             "dry": False,
         }
 
