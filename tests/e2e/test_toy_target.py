@@ -63,19 +63,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         bundled = Path(ensurepip.__file__).with_name("_bundled").glob("pip-*.whl")
         variables["PYTHONPATH"] = str(next(bundled))
     offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "--quiet",
-        *offline,
-        ".",
-    ]
+    pip = (sys.executable, "-m", "pip", "--python", str(python))
     done = subprocess.run(
-        command, cwd=source, env=variables, check=False, capture_output=True, text=True, timeout=300
+        [*pip, "install", "--quiet", *offline, "."],
+        cwd=source,
+        env=variables,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return python
