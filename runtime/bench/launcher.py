@@ -42,8 +42,7 @@ def launcher(
     `code` is the shared library or the Python file. Outputs are allocated by torch at each
     call, as eager's are.
     """
-    own = native(kernel)
-    if own is None:
+    if (own := native(kernel)) is None:
         return _python(kernel, code, params)
     launch: Launch = own.launcher(kernel, code, symbols, params)
     return launch

@@ -20,7 +20,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,7 +27,7 @@ import attrs
 
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
-from sketchc.runtime.process.venvs import user_folder
+from sketchc.runtime.process.venvs import installed, user_folder
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
 if TYPE_CHECKING:
@@ -309,16 +308,12 @@ def versions(device: str) -> dict[str, str]:
     if compiler is not None:
         found[Path(compiler).name] = compiler_version(compiler)
     if device == "cuda":
-        from importlib import metadata
-
         found["cuda"] = str(torch.version.cuda)
         driver = Path("/proc/driver/nvidia/version")
         if driver.exists():
             found["driver"] = driver.read_text().split("\n")[0]
-        own = (target.distributions for target in all_targets() if target.device == device)
-        for package in chain.from_iterable(own):
-            with contextlib.suppress(metadata.PackageNotFoundError):
-                found[package] = metadata.version(package)
+        for target in all_targets():
+            found |= installed(*target.distributions) if target.device == device else {}
     return found
 
 

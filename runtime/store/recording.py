@@ -11,9 +11,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +19,7 @@ from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.bench.machine import processor_name
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
 from sketchc.runtime.tasks.outline import modules_beside
@@ -55,9 +54,7 @@ def _machine() -> Mapping[str, str]:
         "processor": processor_name(),
     }
     own = (package for target in all_targets() for package in target.distributions)
-    for package in ("torch", *own, "numpy"):
-        with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
+    found |= installed("torch", *own, "numpy")
     for name, (path, pattern) in _DRIVERS.items():
         try:
             match = re.search(pattern, Path(path).read_text("utf-8", "replace"))

@@ -324,7 +324,8 @@ def _jitted(tree: ast.Module, targets: Targets) -> set[str]:
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if _root(called) in packages or ast.unparse(called) in marks:
+                text = ast.unparse(decorator)  # a mark may have another name here: `tr.jit`
+                if _root(called) in packages or any(mark in text for mark in marks):
                     found.add(node.name)
     return found
 

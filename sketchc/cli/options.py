@@ -65,8 +65,8 @@ class _TargetOption(click.Option):
         *others, last = (
             f"{target.name} ({target.capabilities.default_hardware})" for target in all_targets()
         )
-        self.help = f"{', '.join(others)} or {last}{self.help or '.'}"
-        return super().get_help_record(ctx)
+        names, text = super().get_help_record(ctx) or ("", "")
+        return names, f"{', '.join(others)} or {last}{text}"
 
 
 def target_option(*, required: bool = True, text: str = ".") -> Callable[[Command], Command]:

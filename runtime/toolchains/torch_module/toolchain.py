@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.lowering.registry import load_target
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.tasks.layout import Layout
 from sketchc.runtime.toolchains.base import (
@@ -107,11 +108,8 @@ class TorchModules(Toolchain):
         status = self.base.status()
         if not getattr(self.base, "models_need_torch", False):
             return status
-        import importlib.metadata
-
-        try:
-            versions = {**status.versions, "torch": importlib.metadata.version("torch")}
-        except importlib.metadata.PackageNotFoundError:
+        versions = {**status.versions, **installed("torch")}
+        if "torch" not in versions:
             advice = "pip install torch"
             missing = (*status.missing, "torch")
             return attrs.evolve(status, can_run=False, missing=missing, advice=advice)
