@@ -170,7 +170,7 @@ class TorchModules(Toolchain):
         with Worker(
             limits=Limits(_MEMORY_BYTES),
             preload=("torch",),
-            environment={"TRITON_INTERPRET": "0"},
+            environment={load_target(self.target).interpreted_by: "0"},
         ) as worker:
             result = worker.call(self._run_of(kernel).compiled_by, request, timeout=timeout)
             _reply(result, "compile", timeout)
