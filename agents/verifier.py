@@ -106,18 +106,18 @@ class Verifier:
 
         context.progress.note("verifier", "measures against eager")
         own = context.configuration.target(context.target)
-        device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
         settings = Settings(
             context.seed,
             len(os.sched_getaffinity(0)),
             Schedule(samples=own.runs, warm_up_seconds=own.warmup_seconds),
             values=dict(context.constants),
-            device=device,
+            device=candidate.device,
         )
         folder = context.folder / "bench"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            measured = bench(candidate, context.task, folder, settings, this_machine(device))
+            machine = this_machine(candidate.device)
+            measured = bench(candidate, context.task, folder, settings, machine)
         except UsageError as error:
             return {"not_measured": str(error)}, ""
         wrong = "" if measured.passed else "the outputs of the timed runs are wrong"

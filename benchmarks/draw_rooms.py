@@ -5,7 +5,7 @@
 The rooms and their rows come from the import contract in pyproject.toml, the arrows from the
 imports in the sources. Rooms import from those below: an arrow that pointed elsewhere would break
 the contract, and ends this script. Arrows that others imply are left out, and so are single files
-that share a row with two or more others.
+that share a row with two or more others. A room in brackets stands for all folders that have none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ PICTURE = ROOT / "docs" / "rooms.svg"
 PARTS = ("sketchc", "grammar", "lowering", "agents", "docspec", "runtime")
 #: Containers of the contract, from left to right.
 PANELS = ("sketchc", "sketchc.agents", "sketchc.runtime", "sketchc.lowering", "sketchc.checker")
+#: The room of all folders of their container that have none: those of the targets.
+OTHERS = "targets"
 WIDTH, ROW, BOX, GAP, TOP = 252, 58, 26, 26, 64
 FONT = "font-family='system-ui, sans-serif'"
 Place = tuple[float, float, float]  # x of the middle, y of the middle, width
@@ -36,7 +38,7 @@ def layers() -> dict[str, list[list[str]]]:
     for contract in contracts:
         if contract["type"] == "layers":
             (container,) = contract["containers"]
-            rows = [row.replace("|", ":").split(":") for row in contract["layers"]]
+            rows = [row.strip("()").replace("|", ":").split(":") for row in contract["layers"]]
             found[container] = [[room.strip() for room in row] for row in rows]
     return found
 
@@ -77,10 +79,16 @@ def between(graph: nx.DiGraph[str], container: str, rows: list[list[str]]) -> nx
 
     Raises `SystemExit` for one that points up."""
     height = {room: number for number, row in enumerate(rows) for room in row}
+
+    def room(module: str) -> str:
+        found = room_of(module, container)
+        folder = module.startswith(f"{container}.{found}.")
+        return OTHERS if folder and found not in height and OTHERS in height else found
+
     rooms: nx.DiGraph[str] = nx.DiGraph()
     rooms.add_nodes_from(height)
     for user, used in graph.edges:
-        pair = room_of(user, container), room_of(used, container)
+        pair = room(user), room(used)
         if pair[0] != pair[1] and pair[0] in height and pair[1] in height:
             if height[pair[0]] > height[pair[1]]:
                 sys.exit(f"{user} imports {used}, which is above it")

@@ -21,17 +21,18 @@ _WIDTH = 98
 
 
 class Abi(Protocol):
-    """What the module behind `Target.abi` offers."""
+    """What the module behind `Target.abi` offers. No name becomes one of `reserved`, which is the
+    record's."""
 
     ABSENT: str  # what is passed for an optional tensor that is not there
 
-    def entry(self, sketch: ir.Sketch) -> str:
+    def entry(self, sketch: ir.Sketch, reserved: frozenset[str]) -> str:
         """The name of the function: the sketch's, as the language allows it."""
 
-    def declaration(self, sketch: ir.Sketch, entry: str) -> str:
+    def declaration(self, sketch: ir.Sketch, entry: str, reserved: frozenset[str]) -> str:
         """The head of the function."""
 
-    def spelled(self, sketch: ir.Sketch) -> dict[str, str]:
+    def spelled(self, sketch: ir.Sketch, reserved: frozenset[str]) -> dict[str, str]:
         """The parameters' names of the tensors, by the sketch's."""
 
     def element(self, tensor: ir.Tensor) -> str:

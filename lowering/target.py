@@ -6,6 +6,7 @@ The record is data; what is heavy (the emitter, the toolchain) stands in it by i
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -32,6 +33,12 @@ class FailureRule:
     where: str = "message"
 
 
+def out_of_resource(says: str) -> tuple[FailureRule, FailureRule]:
+    """The rules for what is said of a kernel that is too large: by a compiler, or at a launch."""
+    launch = FailureRule("resource", ("launch",), says=says, where="log")
+    return FailureRule("resource", says=says), launch
+
+
 @attrs.frozen
 class Target:
     """One target.
@@ -39,13 +46,18 @@ class Target:
     `coder` is the module of the built-in Coder: `emit(plan)`, and `answers(plan)`, which says what
     the hints became that only the target can answer. It is asked for these while a plan is made,
     for they tell what the emitter does of its own accord: no fact of the plan decides it. `abi` is
-    the module that says how a kernel's function is spelled and called (`lowering.abi.Abi`).
-    `toolchain` is the module with `TOOLCHAIN`.
+    the module that says how a kernel's function is spelled and called (`lowering.abi.Abi`),
+    `reserved` what no name of a sketch becomes in it, beside the words of its language. `toolchain`
+    is the module with `TOOLCHAIN`; `extras` pairs modules that it imports with the extra of sketchc
+    that brings them, and `distributions` are those whose versions stand beside results.
+    `interpreted_by` is the variable that, set to 1, has kernels take tensors of the CPU.
 
     What others write for the target: `imports` are the modules or headers that a kernel may import
     and is told of, `tolerated` more of them, `exits` the attributes of the DSL's own package that
-    lead out of the kernel. `failures` are rules for what this target's tools say; those of the
-    class "infrastructure" go before the rules for all targets, others after.
+    lead out of the kernel, `extensions` the modules that the DSL builds and imports by itself.
+    `precisions_in(source)` are the classes of precision that a kernel's text asks for, and where.
+    `failures` are rules for what this target's tools say; those of the class "infrastructure" go
+    before the rules for all targets, those of the class "resource" among them, others after.
     """
 
     capabilities: Capabilities
@@ -58,15 +70,21 @@ class Target:
     device: str = "cpu"  # torch's type of the devices that its tensors live on
     backend: str = ""  # the paper's word: "ascend", "cuda" or "cpu"
     packages: str = ""  # what pip is told to install for its toolchain
+    extras: tuple[tuple[str, str], ...] = ()
+    distributions: tuple[str, ...] = ()
+    interpreted_by: str = ""
     documents: str = ""  # their folder in docspec/
     #: where the emitter prints the programs of `lowering.loops`, whose fusion decides which tiles
     #: take memory: the names of its own, which none of theirs may be
     loop_names: tuple[str, ...] | None = None
     kernel_mark: str = ""  # the decorator of kernels in a Python file: "triton.jit"
     dsl_names: tuple[str, ...] = ()  # what files call the DSL's package, or parts of it
+    reserved: frozenset[str] = frozenset()
     imports: tuple[str, ...] = ()
     tolerated: frozenset[str] = frozenset()
     exits: frozenset[str] = frozenset()
+    extensions: frozenset[str] = frozenset()
+    precisions_in: Callable[[str], Mapping[str, str]] | None = None
     failures: tuple[FailureRule, ...] = ()
 
     @property

@@ -70,13 +70,13 @@ def contract_of(sketch: ir.Sketch, target: str, entry: str = "") -> Contract:
     sketch's own, as the language allows it."""
     record = load_target(target)
     abi: Abi = importlib.import_module(record.abi)
-    entry = entry or abi.entry(sketch)
-    names = abi.spelled(sketch)
+    entry = entry or abi.entry(sketch, record.reserved)
+    names = abi.spelled(sketch, record.reserved)
     tensors = passed(sketch)
     return Contract(
         language=record.language,
         entry=entry,
-        declaration=abi.declaration(sketch, entry),
+        declaration=abi.declaration(sketch, entry, record.reserved),
         arguments=tuple(Argument(names[t.name], t.role.value, _described(t, abi)) for t in tensors),
         scalars=_scalars(sketch, abi),
         checks=tuple(

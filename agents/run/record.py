@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,6 +12,7 @@ import attrs
 from sketchc.agents.llm.client import Spend
 from sketchc.agents.state.state import RunState, Step
 from sketchc.base.json_form import from_plain, number
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.verify.verdict import from_json
 
 if TYPE_CHECKING:
@@ -152,10 +151,7 @@ def _short(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def versions(state: RunState) -> dict[str, str]:
     """What the run was made with."""
-    found = {"python": sys.version.split()[0]}
-    for package in ("sketchc", "torch"):
-        with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
+    found = {"python": sys.version.split()[0], **installed("sketchc", "torch")}
     return found | dict((state.verdict or {}).get("versions", {}))
 
 

@@ -13,12 +13,12 @@ ABSENT = "nullptr"
 _BITS = {DType.BF16: "uint16_t", DType.F16: "uint16_t"}
 
 
-def entry(sketch: ir.Sketch) -> str:
+def entry(sketch: ir.Sketch, reserved: frozenset[str]) -> str:
     """The name of the exported function."""
-    return entry_name(sketch.name)
+    return entry_name(sketch.name, reserved)
 
 
-def spelled(sketch: ir.Sketch) -> dict[str, str]:
+def spelled(sketch: ir.Sketch, reserved: frozenset[str]) -> dict[str, str]:
     """The tensors' names, which no rule changes: a kernel has names of its own."""
     return {tensor.name: tensor.name for tensor in passed(sketch)}
 
@@ -46,12 +46,12 @@ def scalars(sketch: ir.Sketch) -> list[tuple[str, str]]:
     return [*found, *(("int64_t", name) for name, _, _ in actual_extents(sketch))]
 
 
-def declaration(sketch: ir.Sketch, entry: str) -> str:
+def declaration(sketch: ir.Sketch, entry: str, reserved: frozenset[str]) -> str:
     """The head of the exported function."""
     parameters = []
     for tensor in passed(sketch):
         constant = "const " if tensor.role is ir.Role.IN else ""
         kind = _BITS.get(tensor.dtype) or tensor.dtype.cpp_name
         parameters.append(f"{constant}{kind} *{tensor.name}")
-    parameters += [f"{kind} {identifier(name)}" for kind, name in scalars(sketch)]
+    parameters += [f"{kind} {identifier(name, reserved)}" for kind, name in scalars(sketch)]
     return wrapped(f'extern "C" int64_t {entry}(', parameters, ")")

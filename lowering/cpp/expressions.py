@@ -46,14 +46,14 @@ scalb signal sin sinh sleep sort sqrt strlen system tan tanh tgamma time trunc w
 _LIBRARY = frozenset(_LIBRARY_NAMES.split())
 
 
-def identifier(name: str) -> str:
-    """`name`, or `name_` where C++ has another use for it."""
-    return f"{name}_" if name in RESERVED else name
+def identifier(name: str, reserved: frozenset[str] = frozenset()) -> str:
+    """`name`, or `name_` where C++, or the target, has another use for it."""
+    return f"{name}_" if name in RESERVED | reserved else name
 
 
-def entry_name(sketch: str) -> str:
+def entry_name(sketch: str, reserved: frozenset[str] = frozenset()) -> str:
     """The exported function's name: the sketch's, unless the C library has a function so named."""
-    return f"{sketch}_sketch" if sketch in _LIBRARY or sketch in RESERVED else sketch
+    return f"{sketch}_sketch" if sketch in RESERVED | _LIBRARY | reserved else sketch
 
 
 #: What makes a number of a type of two bytes; a file that has the type carries it.

@@ -72,6 +72,7 @@ TARGET = Target(
     device="cpu",
     backend="cpu",
     packages="pybind11",
+    extras=(("pybind11", "cpp"),),
     documents="cpp",
     loop_names=RESERVED,
     imports=_HEADERS,

@@ -10,14 +10,14 @@ from sketchc.lowering.python_host.expressions import TORCH, Names, literal
 ABSENT = "None"
 
 
-def entry(sketch: ir.Sketch) -> str:
+def entry(sketch: ir.Sketch, reserved: frozenset[str]) -> str:
     """The name of the wrapper."""
-    return Names(sketch)[sketch.name]
+    return Names(sketch, reserved)[sketch.name]
 
 
-def spelled(sketch: ir.Sketch) -> dict[str, str]:
+def spelled(sketch: ir.Sketch, reserved: frozenset[str]) -> dict[str, str]:
     """The wrapper's names of the tensors, by the sketch's."""
-    names = Names(sketch)
+    names = Names(sketch, reserved)
     return {tensor.name: names[tensor.name] for tensor in passed(sketch)}
 
 
@@ -31,9 +31,9 @@ def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
     return ()
 
 
-def declaration(sketch: ir.Sketch, entry: str) -> str:
+def declaration(sketch: ir.Sketch, entry: str, reserved: frozenset[str]) -> str:
     """The head of the wrapper, with its annotations."""
-    parameters, returned = signature(sketch, Names(sketch))
+    parameters, returned = signature(sketch, Names(sketch, reserved))
     return wrapped(f"def {entry}(", parameters, f") -> {returned}:")
 
 

@@ -18,12 +18,12 @@ from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 
-#: Names that generated code uses itself, and those that linters object to as ambiguous.
-_USED = """tl torch triton math range min max abs float int bool tuple dict sum zip len out device
-program programs index index_bound INDEX annotations LaunchError ValueError require check_tensor
-check_overlap check_elements check_integer check_number check_bool plain allocate row_major rounded
-with_an_element absent object isinstance AttributeError RuntimeError TypeError
-l O I"""
+#: Names that every wrapper uses itself, and those that linters object to as ambiguous. What one
+#: target's kernels use besides is in its record.
+_USED = """torch math range min max abs float int bool tuple dict sum zip len out device programs
+annotations LaunchError ValueError require check_tensor check_overlap check_elements check_integer
+check_number check_bool plain allocate row_major rounded with_an_element absent object isinstance
+AttributeError RuntimeError TypeError l O I"""
 RESERVED = frozenset((*keyword.kwlist, *_USED.split()))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from sketchc.base.types import DType
 from sketchc.lowering.plan import Capabilities
-from sketchc.lowering.triton.dialect import triton_target
+from sketchc.lowering.target import out_of_resource
+from sketchc.lowering.triton.dialect import FAILURES, triton_target
 
 CAPABILITIES = Capabilities(
     name="triton_ascend",
@@ -26,6 +27,9 @@ CAPABILITIES = Capabilities(
     matrix_minimum={"f16": 16, "bf16": 16, "f32": 16, "i8": 32},
 )
 
+#: What its compiler says of a buffer of the chip that is too small.
+_OVERFLOW = r"(ub|cbuf|l0[abc]|cc) overflow|overflows? (the )?unified buffer"
+
 TARGET = triton_target(
     CAPABILITIES,
     description="Triton-Ascend 3.2 for Huawei Ascend NPUs",
@@ -33,5 +37,7 @@ TARGET = triton_target(
     device="npu",
     backend="ascend",
     packages="torch",
+    distributions=("triton-ascend",),
     documents="triton_ascend",
+    failures=(*FAILURES, *out_of_resource(_OVERFLOW)),
 )

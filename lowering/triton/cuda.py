@@ -32,5 +32,7 @@ TARGET = triton_target(
     device="cuda",
     backend="cuda",
     packages="torch triton==3.6.0",
+    extras=(("triton", "triton"),),
+    distributions=("triton",),
     documents="triton_cuda",
 )

@@ -4,15 +4,16 @@ what is said and known of Triton kernels by others, for all of them alike.
 
 from __future__ import annotations
 
+import ast
 import functools
 
 import attrs
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.language import PYTHON
+from sketchc.lowering.language import PYTHON, parsed
 from sketchc.lowering.plan import Plan
-from sketchc.lowering.target import FailureRule, Target
+from sketchc.lowering.target import FailureRule, Target, out_of_resource
 
 #: Element types inside a kernel.
 TL = {dtype: f"tl.{dtype.numpy_name}" for dtype in DType} | {DType.BOOL: "tl.int1"}
@@ -78,6 +79,8 @@ def precision(product: ir.Compute, plan: Plan) -> str:
     return next(name for name in finer if name in plan.capabilities.precisions)
 
 
+#: What generated kernels and their launches call things, beside what every wrapper does.
+RESERVED = frozenset({"tl", "triton", "program", "index", "index_bound", "INDEX"})
 #: What a kernel may import: the module or anything below it.
 IMPORTS = (
     *("torch", "triton", "math", "typing", "__future__"),
@@ -88,6 +91,29 @@ EXITS = frozenset(
     {"runtime", "compiler", "backends", "tools", "testing", "knobs", "add_pre_run_hook"}
 )
 
+#: Extension modules that Triton builds for itself.
+EXTENSIONS = frozenset({"cuda_utils", "__triton_launcher", "triton_launcher"})
+
+
+def precisions_in(source: str) -> dict[str, str]:
+    """The classes of `tl.dot` calls on f32 in somebody else's kernel: without a word on it, Triton
+    takes tf32."""
+    tree = parsed(source)
+    found = {}
+    for node in ast.walk(tree) if tree else ():
+        match node:
+            case ast.Call(ast.Attribute(_, "dot"), _, keywords):
+                given = {k.arg: k.value for k in keywords}
+                asked = given.get("input_precision")
+                exact = given.get("allow_tf32")
+                if isinstance(exact, ast.Constant) and exact.value is False:
+                    continue
+                name = str(asked.value) if isinstance(asked, ast.Constant) else "tf32"
+                if name in ("tf32", "tf32x3"):
+                    found[name] = f"line {node.lineno}: tl.dot in {name}"
+    return found
+
+
 #: How Triton's compilers print an exception of their own at the end of a CompilationError.
 _QUOTED_MISUSE = (
     r"^(\w+Error: )*(AttributeError|NameError|UnboundLocalError|TypeError|ImportError|"
@@ -96,6 +122,12 @@ _QUOTED_MISUSE = (
 )
 #: What is said of a tool that somebody killed: tools have no bound at which they are.
 _TOOL_KILLED = r"\bended with status -9\b"
+_TOO_LARGE = r"exceeds triton maximum tensor numel|TRITON_MAX_TENSOR_NUMEL"
+FAILURES = (
+    FailureRule("infrastructure", ("compile",), says=_TOOL_KILLED),
+    FailureRule("api_misuse", ("compile",), says=_QUOTED_MISUSE),
+    *out_of_resource(_TOO_LARGE),
+)
 #: The record of a Triton target: what they all have in it.
 triton_target = functools.partial(
     Target,
@@ -105,10 +137,11 @@ triton_target = functools.partial(
     dsl="Triton",
     kernel_mark="triton.jit",
     dsl_names=("triton", "tl"),
+    reserved=RESERVED,
+    interpreted_by="TRITON_INTERPRET",
     imports=IMPORTS,
     exits=EXITS,
-    failures=(
-        FailureRule("infrastructure", ("compile",), says=_TOOL_KILLED),
-        FailureRule("api_misuse", ("compile",), says=_QUOTED_MISUSE),
-    ),
+    extensions=EXTENSIONS,
+    precisions_in=precisions_in,
+    failures=FAILURES,
 )

@@ -15,7 +15,7 @@ from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
 from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.triton import tuning
-from sketchc.lowering.triton.dialect import DIALECTS, Dialect
+from sketchc.lowering.triton.dialect import DIALECTS, RESERVED, Dialect
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
 from sketchc.lowering.triton.memory import needs_canonical_nan
 
@@ -102,7 +102,7 @@ def emit(plan: Plan) -> Kernel:
     Raises `InternalError` for a plan that its passes should have refused.
     """
     dialect = DIALECTS[plan.target]
-    names, kernels = _kernels(plan, dialect, frozenset())
+    names, kernels = _kernels(plan, dialect, RESERVED)
     called = (function for kernel in kernels for function in kernel.scope.functions)
     anyway = {name for kernel in kernels for name in kernel.scope.read_anyway}
     wrapper = TritonWrapper(

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
-from sketchc.runtime.process.venvs import user_folder
+from sketchc.runtime.process.venvs import installed, user_folder
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
 if TYPE_CHECKING:
@@ -307,14 +308,12 @@ def versions(device: str) -> dict[str, str]:
     if compiler is not None:
         found[Path(compiler).name] = compiler_version(compiler)
     if device == "cuda":
-        from importlib import metadata
-
         found["cuda"] = str(torch.version.cuda)
         driver = Path("/proc/driver/nvidia/version")
         if driver.exists():
             found["driver"] = driver.read_text().split("\n")[0]
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found["triton"] = metadata.version("triton")
+        for target in all_targets():
+            found |= installed(*target.distributions) if target.device == device else {}
     return found
 
 

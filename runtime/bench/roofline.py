@@ -14,7 +14,6 @@ narrowest type that floats pass through.
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Mapping
 
@@ -26,9 +25,8 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_values
 from sketchc.ir.walk import references
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.language import parsed
 from sketchc.lowering.plan import Plan, is_product
-from sketchc.lowering.registry import load_language
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.cases.binding import Binding
 
@@ -216,8 +214,9 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
     for statement in walk.in_phases(plan.phases):
         if is_product(statement):
             found.update(_class_of_product(plan, statement))
-    if kernel.foreign and load_language(kernel.language).hosted and "ieee f32" in found:
-        found.update(_written(kernel.source))
+    written = load_target(kernel.target).precisions_in
+    if kernel.foreign and written is not None and "ieee f32" in found:
+        found.update(written(kernel.source))
     name = max(found, key=CLASSES.index, default="integer")
     return Precision(name, found.get(name, "no floating-point tensors"))
 
@@ -232,22 +231,3 @@ def _class_of_product(plan: Plan, product: ir.Compute) -> dict[str, str]:
     if dtype is DType.F32 and asked != "ieee" and plan.hardware.family != "cpu":
         return {asked: f'{product.operation} with precision="{asked}"'}
     return {_OF_TYPE[dtype]: f"{product.operation} of {dtype.value}"}
-
-
-def _written(source: str) -> dict[str, str]:
-    """The classes of `tl.dot` calls on f32 in somebody else's Triton kernel: without a word on it,
-    Triton takes tf32."""
-    tree = parsed(source)
-    found = {}
-    for node in ast.walk(tree) if tree else ():
-        match node:
-            case ast.Call(ast.Attribute(_, "dot"), _, keywords):
-                given = {k.arg: k.value for k in keywords}
-                asked = given.get("input_precision")
-                exact = given.get("allow_tf32")
-                if isinstance(exact, ast.Constant) and exact.value is False:
-                    continue
-                name = str(asked.value) if isinstance(asked, ast.Constant) else "tf32"
-                if name in ("tf32", "tf32x3"):
-                    found[name] = f"line {node.lineno}: tl.dot in {name}"
-    return found

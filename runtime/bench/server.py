@@ -31,14 +31,7 @@ import torch
 from sketchc.runtime.bench import launcher as launching
 from sketchc.runtime.bench import timing
 from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
-from sketchc.runtime.bench.launcher import (
-    SEED,
-    CandidateError,
-    Launch,
-    NativeLaunch,
-    launcher,
-    model_launcher,
-)
+from sketchc.runtime.bench.launcher import SEED, launcher, model_launcher, native
 from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, Turn, write_varied
 from sketchc.runtime.guards.placement import poison
 from sketchc.runtime.guards.torch_state import TorchState, replaced, seen, torch_settings
@@ -52,6 +45,7 @@ from sketchc.runtime.tasks.worker.torch_worker import (
     raw_tensor,
     state,
 )
+from sketchc.runtime.toolchains.base import CandidateError, Launch, PreparedLaunch
 
 #: What is watched besides torch and the modules given.
 _OWNERS: tuple[tuple[str, Any], ...] = (("time", time), ("os", os))
@@ -323,8 +317,10 @@ class Candidate(Server):
     def _watched(self) -> dict[str, Any]:
         """What the candidate must leave alone besides torch: the task, and this machinery."""
         found: dict[str, Any] = {"the task": self.task.module}
-        for module in (timing, launching, messages, sys.modules[__name__]):
-            found[module.__name__] = module
+        own = native(self.job.kernel)
+        for module in (timing, launching, messages, sys.modules[__name__], own):
+            if module is not None:
+                found[module.__name__] = module
         return found | {
             "the clock": type(self.clock),
             "every clock": Clock,
@@ -367,13 +363,13 @@ class Candidate(Server):
 
     def _poison(self) -> None:
         """Where the kernel is given its outputs, poison them."""
-        if isinstance(self.launch, NativeLaunch):
+        if isinstance(self.launch, PreparedLaunch):
             self.launch.prepare()
         else:
             super()._poison()
 
     def _was_poisoned(self, output: torch.Tensor) -> bool:
-        return isinstance(self.launch, NativeLaunch) or super()._was_poisoned(output)
+        return isinstance(self.launch, PreparedLaunch) or super()._was_poisoned(output)
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
         """Inputs that the kernel changed, and work that it left on another stream."""

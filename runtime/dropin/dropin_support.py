@@ -42,9 +42,10 @@ def built_file(name: str) -> str:
     return name + str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
-def device_types(own: str) -> str:
-    """Where the kernel's tensors live; Triton's interpreter takes those of the CPU as well."""
-    return f"{own} cpu" if own != "cpu" and os.environ.get("TRITON_INTERPRET") == "1" else own
+def device_types(own: str, interpreted_by: str = "") -> str:
+    """Where the kernel's tensors live; an interpreter, which that variable switches on, takes those
+    of the CPU as well."""
+    return f"{own} cpu" if interpreted_by and os.environ.get(interpreted_by) == "1" else own
 
 
 def check_construction(

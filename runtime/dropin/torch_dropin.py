@@ -140,11 +140,12 @@ class _Writer:
         """What may differ from the task's own model, and where the kernel's tensors live."""
         may_differ: list[int | str] = list(freedom.follows) if freedom else []
         may_differ += [name for name, _ in self._attributes()]
-        own = load_target(self.kernel.target).device
+        target = load_target(self.kernel.target)
+        own = ", ".join(f'"{word}"' for word in (target.device, target.interpreted_by) if word)
         return (
             "#: Constructor arguments that the kernel follows: sizes by position, attributes by\n"
             f"#: name.\nMAY_DIFFER = {may_differ!r}\n"
-            f'DEVICES = device_types("{own}")'
+            f"DEVICES = device_types({own})"
         )
 
     def _attributes(self) -> list[tuple[str, Scalar]]:

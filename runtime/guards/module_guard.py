@@ -56,8 +56,6 @@ _MODULES = frozenset(
 )
 #: Libraries of the system that may be opened; what is asked of them is looked at, too.
 _SYSTEM = ("libc.so", "libm.so", "libmvec.so", "libgomp.so", "libstdc++.so", "libpthread.so")
-#: Extension modules that Triton builds for itself.
-_OF_TRITON = ("cuda_utils", "__triton_launcher", "triton_launcher")
 #: In the first of so many runs all that torch's dispatcher knows is looked at.
 _WHOLE = 8
 #: Attributes from which the frames of callers can be reached.
@@ -92,17 +90,19 @@ _GUARDS: list[Guard] = []
 
 
 class Guard(wrapper_guard.Watch):
-    """Watches a module. `forbidden` are files that it must not open.
+    """Watches a module. `forbidden` are files that it must not open, `extensions` the modules that
+    its DSL builds for itself.
 
     `phase` is "off", "load" (while the file is imported and its models are built: compilers may
     run) or "forward".
     """
 
-    def __init__(self, source: str, forbidden: Sequence[str]) -> None:
+    def __init__(self, source: str, forbidden: Sequence[str], extensions: Sequence[str]) -> None:
         super().__init__()
         self.exits = self.exits - {"numpy", "__array__"}
         self.source = source
         self.forbidden = frozenset(os.path.realpath(path) for path in forbidden)
+        self.extensions = frozenset(extensions)
         self.phase = "off"
         self.sentences: list[str] = []
         #: Programs cannot be started now, and the compiler that was to be started all the same.
@@ -320,7 +320,7 @@ class Guard(wrapper_guard.Watch):
         top = name.partition(".")[0]
         if top in _MODULES or name in _MODULES:
             self.say(f"it imports {name}")
-        if filename is not None and top not in _OF_TRITON:
+        if filename is not None and top not in self.extensions:
             path = Path(os.fsdecode(filename))
             if self._is_own(path):
                 self._look(path, extension=True)

@@ -1,4 +1,5 @@
-"""Virtual environments that sketchc makes for packages which cannot stand in the user's own."""
+"""Virtual environments that sketchc makes for packages which cannot stand in the user's own; and
+what stands in that."""
 
 from __future__ import annotations
 
@@ -12,6 +13,17 @@ from pathlib import Path
 
 #: Python versions that triton-ascend has wheels for and that worker processes run on.
 PYTHONS = ("3.11",)
+
+
+def installed(*packages: str) -> dict[str, str]:
+    """The versions of those of the distributions that are here."""
+    from importlib import metadata
+
+    found = {}
+    for package in packages:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[package] = metadata.version(package)
+    return found
 
 
 def user_folder(variable: str, default: str) -> Path:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache, partial
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.registry import all_targets
 from sketchc.runtime.bench.machine import processor_name
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
 from sketchc.runtime.tasks.outline import modules_beside
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
 
-_PACKAGES = ("torch", "triton", "triton-ascend", "numpy")
 #: What a driver says of itself: file, and the pattern of its version there.
 _DRIVERS = {
     "nvidia driver": ("/proc/driver/nvidia/version", r"Kernel Module\D*([\d.]+)"),
@@ -54,9 +53,8 @@ def _machine() -> Mapping[str, str]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "processor": processor_name(),
     }
-    for package in _PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
+    own = (package for target in all_targets() for package in target.distributions)
+    found |= installed("torch", *own, "numpy")
     for name, (path, pattern) in _DRIVERS.items():
         try:
             match = re.search(pattern, Path(path).read_text("utf-8", "replace"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     import numpy as np
+    import torch
 
     from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.sandbox.worker import PersistentWorker, WorkerResult
@@ -22,6 +23,8 @@ Tensors: TypeAlias = "Mapping[str, np.ndarray[Any, Any]]"
 Arrays: TypeAlias = "dict[str, np.ndarray[Any, Any]]"
 Sizes: TypeAlias = Mapping[str, int]
 Params: TypeAlias = Mapping[str, int | float | bool]
+#: From in and inout tensors (by name) to new outputs, in call order.
+Launch: TypeAlias = "Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]"
 
 #: Seconds that building one kernel may take.
 COMPILE_TIMEOUT = 300.0
@@ -64,6 +67,23 @@ class ToolchainError(Exception):
         super().__init__(message)
 
 
+class CandidateError(Exception):
+    """A kernel that is timed cannot be called, or raised."""
+
+
+class PreparedLaunch(ABC):
+    """A `Launch` of a kernel that is given its outputs: `prepare` allocates and poisons those of
+    the next call, which then pays for an allocation all the same, as eager does."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """See the class."""
+
+    @abstractmethod
+    def __call__(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Raises `CandidateError`."""
+
+
 @attrs.frozen
 class Artefact:
     """A compiled kernel on disk. `details` is for people (registers, shared memory, seconds)."""
@@ -99,9 +119,12 @@ class ModelRun:
 
 class Toolchain(ABC):
     """The `TOOLCHAIN` of the module that a target's record names is one of these. A subclass has
-    `run`, or `open` where a process can be kept from run to run."""
+    `run`, or `open` where a process can be kept from run to run. `launcher` is a module whose
+    function of this name, given (kernel, library, symbols, params), makes the `Launch` that is
+    timed; a language that Python hosts needs none."""
 
     target: str
+    launcher: str = ""
 
     @abstractmethod
     def status(self) -> ToolchainStatus:

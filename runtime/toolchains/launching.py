@@ -16,6 +16,7 @@ from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host.expressions import Names
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
 
 Reply = tuple[Mapping[str, Any], Arrays]
@@ -28,7 +29,8 @@ _MOST_STOPS = 10_000
 def call_request(kernel: Kernel, source: Path, symbols: Sizes, params: Params) -> dict[str, Any]:
     """What a worker needs to call the wrapper in a Python file: JSON-able."""
     values = host_sample(kernel.sketch, symbols, params)
-    names = Names(kernel.sketch)  # a param called `len` is `len_` in Python
+    # A param called `len` is `len_` in Python.
+    names = Names(kernel.sketch, load_target(kernel.target).reserved)
     return {
         "source": str(source),
         "entry": kernel.entry,

@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any
 
 from sketchc.lowering.registry import targets_in
-from sketchc.lowering.target import FailureRule
+from sketchc.lowering.target import FailureRule, out_of_resource
 from sketchc.runtime.cases.drawing import base_kind
 from sketchc.runtime.sandbox.worker import SHORT
 from sketchc.runtime.tasks.inputs import KINDS, LIKE, NON_CONTIGUOUS
@@ -43,10 +43,9 @@ _MISUSED = frozenset(
 _EXHAUSTED = frozenset({"OutOfResources", "MemoryError", "OutOfMemoryError"})
 
 _OUT_OF_RESOURCE = (
-    r"out of resource|exceeds triton maximum tensor numel|TRITON_MAX_TENSOR_NUMEL|"
-    r"uses too much (shared|global|local) data|"
-    r"too many (registers|resources requested)|(ub|cbuf|l0[abc]|cc) overflow|"
-    r"overflows? (the )?(unified buffer|shared memory)|register allocation failed|"
+    r"out of resource|uses too much (shared|global|local) data|"
+    r"too many (registers|resources requested)|"
+    r"overflows? (the )?shared memory|register allocation failed|"
     r"virtual memory exhausted|out of memory|std::bad_alloc|cannot allocate memory"
 )
 _MEMORY_FAULT = (
@@ -54,8 +53,9 @@ _MEMORY_FAULT = (
 )
 _QUOTED_SYNTAX = r"^(\w+Error: )*(SyntaxError|IndentationError|TabError)(\(|: )"
 
-#: The rules for all targets; the first that fits decides.
-TABLE: tuple[FailureRule, ...] = (
+#: The rules for all targets; the first that fits decides. Those of a target for what is too large
+#: go between the halves.
+_SEEN: tuple[FailureRule, ...] = (
     # A process that was killed while the machine was short of memory, for all that it had taken.
     FailureRule("infrastructure", kinds=frozenset({SHORT})),
     FailureRule("illegal_access", kinds=frozenset({"IllegalAccessError"})),
@@ -64,14 +64,16 @@ TABLE: tuple[FailureRule, ...] = (
     FailureRule("syntax", kinds=_UNPARSABLE),
     FailureRule("syntax", ("compile",), says=_QUOTED_SYNTAX),
     FailureRule("resource", kinds=_EXHAUSTED),
-    FailureRule("resource", says=_OUT_OF_RESOURCE),
-    FailureRule("resource", ("launch",), says=_OUT_OF_RESOURCE, where="log"),
+    *out_of_resource(_OUT_OF_RESOURCE),
+)
+_RAISED: tuple[FailureRule, ...] = (
     # Errors of a wrapper's own checks may quote anything: they are what they say.
     FailureRule("launch", ("launch",), kinds=frozenset({"LaunchError"})),
     # Its own limits, not the kernel's: the compiler has taken the kernel before.
     FailureRule("launch", ("launch",), kinds=frozenset({"InterpreterError"})),
     FailureRule("api_misuse", kinds=_MISUSED),
 )
+TABLE = (*_SEEN, *_RAISED)
 
 
 def classify(error: ToolchainError, language: str) -> str:
@@ -88,7 +90,9 @@ def _rules(language: str) -> tuple[FailureRule, ...]:
     """The rules for all targets, between those of the targets with this language."""
     own = dict.fromkeys(rule for target in targets_in(language) for rule in target.failures)
     first = [rule for rule in own if rule.failure == "infrastructure"]
-    return (*first, *TABLE, *(rule for rule in own if rule not in first))
+    large = [rule for rule in own if rule.failure == "resource"]
+    last = [rule for rule in own if rule not in first + large]
+    return (*first, *_SEEN, *large, *_RAISED, *last)
 
 
 def _fits(rule: FailureRule, error: ToolchainError) -> bool:

@@ -23,6 +23,8 @@ from sketchc.lowering.language import parsed
 from sketchc.lowering.registry import load_language, load_target, targets_in
 from sketchc.lowering.target import Target
 
+Targets = tuple[Target, ...]
+
 #: The class of a file in KernelBench's format, in place of a function.
 MODULE_CLASS = "ModelNew"
 
@@ -34,7 +36,7 @@ def entry_point(
     user says. Raises `UsageError`; text that does not parse is taken to define `name`, so that
     verification can say what is wrong with it."""
     in_c = load_language(language).syntax == "c"
-    found = _c_functions(source) if in_c else _python_functions(source)
+    found = _c_functions(source) if in_c else _python_functions(source, targets_in(language))
     if found is None:
         return wanted or name
     listed = f"it defines {', '.join(found)}" if found else "it defines none"
@@ -50,19 +52,20 @@ def entry_point(
     raise UsageError(f"{where} has no entry point {name} and not exactly one {kind}: {listed}")
 
 
-def _python_functions(source: str) -> list[str] | None:
-    """Public functions at the top of a file that Triton does not compile; None if it is no Python.
+def _python_functions(source: str, targets: Targets) -> list[str] | None:
+    """Public functions at the top of a file that no target compiles; None if it is no Python.
 
     Where `__all__` is a plain list, it says which are public.
     """
     if (tree := parsed(source)) is None:
         return None
+    kernels = _jitted(tree, targets)
     found = [
         node.name
         for node in tree.body
         if isinstance(node, ast.FunctionDef)
         and not node.name.startswith("_")
-        and not any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+        and node.name not in kernels
     ]
     for node in tree.body:
         match node:
@@ -103,9 +106,6 @@ def is_module_file(path: Path) -> bool:
         return False
     body = tree.body if tree else []
     return any(isinstance(node, ast.ClassDef) and node.name == MODULE_CLASS for node in body)
-
-
-Targets = tuple[Target, ...]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -288,7 +288,7 @@ def _attribute(node: ast.Attribute, targets: Targets) -> Iterator[Finding]:
     """`torch.compile`, `torch._C`, `x.numpy()`, `triton.runtime`."""
     root = _root(node)
     known = {name for target in targets for name in target.dsl_names}
-    packages = {target.dsl_package for target in targets}
+    packages = {target.dsl_package for target in targets} - {""}
     if root in packages and (node.attr in _exits(root, targets) or node.attr.startswith("_")):
         yield Finding(node.lineno, f"it uses {root}'s {node.attr}", refused=True)
     elif root == "torch" and (node.attr in _TORCH_EXITS or _private(node.attr)):
@@ -317,14 +317,15 @@ def _root(node: ast.expr) -> str:
 
 def _jitted(tree: ast.Module, targets: Targets) -> set[str]:
     """Names of functions that a target's compiler compiles."""
-    packages = {target.dsl_package for target in targets}
-    marks = {target.kernel_mark.rpartition(".")[2] for target in targets}
+    packages = {target.dsl_package for target in targets} - {""}
+    marks = {target.kernel_mark.rpartition(".")[2] for target in targets} - {""}
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if _root(called) in packages or ast.unparse(called) in marks:
+                text = ast.unparse(decorator)  # a mark may have another name here: `tr.jit`
+                if _root(called) in packages or any(mark in text for mark in marks):
                     found.add(node.name)
     return found
 

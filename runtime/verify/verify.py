@@ -21,6 +21,7 @@ from sketchc.base.diagnostics import Source
 from sketchc.ir.evaluate import Value, constants_of
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import Plan
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import with_neighbours
 from sketchc.runtime.cases.lists import bind_task
@@ -79,6 +80,11 @@ class Candidate:
     relower: Callable[[Mapping[str, Value]], tuple[Plan, Kernel]] | None = attrs.field(
         default=None, eq=False, repr=False
     )
+
+    @property
+    def device(self) -> str:
+        """torch's type of the devices that its tensors live on."""
+        return load_target(self.plan.target).device
 
 
 def verify(

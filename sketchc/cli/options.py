@@ -56,6 +56,24 @@ allow_unproved_option = click.option(
 )
 
 
+class _TargetOption(click.Option):
+    """Its help names the targets, which are looked up when somebody asks for help."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from sketchc.lowering.registry import all_targets
+
+        *others, last = (
+            f"{target.name} ({target.capabilities.default_hardware})" for target in all_targets()
+        )
+        names, text = super().get_help_record(ctx) or ("", "")
+        return names, f"{', '.join(others)} or {last}{text}"
+
+
+def target_option(*, required: bool = True, text: str = ".") -> Callable[[Command], Command]:
+    """Adds `--target`; its help is the targets with their own chips, then `text`."""
+    return click.option("--target", "-t", cls=_TargetOption, required=required, help=text)
+
+
 def set_option(text: str) -> Callable[[Command], Command]:
     """Adds `--set NAME=VALUE`; the command gets all of them as `settings`."""
     return click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help=text)
@@ -203,21 +221,19 @@ def unwritable(path: str, error: OSError) -> UsageError:
     return UsageError(f"cannot write {path}: {error.strerror}{hint}")
 
 
-#: An import's name -> how to get it.
-_EXTRAS = {
-    "torch": "pip install 'sketchc[torch]'",
-    "triton": "pip install 'sketchc[triton]'",
-    "pybind11": "pip install 'sketchc[cpp]'",
-    "openai": "pip install 'sketchc[llm]'",
-}
+#: An import's name -> the extra of sketchc that brings it; those of targets are in their records.
+_EXTRAS = {"torch": "torch", "openai": "llm"}
 
 
 def lacking(error: ImportError) -> str:
     """What is to be installed, where that is why an import failed; else ""."""
+    from sketchc.lowering.registry import all_targets
+
     name = (error.name or "").partition(".")[0]
-    if name not in _EXTRAS or sys.modules.get(name) is not None:
+    extras = _EXTRAS | dict(pair for target in all_targets() for pair in target.extras)
+    if name not in extras or sys.modules.get(name) is not None:
         return ""
-    return f"this needs {name}, which is not installed: {_EXTRAS[name]}"
+    return f"this needs {name}, which is not installed: pip install 'sketchc[{extras[name]}]'"
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """A new target is three folders and one line: shown by adding one to a copy of the project.
 
-The copy is installed and asked by its command line, so that nothing of this process helps it.
+The copy is installed by pip into an environment of its own and asked by its command line, so that
+nothing of this process helps it.
 """
 
 from __future__ import annotations
 
+import ensurepip
+import importlib.util
 import json
 import os
 import shutil
@@ -49,17 +52,46 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = registry.read_text("utf-8")
     assert text.count(LAST) == 1
     registry.write_text(text.replace(LAST, LAST + LINE), "utf-8")
-    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built", "--compile"]
-    # Byte code also where the environment asks for none: each command would compile all modules.
-    compiles = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    subprocess.run(command, cwd=source, env=compiles, check=True, capture_output=True, timeout=300)
     environment = source / "environment"
     venv.create(environment)
     # The libraries are those of this environment; a folder in a .pth file is not asked for others.
-    paths = "\n".join([str(source / "built"), *site.getsitepackages()])
     (packages,) = environment.glob("lib/python*/site-packages")
-    (packages / "copy.pth").write_text(paths + "\n", "utf-8")
-    return environment / "bin" / "python"
+    (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()) + "\n", "utf-8")
+    python = environment / "bin" / "python"
+    variables = dict(os.environ)
+    if importlib.util.find_spec("pip") is None:
+        bundled = Path(ensurepip.__file__).with_name("_bundled").glob("pip-*.whl")
+        variables["PYTHONPATH"] = str(next(bundled))
+    offline = ("--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+    pip = (sys.executable, "-m", "pip", "--python", str(python))
+    done = subprocess.run(
+        [*pip, "install", "--quiet", *offline, "."],
+        cwd=source,
+        env=variables,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return python
+
+
+def test_the_import_contract_holds_as_it_is(installed: Path) -> None:
+    pytest.importorskip("importlinter")
+    environment = installed.parents[1]
+    (packages,) = environment.glob("lib/python*/site-packages")
+    contract = environment.parent / "pyproject.toml"
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache", contract],
+        cwd=packages,
+        env={**os.environ, "PYTHONPATH": "."},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def run(installed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,13 +132,44 @@ def test_what_it_cannot_do_is_a_coded_finding(installed: Path, name: str, code: 
     assert code in done.stderr
 
 
+#: Commands one after the other in one process, which starts torch once: a line of arguments each,
+#: answered by a line of status and output.
+_IN_TURN = """
+import contextlib, io, json, sys
+from sketchc.cli.main import run
+for line in sys.stdin:
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        status = run(json.loads(line))
+    print(json.dumps([status, output.getvalue()]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def verified(installed: Path) -> dict[str, tuple[int, str]]:
+    """Example -> status and output of `sketchc verify`."""
+    tasks = ROOT / "examples" / "tasks"
+    given = ("--target", "toy", "--seed", "7", "--json", "--no-store")
+    commands = [
+        ["verify", sketch(name), "--task", str(tasks / f"{name}.py"), *given] for name in EXAMPLES
+    ]
+    done = subprocess.run(
+        [str(installed), "-c", _IN_TURN],
+        input="".join(f"{json.dumps(command)}\n" for command in commands),
+        cwd=installed.parent,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=800,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return {name: (status, text) for name, (status, text) in zip(EXAMPLES, answers, strict=True)}
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_verified_on_it(installed: Path, name: str) -> None:
-    task = str(ROOT / "examples" / "tasks" / f"{name}.py")
-    given = ("--task", task, "--target", "toy", "--seed", "7", "--json", "--no-store")
-    done = run(installed, "verify", sketch(name), *given)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
-    assert json.loads(done.stdout)["verdict"] == "passed"
+def test_an_example_is_verified_on_it(verified: dict[str, tuple[int, str]], name: str) -> None:
+    status, text = verified[name]
+    assert status == 0, text[-3000:]
+    assert json.loads(text)["verdict"] == "passed"
 
 
 def test_its_documents_are_found_and_in_order(installed: Path) -> None:

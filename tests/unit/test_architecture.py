@@ -13,6 +13,7 @@ from types import ModuleType
 import networkx as nx
 import pytest
 
+from sketchc.lowering.registry import TARGETS
 from sketchc.ops.table import OPS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,10 +32,12 @@ MOST_MODULES, MOST_LINES = 20, 800
 NAMING = {
     "the op table": ("sketchc/ops/",),
     "an emitter's own tables": (
-        "lowering/cpp/",
         "lowering/loops/",
         "lowering/python_host/",
-        "lowering/triton/",
+        *(
+            f"{module.rpartition('.')[0].removeprefix('sketchc.').replace('.', '/')}/"
+            for module in TARGETS.values()
+        ),
     ),
     "composites are written out by their names": ("sketchc/checker/calls/composites.py",),
     "advice on one algorithm, the softmax in one pass": ("sketchc/lints/passes.py",),

@@ -30,7 +30,7 @@ from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import compiler_environment, kill_group
-from sketchc.runtime.process.venvs import user_folder
+from sketchc.runtime.process.venvs import installed, user_folder
 from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -93,6 +93,7 @@ class CppToolchain(Toolchain):
     """Compiles with g++ (or `$CXX`) and runs through the C entry point."""
 
     target = "cpp"
+    launcher = "sketchc.runtime.toolchains.cpp.launch"
     flags = FLAGS
     models_need_torch = True
 
@@ -108,7 +109,7 @@ class CppToolchain(Toolchain):
         versions = {
             "g++": "" if compiler is None else compiler_version(compiler),
             "OpenMP": "yes" if usable else "",
-            "pybind11": _pybind11_version() or "",
+            **installed("pybind11"),
             "CPU": " ".join(cpu_features()),
         }
         return ToolchainStatus(
@@ -150,7 +151,7 @@ class CppToolchain(Toolchain):
 
         Raises `ToolchainError` where pybind11 is missing or the compiler refuses.
         """
-        if _pybind11_version() is None:
+        if not installed("pybind11"):
             msg = "pybind11 is missing: pip install pybind11"
             raise ToolchainError(stage="infrastructure", message=msg)
         import pybind11
@@ -314,15 +315,6 @@ def _ask(compiler: str, question: str) -> subprocess.CompletedProcess[str]:
         check=False,
         env=compiler_environment(),
     )
-
-
-def _pybind11_version() -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version("pybind11")
-    except metadata.PackageNotFoundError:
-        return None
 
 
 @lru_cache(maxsize=1)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.lowering.registry import load_target
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
 from sketchc.runtime.tasks.layout import Layout
 from sketchc.runtime.toolchains.base import (
@@ -106,11 +108,8 @@ class TorchModules(Toolchain):
         status = self.base.status()
         if not getattr(self.base, "models_need_torch", False):
             return status
-        import importlib.metadata
-
-        try:
-            versions = {**status.versions, "torch": importlib.metadata.version("torch")}
-        except importlib.metadata.PackageNotFoundError:
+        versions = {**status.versions, **installed("torch")}
+        if "torch" not in versions:
             advice = "pip install torch"
             missing = (*status.missing, "torch")
             return attrs.evolve(status, can_run=False, missing=missing, advice=advice)
@@ -171,7 +170,7 @@ class TorchModules(Toolchain):
         with Worker(
             limits=Limits(_MEMORY_BYTES),
             preload=("torch",),
-            environment={"TRITON_INTERPRET": "0"},
+            environment={load_target(self.target).interpreted_by: "0"},
         ) as worker:
             result = worker.call(self._run_of(kernel).compiled_by, request, timeout=timeout)
             _reply(result, "compile", timeout)
@@ -185,6 +184,7 @@ class TorchModules(Toolchain):
             **self._run_of(kernel).told,
             "init": list(init),
             "forbidden": list(self.forbidden),
+            "extensions": sorted(load_target(self.target).extensions),
             "dry": False,
         }
 

@@ -54,7 +54,7 @@ class LoadedModule:
         self.device = "cpu"
         self.path = Path(tempfile.gettempdir()) / f"{request['name']}.py"
         self.path.write_bytes(request["source"].encode("utf-8", "replace"))
-        self.guard = Guard(str(self.path), request["forbidden"])
+        self.guard = Guard(str(self.path), request["forbidden"], request["extensions"])
         self.module: ModuleType | None = None
         self.models: dict[str, Any] = {}
         #: Which configuration tuned kernels take, where there is Triton.

@@ -95,7 +95,7 @@ class _Command:
     metavar="TASK.py[:NAME]",
     help="A model or a function in PyTorch; one for each FILE, in their order, or one for all.",
 )
-@click.option("--target", "-t", required=True, help="cpp, or triton_cuda on a machine with a GPU.")
+@options.target_option(text=", where it runs at its own speed.")
 @options.hardware_option
 @options.set_option("Bind a constexpr, or a param the task does not give.")
 @options.symbols_option("Other sizes than the task's.")
@@ -431,7 +431,7 @@ def _time(
     from sketchc.runtime.bench.bench import bench as measure
     from sketchc.runtime.bench.machine import this_machine
 
-    device = "cuda" if candidate.plan.hardware.family == "nvidia" else "cpu"
+    device = candidate.device
     settings = attrs.evolve(command.settings, device=device)
     say("measures the machine, unless it was measured before")
     machine = this_machine(device, command.measure_machine)

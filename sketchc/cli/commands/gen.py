@@ -35,7 +35,7 @@ _SETTINGS = (
 
 @click.command()
 @click.argument("task")
-@click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
+@options.target_option()
 @options.hardware_option
 @options.model_options(
     "openai, replay:FILE (a recorded ledger) or mailbox:DIR (prompts and replies as files)."

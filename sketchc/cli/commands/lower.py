@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file")
-@click.option("--target", "-t", help="triton_ascend (ascend910b4), triton_cuda (h200), cpp (cpu).")
+@options.target_option(required=False)
 @click.option("--hardware", help="The chip; default: the one in brackets above.")
 @options.set_option("Bind a constexpr, or the default of a param.")
 @click.option(

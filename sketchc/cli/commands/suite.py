@@ -151,7 +151,7 @@ def list_(chosen: Suite | None, only: str, output: str | None, as_json: bool) ->
 
 @suite.command("run")
 @_suite_options
-@click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
+@options.target_option()
 @options.hardware_option
 @click.option(
     *("--samples", "-n"),

@@ -37,7 +37,7 @@ _MOST_IN_FULL = 8
     metavar="TASK.py[:NAME]",
     help="A model or a function in PyTorch, NumPy or MindSpore; see docs/TASKS.md.",
 )
-@click.option("--target", "-t", required=True, help="triton_ascend, triton_cuda or cpp.")
+@options.target_option()
 @options.hardware_option
 @options.set_option("Bind a constexpr, or a param the task does not give.")
 @options.sketch_option

@@ -83,9 +83,9 @@ _TYPES = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "b
 
 def emit(plan: Plan) -> Kernel:
     """The file for a finished plan. Raises `UsageError` for what this toy does not print."""
-    entry = abi.entry(plan.sketch)
+    entry = abi.entry(plan.sketch, TARGET.reserved)
     writer = _Writer(plan)
-    writer.host(abi.declaration(plan.sketch, entry))
+    writer.host(abi.declaration(plan.sketch, entry, TARGET.reserved))
     source = HEAD.format(name=plan.sketch.name) + "\n\n" + "\n".join(writer.lines) + "\n"
     names = (plan.target, plan.hardware.name, plan.sketch.name, entry, TARGET.language.name)
     return Kernel(*names, source, plan.sketch)

@@ -45,6 +45,7 @@ TARGET = Target(
     backend="toy",
     packages="numpy",
     documents="toy",
+    reserved=frozenset({"np"}),
     imports=("numpy", "math"),
     failures=(FailureRule("api_misuse", ("launch",), says=r"no such ufunc"),),
 )
