@@ -13,7 +13,8 @@ from typing import assert_never
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import rounded
 from sketchc.ir import nodes as ir
-from sketchc.ops.host_functions import HOST_FUNCTIONS, JOINING, Value
+from sketchc.ops.host_functions import HOST_FUNCTIONS, JOINING
+from sketchc.ops.host_functions import Value as Value
 
 #: Scalar operators and functions by name, as the interpreter compiles them.
 BINARY: dict[str, Callable[[Value, Value], Value]] = {

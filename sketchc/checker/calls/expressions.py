@@ -33,7 +33,7 @@ from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import laid_out, tiles_read
 from sketchc.ops.host_functions import HOST_FUNCTIONS
-from sketchc.ops.table import literal_fits
+from sketchc.ops.table import COMPARISONS, literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import expression_text
 
@@ -70,7 +70,6 @@ def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tup
     return tuple(next(padded) if kept else False for kept in layout)
 
 
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _LARGEST = (1 << 63) - 1
 
 
@@ -229,7 +228,7 @@ def _is_data(context: Context, node: syntax.Expression) -> bool:
 
 
 def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
-    if node.operator in _COMPARISONS and any(
+    if node.operator in COMPARISONS and any(
         _is_data(context, side) for side in (node.left, node.right)
     ):
         return context.compare(context, node)
@@ -250,7 +249,7 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
     is_float = left.dtype.is_float or right.dtype.is_float
     extents = _joined(context, left, right, node.span)
     value = ir.Binary(operator, left.value, right.value, span=node.span)
-    if operator in ("and", "or") or operator in _COMPARISONS:
+    if operator in ("and", "or") or operator in COMPARISONS:
         return Typed(value, DType.BOOL, extents)
     if operator == "/" and not is_float and not host:
         raise _integer_division(context, node)
