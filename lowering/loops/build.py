@@ -489,8 +489,7 @@ def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:
     """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs. Of
-    what is never negative by its form (`never_negative`) it takes symbols alone: the printed loop
-    asks for the sign of any other step, and such steps are rare."""
+    what `never_negative` would show, symbols alone are worth a loop that does not ask."""
     resolved = substitute(step, literals(sketch))
     value = constant_value(resolved)
     if value is not None:

@@ -55,9 +55,8 @@ def resolved(loop: _Loop, definitions: Mapping[str, ir.Expr]) -> _Loop:
 
 def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
     """A host expression that the given one never exceeds (`upper`), or never falls below, while the
-    names in `ranges` stay within them; None where none is found. (Not an interval of the checker,
-    whose two ends are numbers: a factor's sign is asked of its form here, and what does not vary
-    stands as it is written.)"""
+    names in `ranges` stay within them; None where none is found. (An interval of the checker
+    has numbers for ends; here a factor's form tells its sign, and what does not vary stays.)"""
     found = _extreme(expression, ranges, upper)
     return None if found is None else simplest(found)
 

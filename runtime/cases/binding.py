@@ -464,8 +464,8 @@ def bind_symbols(
     sources: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """The symbols' values from the shapes of the given tensors. Raises `UsageError` when two
-    shapes disagree, a bound is exceeded, or a symbol occurs in no shape. (A launch checks bounds,
-    too, but does not know whose axis exceeds one.)"""
+    shapes disagree, a bound is exceeded, or a symbol occurs in no shape. (Of bounds, a
+    launch would not say whose axis exceeds one.)"""
     found: dict[str, tuple[int, str]] = {}
     for tensor in sketch.tensors:
         if tensor.name not in shapes:

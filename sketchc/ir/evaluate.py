@@ -39,7 +39,6 @@ FUNCTION: dict[str, Callable[..., Value]] = {
     name: row.reference for name, row in HOST_FUNCTIONS.items() if not row.operator
 }
 
-
 #: A scalar expression as a function of the values of its names.
 _Compiled = Callable[[Mapping[str, Value]], Value]
 #: Those of the expressions that were asked about, by identity: searches for sizes ask about a few

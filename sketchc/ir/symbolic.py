@@ -143,8 +143,7 @@ def is_small(polynomial: Polynomial) -> bool:
 
 def _known_positive(polynomial: Polynomial) -> bool:
     """Whether a divisor is at least 1 wherever the expression is defined: sums and products of
-    symbols and constants (both at least 0, and a divisor is never 0). Asked of the normal form,
-    where `launch.magnitudes.never_negative` asks an expression."""
+    symbols and constants (both at least 0, and a divisor is never 0)."""
     return bool(polynomial) and all(
         coefficient > 0
         and all(

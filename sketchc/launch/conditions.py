@@ -423,8 +423,6 @@ def _function_domain(name: str, argument: ir.Expr, rest: tuple[ir.Expr, ...]) ->
             yield ir.Binary("<", size, ir.Literal(_INTEGER_LIMIT))
         case "pow":
             yield from _power_domain(argument, rest[0])
-        case _:
-            return
 
 
 def _power_domain(base: ir.Expr, exponent: ir.Expr) -> Iterator[ir.Expr]:

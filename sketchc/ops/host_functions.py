@@ -1,6 +1,5 @@
-"""The functions of scalar expressions, one row each: what parser, checker and evaluation know of
-`ceil(M, T)`, `sqrt(D)` and their like. `iota` and `present`, which are no functions of numbers,
-are the checker's own; how a target writes a function stands in the target.
+"""The functions of scalar expressions, `ceil(M, T)`, `sqrt(D)` and their like, one row each. `iota`
+and `present`, which take no numbers, are the checker's; a target says how it writes a function.
 """
 
 from __future__ import annotations
@@ -22,26 +21,20 @@ class HostFunction:
     result: DType | None  # None: that of what it takes
     arity: int = 1
     operator: str = ""  # what stands in the tree for a function of two numbers
-    #: A comparison with a bound: where a function of one number has a value.
-    domain: tuple[str, float] | None = None
+    domain: tuple[str, float] | None = None  # a comparison with a bound, for it to have a value
 
 
-def _quotient(dividend: int, divisor: int) -> int:
-    return -(-dividend // divisor)
-
-
-#: Where `exp` leaves the doubles.
-_EXP_LIMIT = 709.782712893384
+_CEILING = HostFunction(lambda a, b: -(-a // b), DType.I64, 2, "cdiv")
 
 #: Every function by name.
 HOST_FUNCTIONS = {
-    "ceil": HostFunction(_quotient, DType.I64, 2, "cdiv"),
-    "cdiv": HostFunction(_quotient, DType.I64, 2, "cdiv"),
+    "ceil": _CEILING,
+    "cdiv": _CEILING,
     "min": HostFunction(min, None, 2, "min"),
     "max": HostFunction(max, None, 2, "max"),
     "sqrt": HostFunction(math.sqrt, DType.F64, domain=(">=", 0)),
     "rsqrt": HostFunction(lambda x: 1.0 / math.sqrt(x), DType.F64, domain=(">", 0)),
-    "exp": HostFunction(math.exp, DType.F64, domain=("<=", _EXP_LIMIT)),
+    "exp": HostFunction(math.exp, DType.F64, domain=("<=", 709.782712893384)),  # of doubles
     "log": HostFunction(math.log, DType.F64, domain=(">", 0)),
     "log2": HostFunction(math.log2, DType.F64, domain=(">", 0)),
     "pow": HostFunction(math.pow, DType.F64, 2),

@@ -156,12 +156,7 @@ class Settings:
         """Whether an output has no elements, so that nothing can be seen of it; False where a
         launch refuses the setting."""
         values = self.host_values(self.sketch, setting)
-        return values is not None and any(
-            int(evaluate(extent, values)) == 0
-            for tensor in self.sketch.tensors
-            if tensor.role in (ir.Role.OUT, ir.Role.INOUT)
-            for extent in tensor.extents
-        )
+        return values is not None and not all(wanted.holds(values) for wanted in self.filled)
 
     def _limit(self, name: str) -> int:
         limit = self.limits[name]
@@ -263,11 +258,10 @@ class Settings:
 def _tying(sketch: ir.Sketch) -> Iterator[ir.Expr]:
     """What a launch checks that ties sizes and params to each other, part by part. Not what small
     sizes, and values that are drawn within their bounds, keep anyway."""
-    found = launch_conditions(sketch)
-    for kinds in ((Kind.DOMAIN,), (Kind.REQUIRE, Kind.DERIVED)):
-        for condition in found:
-            if condition.kind in kinds:
-                yield from conjuncts(condition.holds)
+    kinds = (Kind.DOMAIN, Kind.REQUIRE, Kind.DERIVED)
+    found = [condition for condition in launch_conditions(sketch) if condition.kind in kinds]
+    for condition in sorted(found, key=lambda condition: condition.kind is not Kind.DOMAIN):
+        yield from conjuncts(condition.holds)
 
 
 def _filled(sketch: ir.Sketch) -> Iterator[ir.Expr]:
