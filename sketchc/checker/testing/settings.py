@@ -71,11 +71,12 @@ class _Condition:
 
     names: frozenset[str]
     wanted: ir.Expr
+    any_value: bool = False  # it need only have one
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether it does with these host scalars."""
         try:
-            return bool(evaluate(self.wanted, values))
+            return bool(evaluate(self.wanted, values)) or self.any_value
         except (ArithmeticError, ValueError, KeyError):
             return False
 
@@ -96,7 +97,8 @@ class Settings:
         self.roots: dict[str, frozenset[str]] = {}
         for let in sketch.lets:
             self.roots[let.name] = self._roots(let.value)
-        self.conditions = self._conditions(_tying(sketch))
+        lets = (_Condition(self.roots[let.name], let.value, True) for let in sketch.lets)
+        self.conditions = (*lets, *self._conditions(_tying(sketch)))
         self.filled = self._conditions(_filled(sketch))
         values = [condition.wanted for condition in self.conditions]
         values += [let.value for let in sketch.lets]
@@ -256,12 +258,11 @@ class Settings:
 
 
 def _tying(sketch: ir.Sketch) -> Iterator[ir.Expr]:
-    """What a launch checks that ties sizes and params to each other, part by part. Not what small
-    sizes, and values that are drawn within their bounds, keep anyway."""
-    kinds = (Kind.DOMAIN, Kind.REQUIRE, Kind.DERIVED)
-    found = [condition for condition in launch_conditions(sketch) if condition.kind in kinds]
-    for condition in sorted(found, key=lambda condition: condition.kind is not Kind.DOMAIN):
-        yield from conjuncts(condition.holds)
+    """What a launch checks that ties sizes and params to each other, part by part: not what small
+    sizes keep anyway, nor the domains of `let`s, each of which counts once, by its value."""
+    for condition in launch_conditions(sketch):
+        if condition.kind in (Kind.REQUIRE, Kind.DERIVED):
+            yield from conjuncts(condition.holds)
 
 
 def _filled(sketch: ir.Sketch) -> Iterator[ir.Expr]:
