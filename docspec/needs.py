@@ -10,7 +10,7 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import in_phases
-from sketchc.ops.table import OPS, Category
+from sketchc.ops.table import OPS, Category, Fact
 
 _CATEGORIES = {
     Category.ELEMENTWISE: "elementwise",
@@ -153,7 +153,7 @@ def _of_compute(sketch: ir.Sketch, compute: ir.Compute) -> set[str]:
     topics = {_CATEGORIES[row.category]} if row and row.category in _CATEGORIES else set()
     if any(isinstance(operand, ir.IndexOperand) for operand in compute.operands):
         topics.add("index")
-    if compute.operation == "cast":
+    if row is not None and Fact.CONVERTS in row.facts:
         topics.add("convert")
     if row is not None and row.category is Category.REDUCTION:
         source = compute.operands[0]

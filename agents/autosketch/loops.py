@@ -334,7 +334,8 @@ def _combined(
 
 
 def _nonnegative(expression: ir.Expr) -> bool:
-    """Whether a formula over indices and sizes is at least 0, as far as its form shows it."""
+    """Whether a formula is at least 0 by its form, as any name and divisor of it is; that is more
+    than `never_negative` may take for granted."""
     match expression:
         case ir.Literal(value):
             return value >= 0

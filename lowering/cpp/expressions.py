@@ -16,6 +16,7 @@ from sketchc.launch.conditions import Condition, Kind
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.nodes import LOGICAL, scalar_dtype
 from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
+from sketchc.ops.table import COMPARISONS
 
 _KEYWORDS = """
 alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -76,12 +77,7 @@ _OPERATORS = {
     "sub": "-",
     "mul": "*",
     "div": "/",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
+    **{name: sign for sign, name in COMPARISONS.items()},
     "logical_and": "&&",
     "logical_or": "||",
 }

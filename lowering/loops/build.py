@@ -46,6 +46,7 @@ from sketchc.lowering.loops.nests import (
 )
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, Storage, literals
+from sketchc.ops.table import OPS, Fact
 
 #: Names of lane variables by the number of loops that remain, innermost first.
 LANE_NAMES = ("lane", "row", "plane", "cube")
@@ -365,19 +366,19 @@ class _Lowering(Reads):
     def _value(self, nest: Nest, scope: Scope) -> loops.Value:
         """The value of a nest, in the type of its target."""
         values = [self.source(source, scope) for source in nest.sources]
-        if nest.operation == "cast":
+        row = OPS[nest.operation]
+        if Fact.CONVERTS in row.facts:
             rounding = str(nest.attributes.get("round", "nearest"))
             saturate = bool(nest.attributes.get("sat", False))
             return loops.Convert(values[0], nest.stored, rounding, saturate)
-        if nest.operation == "copy" or nest.kind in (Kind.ACCUMULATE, Kind.ATOMIC):
+        if Fact.HANDS_ON in row.facts or nest.kind in (Kind.ACCUMULATE, Kind.ATOMIC):
             return converted(values[0], nest.stored)
-        name, dtype = nest.operation, nest.dtype.compute
-        arguments = []
-        for position, value in enumerate(values):
-            truth = name.startswith("logical_") or (name == "where" and position == 0)
-            arguments.append(converted(value, DType.BOOL if truth else dtype))
-        result = nest.result.compute
-        applied = loops.Apply(name, tuple(arguments), dtype, result, nest.attributes)
+        dtype, result = nest.dtype.compute, nest.result.compute
+        arguments = tuple(
+            converted(value, DType.BOOL if row.asks(position) else dtype)
+            for position, value in enumerate(values)
+        )
+        applied = loops.Apply(row.name, arguments, dtype, result, nest.attributes)
         return converted(applied, nest.stored)
 
     # ------------------------------------------------------------ calls of the library on tiles
@@ -487,7 +488,8 @@ def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
 
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:
-    """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs."""
+    """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs. Of
+    what `never_negative` would show, symbols alone are worth a loop that does not ask."""
     resolved = substitute(step, literals(sketch))
     value = constant_value(resolved)
     if value is not None:

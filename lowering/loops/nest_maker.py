@@ -47,7 +47,7 @@ from sketchc.lowering.loops.nests import (
     statement_axes,
     tile_reference,
 )
-from sketchc.ops.table import OPS, Category, Result, identity_value
+from sketchc.ops.table import OPS, Category, Fact, Layout, Result, identity_value
 
 #: The extents of a rectangle of lanes, and which of them are valid.
 Shape = tuple[tuple[ir.Expr, ...], ir.Domain]
@@ -198,7 +198,7 @@ def _extremum(made: Operation) -> list[Nest]:
     kept = tuple(ONE if a == axis else extent for a, extent in enumerate(extents))
     valid = tuple(ir.FULL if a == axis else own for a, own in enumerate(domain))
     result = made.temporary("result", (kept, valid), DType.I64)
-    largest = "true" if made.statement.operation == "argmax" else "false"
+    largest = "true" if Fact.LARGEST in OPS[made.statement.operation].facts else "false"
     call = made.call("extremum", (source,), (result,), str(axis), largest)
     tile, lanes = made.written()
     loops = lanes.loops
@@ -259,7 +259,7 @@ def _copy(made: Operation) -> list[Nest]:
     """Lanes that move as they are, or with the last two axes exchanged."""
     tile, lanes = made.written()
     loops = lanes.loops
-    if made.statement.operation == "transpose":
+    if OPS[made.statement.operation].layout is Layout.TRANSPOSED:
         loops = (*loops[:-2], loops[-1], loops[-2])
     source = made.source(0, loops)
     return made.maker.apart(made.maker.move(lanes, tile, source, made.statement.text))

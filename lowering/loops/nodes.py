@@ -19,6 +19,8 @@ from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import Condition
 from sketchc.lowering.plan import Storage
 from sketchc.lowering.source_map import Traced
+from sketchc.ops.host_functions import HOST_FUNCTIONS
+from sketchc.ops.table import COMPARISONS
 
 # ---------------------------------------------------------------- values
 
@@ -420,11 +422,7 @@ def scalar_dtype(expression: ir.Expr) -> DType:
         case ir.Choice() | ir.Iota():
             return DType.I64
         case ir.Function(name, arguments):
-            if name == "int":
-                return DType.I64
-            if name == "abs":
-                return scalar_dtype(arguments[0])
-            return DType.F64
+            return HOST_FUNCTIONS[name].result or scalar_dtype(arguments[0])
         case ir.TileLanes(dtype=dtype):
             return DType.BOOL if dtype is DType.BOOL else DType.I64
         case _:
@@ -432,9 +430,6 @@ def scalar_dtype(expression: ir.Expr) -> DType:
 
 
 LOGICAL = {"and": "&&", "or": "||"}
-
-
-COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def bound(name: str, value: ir.Expr, origins: tuple[Span, ...], spare: bool = False) -> Define:

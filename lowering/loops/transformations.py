@@ -32,6 +32,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import names, references, substitute
 from sketchc.lowering.loops import nodes
+from sketchc.ops.table import OPS
 
 Fresh = Callable[[str], str]
 
@@ -277,7 +278,7 @@ def _sum_of_rows(loop: nodes.Loop) -> nodes.LaneLoop | None:
         return None
     lanes = inner[0]
     last = lanes.body[-1]
-    if not isinstance(last, nodes.Accumulate) or last.operation != "reduce_sum":
+    if not isinstance(last, nodes.Accumulate) or OPS[last.operation].identity != "zero":
         return None
     if not isinstance(last.target, nodes.Element) or not last.target.dtype.is_float:
         return None

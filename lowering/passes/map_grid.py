@@ -16,6 +16,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
 from sketchc.ir.walk import names, on_host, references, substitute
+from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.passes.place_tiles import live_intervals
 from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, stores
 
@@ -54,7 +55,8 @@ def resolved(loop: _Loop, definitions: Mapping[str, ir.Expr]) -> _Loop:
 
 def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
     """A host expression that the given one never exceeds (`upper`), or never falls below, while the
-    names in `ranges` stay within them; None where none is found."""
+    names in `ranges` stay within them; None where none is found. (An interval of the checker
+    has numbers for ends; here a factor's form tells its sign, and what does not vary stays.)"""
     found = _extreme(expression, ranges, upper)
     return None if found is None else simplest(found)
 
@@ -93,13 +95,13 @@ def _binary(expression: ir.Binary, ranges: Ranges, upper: bool) -> ir.Expr | Non
             a, b = _extreme(left, ranges, upper), _extreme(right, ranges, upper)
         case "-":
             a, b = _extreme(left, ranges, upper), _extreme(right, ranges, not upper)
-        case "*" if not varies(right, ranges) and non_negative(right):
+        case "*" if not varies(right, ranges) and never_negative(right, {}):
             a, b = _extreme(left, ranges, upper), right
-        case "*" if not varies(left, ranges) and non_negative(left):
+        case "*" if not varies(left, ranges) and never_negative(left, {}):
             a, b = left, _extreme(right, ranges, upper)
-        case "//" | "cdiv" if not varies(right, ranges) and non_negative(right):
+        case "//" | "cdiv" if not varies(right, ranges) and never_negative(right, {}):
             a, b = _extreme(left, ranges, upper), right
-        case "%" if not varies(right, ranges) and non_negative(right):
+        case "%" if not varies(right, ranges) and never_negative(right, {}):
             # Digits lie between 0 and the divisor, whatever is divided.
             return ir.Binary("-", right, ir.Literal(1)) if upper else ir.Literal(0)
         case _:
@@ -110,19 +112,6 @@ def _binary(expression: ir.Binary, ranges: Ranges, upper: bool) -> ir.Expr | Non
 def varies(expression: ir.Expr, ranges: Ranges) -> bool:
     """True where an expression has a value only inside of a launch."""
     return not on_host(expression) or not names(expression).isdisjoint(ranges)
-
-
-def non_negative(expression: ir.Expr) -> bool:
-    """True where a factor or divisor over host scalars is surely not negative."""
-    match expression:
-        case ir.Literal(value):
-            return value >= 0
-        case ir.Ref(kind=kind):
-            return kind in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT)
-        case ir.Binary("+" | "*" | "//" | "cdiv" | "min" | "max", left, right):
-            return non_negative(left) and non_negative(right)
-        case _:
-            return False
 
 
 def loop_range(loop: ir.For | ir.HostFor, ranges: Ranges) -> Range | None:
@@ -146,9 +135,9 @@ def is_downward(step: ir.Expr) -> bool | None:
         case ir.Literal(value):
             return value < 0
         case ir.Unary("-", operand):
-            return True if non_negative(operand) else None
+            return True if never_negative(operand, {}) else None
         case _:
-            return False if non_negative(step) else None
+            return False if never_negative(step, {}) else None
 
 
 def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:

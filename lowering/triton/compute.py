@@ -37,7 +37,7 @@ from sketchc.lowering.triton.values import (
     own_dtype,
     scalar_value,
 )
-from sketchc.ops.table import OPS, Category, Fact, Result, identity_value
+from sketchc.ops.table import COMPARISONS, OPS, Category, Fact, Result, identity_value
 
 #: Integer types that Triton widens beside others.
 NARROW = frozenset({DType.I8, DType.U8, DType.I16})
@@ -180,7 +180,6 @@ def _invert(request: Request) -> Code:
     return PYTHON.binary("^", request.first, typed(ones, request.dtype))
 
 
-_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 #: Operations that Triton and this package's device functions have under their own names.
 _PRIMITIVES = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")
 _DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
@@ -188,7 +187,7 @@ _DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "se
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
 #: `compute`; what moves lanes stands in `shuffles`.
 WRITERS: dict[str, Writer] = {
-    **{name: _operator(sign) for name, sign in _COMPARISONS.items()},
+    **{name: _operator(sign) for sign, name in COMPARISONS.items()},
     **{name: _primitive(f"tl.{name}") for name in _PRIMITIVES},
     **{name: _device(name) for name in _DEVICE},
     "copy": lambda request: request.first,

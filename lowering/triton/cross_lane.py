@@ -40,7 +40,7 @@ from sketchc.lowering.triton.values import (
     taken,
     tile_name,
 )
-from sketchc.ops.table import OPS, identity_value
+from sketchc.ops.table import OPS, Fact, Layout, Result, identity_value
 
 _HALVES = (DType.F16, DType.BF16)
 _BYTES = (DType.I8, DType.U8)
@@ -105,29 +105,28 @@ MOST_AT_ONCE = 2**16
 def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) -> DType:
     """The type in which lanes are combined; f16 and bf16 in f32 (LOWERING 16), integers in the
     destination's width, at least 32 bits."""
-    match statement.operation:
-        case "reduce_any" | "reduce_all":
-            return DType.I32
-        case "reduce_max" | "reduce_min":
-            return carrier(source)
-        case _ if source.is_float:
-            return DType.F64 if DType.F64 in (source, destination) else DType.F32
-        case _:
-            return carrier(destination)
+    row = OPS[statement.operation]
+    if row.truth:
+        return DType.I32
+    if row.result is Result.SAME:
+        return carrier(source)
+    if source.is_float:
+        return DType.F64 if DType.F64 in (source, destination) else DType.F32
+    return carrier(destination)
 
 
-def _reduce_call(operation: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
+def _reduce_call(identity: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
     """How one axis is reduced. A `tl.max` drops NaN, hence the combine functions."""
-    if operation == "reduce_sum":
+    if identity == "zero":
         return lambda code, axis: PYTHON.call("tl.sum", code, f"axis={axis}")
-    if operation == "reduce_prod":
+    if identity == "one":
         if not floats and not scope.dialect.integer_products:
             return lambda code, axis: scope.call("integer_product", code, literal(axis))
         combine = "product"
     elif floats:
-        combine = "nan_maximum" if operation == "reduce_max" else "nan_minimum"
+        combine = "nan_maximum" if identity == "lowest" else "nan_minimum"
     else:
-        function = "tl.max" if operation in ("reduce_max", "reduce_any") else "tl.min"
+        function = "tl.max" if identity in ("lowest", "false") else "tl.min"
         return lambda code, axis: PYTHON.call(function, code, f"axis={axis}")
     combine = scope.function(combine)
     return lambda code, axis: PYTHON.call("tl.reduce", code, str(axis), combine)
@@ -145,7 +144,7 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     code = selected(operand, () if neutral else axes, dtype, identity, scope)
     shape = scope.shape(source.name)
     target = scope.shape(destination.name)
-    reduce = _reduce_call(statement.operation, dtype.is_float, scope)
+    reduce = _reduce_call(identity, dtype.is_float, scope)
     if shape:
         # A destination of one element is a Triton scalar: axes of extent 1 go too.
         gone = axes if target else tuple(range(len(shape)))
@@ -249,23 +248,23 @@ def _broadcast_product(
 
 def rearranged(statement: ir.Compute, scope: Scope) -> Value:
     """The result of a layout operation."""
-    match statement.operation:
-        case "broadcast":
+    match OPS[statement.operation].layout:
+        case Layout.REPEATED:
             tile = scope.tile(statement.destination)
             rank = len(scope.shape(tile.name))
             return operand_value(statement.operands[0], tile.dtype, rank, scope)
-        case "transpose":
+        case Layout.TRANSPOSED:
             source = tile_name(statement.operands[0])
             rank = len(scope.plan.tiles[source].extents)
             return _permuted(source, (*range(rank - 2), rank - 1, rank - 2), scope)
-        case "permute":
+        case Layout.PERMUTED:
             return _permuted(tile_name(statement.operands[0]), _axes(statement, "axes"), scope)
-        case "reshape":
+        case Layout.RESHAPED:
             return _reshaped(statement, scope)
-        case "concat":
+        case Layout.JOINED:
             return _concatenated(statement, scope)
-        case name:
-            raise InternalError(f"no layout operation {name}")
+        case None:
+            raise InternalError(f"no layout operation {statement.operation}")
 
 
 def axis_of(statement: ir.Compute) -> int:
@@ -463,7 +462,7 @@ def extremum_index(statement: ir.Compute, scope: Scope) -> Value:
         if mask is None:
             return Value(Code("0"), None)
         return Value(PYTHON.call("tl.where", mask, "0", "-1"), DType.I32)
-    largest = statement.operation == "argmax"
+    largest = Fact.LARGEST in OPS[statement.operation].facts
     dtype = carrier(source.dtype)
     code = selected(operand, (axis,), dtype, "lowest" if largest else "highest", scope)
     lanes = chosen(mask, lanes_along(axis, shape, scope), shape[axis])

@@ -463,8 +463,8 @@ def bind_symbols(
     shapes: Mapping[str, Sequence[int]],
     sources: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """The symbols' values from the shapes of the given tensors. Raises `UsageError` when two
-    shapes disagree, a bound is exceeded, or a symbol occurs in no shape."""
+    """The symbols' values from the shapes of the given tensors. Raises `UsageError`, with the axis
+    (no launch knows it), when two shapes disagree, a bound is exceeded, or a symbol is in none."""
     found: dict[str, tuple[int, str]] = {}
     for tensor in sketch.tensors:
         if tensor.name not in shapes:

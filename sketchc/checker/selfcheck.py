@@ -58,9 +58,10 @@ from sketchc.interpreter.launch import bind_values, tensor_shapes
 from sketchc.interpreter.tiles import Array
 from sketchc.interpreter.violations import Violation
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import constants_of, evaluate
+from sketchc.ir.evaluate import constants_of
 from sketchc.ir.show import assignments, element_text
 from sketchc.ir.walk import names
+from sketchc.launch.conditions import Condition, launch_steps
 from sketchc.parsing import syntax
 
 if TYPE_CHECKING:
@@ -395,14 +396,11 @@ class Execution:
 
 
 def _launches(sketch: ir.Sketch) -> bool:
-    """Whether no condition refuses these values of the constants, whatever the sizes."""
-    values = constants_of(sketch)
-    for require in sketch.requires:
-        if names(require.condition) <= values.keys():
-            with suppress(ArithmeticError, ValueError):
-                if not evaluate(require.condition, values):
-                    return False
-    return True
+    """Whether no condition refuses these values of the constants, whatever the sizes: of those on
+    constants alone, `launch_steps` has the ones that do not hold."""
+    own = constants_of(sketch).keys()
+    steps = launch_steps(sketch)
+    return not any(isinstance(step, Condition) and names(step.holds) <= own for step in steps)
 
 
 def _telling(variants: Sequence[Variant], tunable: Collection[str]) -> list[bool]:

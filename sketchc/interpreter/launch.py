@@ -122,7 +122,8 @@ def bind_symbols(
     """Every symbol's value from the inputs' shapes and from `given`.
 
     An axis declared `M|1` binds M only where nothing else does. Raises `UsageError` for a symbol
-    without a value or with two.
+    without a value or with two, and for a negative one, which is a mistake of the caller's before
+    it is a size that the sketch refuses.
     """
     known = [symbol.name for symbol in sketch.symbols]
     for name, value in given.items():

@@ -270,10 +270,8 @@ class Operation:
         """An operand in the type of evaluation; floats stay float64, rounded exactly."""
         if Fact.CONVERTS in self.row.facts:
             return array
-        if self.row.conditional and position == 0:
+        if self.row.asks(position):
             return array.astype(np.bool_, copy=False)
-        if Fact.LOGICAL in self.row.facts:
-            return np.not_equal(array, 0)
         return convert(array, dtype, self.dtype)
 
     def _safe(self, arrays: list[Array]) -> list[Array]:

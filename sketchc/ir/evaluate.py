@@ -13,8 +13,8 @@ from typing import assert_never
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import rounded
 from sketchc.ir import nodes as ir
-
-Value = int | float | bool
+from sketchc.ops.host_functions import HOST_FUNCTIONS, JOINING
+from sketchc.ops.host_functions import Value as Value
 
 #: Scalar operators and functions by name, as the interpreter compiles them.
 BINARY: dict[str, Callable[[Value, Value], Value]] = {
@@ -24,9 +24,7 @@ BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "/": python.truediv,
     "//": python.floordiv,
     "%": python.mod,
-    "cdiv": lambda a, b: -(-a // b),
-    "min": min,
-    "max": max,
+    **JOINING,
     "<": python.lt,
     "<=": python.le,
     ">": python.gt,
@@ -38,17 +36,8 @@ BINARY: dict[str, Callable[[Value, Value], Value]] = {
 }
 
 FUNCTION: dict[str, Callable[..., Value]] = {
-    "sqrt": math.sqrt,
-    "rsqrt": lambda x: 1.0 / math.sqrt(x),
-    "exp": math.exp,
-    "log": math.log,
-    "log2": math.log2,
-    "pow": math.pow,
-    "abs": abs,
-    "float": float,
-    "int": int,
+    name: row.reference for name, row in HOST_FUNCTIONS.items() if not row.operator
 }
-
 
 #: A scalar expression as a function of the values of its names.
 _Compiled = Callable[[Mapping[str, Value]], Value]

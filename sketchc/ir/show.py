@@ -15,8 +15,7 @@ from sketchc.base.precedence import (
     operand_levels,
 )
 from sketchc.ir import nodes as ir
-
-_CALLS = ("min", "max", "cdiv")
+from sketchc.ops.host_functions import JOINING
 
 
 def show(expression: ir.Expr, minimum: int = 0) -> str:
@@ -39,7 +38,7 @@ def _show(expression: ir.Expr) -> tuple[str, int]:
         case ir.Unary(operator, operand):
             level = SIGN if operator == "-" else PRECEDENCE[operator]
             return ("-" if operator == "-" else "not ") + show(operand, level), level
-        case ir.Binary(operator, left, right) if operator in _CALLS:
+        case ir.Binary(operator, left, right) if operator in JOINING:
             return f"{operator}({show(left)}, {show(right)})", ATOM
         case ir.Binary(operator, left, right):
             level = PRECEDENCE[operator]

@@ -28,6 +28,7 @@ from sketchc.ir.symbolic import conjunction, conjuncts
 from sketchc.ir.walk import children, names, references, substitute
 from sketchc.launch.index_width import existing, exists, fetched_widths, index_width, per_sketch
 from sketchc.launch.inputs import sources_of
+from sketchc.ops.host_functions import HOST_FUNCTIONS
 
 _ZERO = ir.Literal(0)
 
@@ -406,27 +407,22 @@ def domain(expression: ir.Expr) -> Iterator[ir.Expr]:
             yield from _function_domain(name, argument, tuple(rest))
 
 
-#: Where `exp` leaves the doubles; below 2**1024 they end, and 64-bit integers at 2**63.
-_EXP_LIMIT = 709.782712893384
+#: Below 2**1024 the doubles end, and 64-bit integers at 2**63.
 _EXPONENT_LIMIT = 1024
 _INTEGER_LIMIT = 2.0**63
 
 
 def _function_domain(name: str, argument: ir.Expr, rest: tuple[ir.Expr, ...]) -> Iterator[ir.Expr]:
+    domain = HOST_FUNCTIONS[name].domain
+    if domain is not None:
+        comparison, bound = domain
+        yield ir.Binary(comparison, argument, ir.Literal(bound))
     match name:
-        case "sqrt":
-            yield ir.Binary(">=", argument, _ZERO)
-        case "rsqrt" | "log" | "log2":
-            yield ir.Binary(">", argument, _ZERO)
-        case "exp":
-            yield ir.Binary("<=", argument, ir.Literal(_EXP_LIMIT))
         case "int":
             size = ir.Function("abs", (argument,))
             yield ir.Binary("<", size, ir.Literal(_INTEGER_LIMIT))
         case "pow":
             yield from _power_domain(argument, rest[0])
-        case _:
-            return
 
 
 def _power_domain(base: ir.Expr, exponent: ir.Expr) -> Iterator[ir.Expr]:

@@ -446,12 +446,13 @@ def _difference(left: ir.Expr, right: ir.Expr, seen: Magnitudes) -> Polynomial:
 
 
 def never_negative(expression: ir.Expr, known: Mapping[str, bool]) -> bool:
-    """True where an integer expression is provably >= 0; `known` answers for names."""
+    """True where an integer expression is provably >= 0, as its form shows it: `known` answers for
+    names, those of symbols and constants being of 0 or more if it says nothing of them."""
     match expression:
         case ir.Literal(value):
             return value >= 0
         case ir.Ref(name, kind):
-            return kind is ir.NameKind.SYMBOL or known.get(name, False)
+            return known.get(name, kind in (ir.NameKind.SYMBOL, ir.NameKind.CONSTANT))
         case ir.Iota(_, lower, _):
             return never_negative(lower, known)
         case ir.TileLanes(dtype=dtype):

@@ -81,6 +81,7 @@ class Fact(Enum):
     CONVERTS = "takes any type, and gives the destination's"
     LOGICAL = "asks whether its operands are zero"
     ONE_SCALAR = "takes one scalar, for all lanes"
+    LARGEST = "finds the largest, where others find the smallest"
     FROM_THE_FIRST = "takes lanes that are valid from the first on"
     ADDS = "adds its operands, or the last one to a product"
     SCALES = "multiplies or divides its first two operands"
@@ -144,6 +145,10 @@ class Op:
     def conditional(self) -> bool:
         """Whether the first operand is a condition, which has no say in the type."""
         return self.operands[0] == "condition"
+
+    def asks(self, position: int) -> bool:
+        """Whether an operand counts as true or false, whatever its type is."""
+        return Fact.LOGICAL in self.facts or (self.conditional and position == 0)
 
 
 def identity_value(identity: str, dtype: DType) -> Value:
@@ -499,6 +504,7 @@ _FACTS = {
     Fact.CONVERTS: "cast",
     Fact.LOGICAL: "logical_and logical_or logical_not",
     Fact.ONE_SCALAR: "fill",
+    Fact.LARGEST: "argmax",
     Fact.FROM_THE_FIRST: "sort",
     Fact.ADDS: "add sub fma",
     Fact.SCALES: "mul div fma",

@@ -11,13 +11,14 @@ from typing import Any
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
+from sketchc.ops.host_functions import INTEGER_FUNCTIONS
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion import Arrow, Conversion, nodes
 from sketchc.parsing.errors import replace
 from sketchc.parsing.lexer import Token
 
 #: Functions of integer expressions; any other call that is assigned is an operation.
-_INTEGER_FUNCTIONS = frozenset(("ceil", "cdiv", "min", "max", "abs", "iota", "present", "int"))
+_INTEGER_FUNCTIONS = INTEGER_FUNCTIONS | {"iota", "present"}
 _ATOMICS = ("atomic_add", "atomic_max", "atomic_min")
 _TRANSFERS = ("load", "store", *_ATOMICS)
 _ALLOC_KEYWORDS = ("dtype", "init", "llm_hint")

@@ -15,6 +15,7 @@ from typing import Any
 
 from sketchc.base import records
 from sketchc.base.types import DType
+from sketchc.ops.host_functions import INTEGER_FUNCTIONS
 from sketchc.ops.table import OPS, common, result_of
 from sketchc.parsing import syntax
 from sketchc.parsing.syntax import names
@@ -346,7 +347,7 @@ def _is_float(node: object, floats: set[str]) -> bool:
         case syntax.Choice(then=then, otherwise=otherwise):
             return _is_float(then, floats) or _is_float(otherwise, floats)
         case syntax.Call(function=function):
-            return function not in ("ceil", "cdiv", "min", "max", "int", "iota")
+            return function == "abs" or function not in (*INTEGER_FUNCTIONS, "iota")
         case _:
             return False
 

@@ -32,7 +32,8 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import laid_out, tiles_read
-from sketchc.ops.table import literal_fits
+from sketchc.ops.host_functions import HOST_FUNCTIONS
+from sketchc.ops.table import COMPARISONS, literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import expression_text
 
@@ -69,10 +70,6 @@ def _composed(own: tuple[bool, ...], layout: tuple[bool, ...], rank: int) -> tup
     return tuple(next(padded) if kept else False for kept in layout)
 
 
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_PAIRS = {"ceil": "cdiv", "cdiv": "cdiv", "min": "min", "max": "max"}
-_FLOAT_FUNCTIONS = {"sqrt": 1, "rsqrt": 1, "exp": 1, "log": 1, "log2": 1, "pow": 2}
-_FUNCTIONS = {**_FLOAT_FUNCTIONS, "abs": 1, "float": 1, "int": 1}
 _LARGEST = (1 << 63) - 1
 
 
@@ -231,7 +228,7 @@ def _is_data(context: Context, node: syntax.Expression) -> bool:
 
 
 def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
-    if node.operator in _COMPARISONS and any(
+    if node.operator in COMPARISONS and any(
         _is_data(context, side) for side in (node.left, node.right)
     ):
         return context.compare(context, node)
@@ -252,7 +249,7 @@ def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
     is_float = left.dtype.is_float or right.dtype.is_float
     extents = _joined(context, left, right, node.span)
     value = ir.Binary(operator, left.value, right.value, span=node.span)
-    if operator in ("and", "or") or operator in _COMPARISONS:
+    if operator in ("and", "or") or operator in COMPARISONS:
         return Typed(value, DType.BOOL, extents)
     if operator == "/" and not is_float and not host:
         raise _integer_division(context, node)
@@ -367,19 +364,19 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         return _iota(context, node)
     if name == "present":
         return _present(context, node)
-    if name not in _PAIRS and name not in _FUNCTIONS:
-        known = (*_PAIRS, *_FUNCTIONS, "iota")
+    row = HOST_FUNCTIONS.get(name)
+    if row is None:
+        known = (*HOST_FUNCTIONS, "iota")
         message = f"unknown function `{name}`"
         raise context.unknown(node.function_span, "SK0210", message, "not known", known)
-    expected = 2 if name in _PAIRS else _FUNCTIONS[name]
-    if node.keywords or len(node.arguments) != expected:
-        raise _wrong_count(context, node, expected)
+    if node.keywords or len(node.arguments) != row.arity:
+        raise _wrong_count(context, node, row.arity)
     parts = [expression(context, argument, host=host) for argument in node.arguments]
     for part, argument in zip(parts, node.arguments, strict=True):
         if part.dtype is DType.BOOL and name not in ("int", "float"):
             raise context.error(argument.span, "SK0302", f"`{name}` takes numbers", "bool")
-    if name in _PAIRS:
-        return _pair(context, node, parts)
+    if row.operator:
+        return _pair(context, node, row.operator, parts)
     if name == "abs" and parts[0].dtype.is_integer:
         value = ir.Binary("max", parts[0].value, ir.Unary("-", parts[0].value), span=node.span)
         return records.evolve(parts[0], value=value)
@@ -387,9 +384,8 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         raise context.error(
             node.span, "SK0302", f"`{name}` takes host scalars, not index tiles", "has lanes"
         )
-    dtype = {"int": DType.I64, "abs": parts[0].dtype}.get(name, DType.F64)
     function = ir.Function(name, tuple(part.value for part in parts), span=node.span)
-    return Typed(function, dtype)
+    return Typed(function, row.result or parts[0].dtype)
 
 
 def _present(context: Context, node: syntax.Call) -> Typed:
@@ -439,8 +435,7 @@ def _wrong_count(context: Context, node: syntax.Call, expected: int) -> InvalidE
     )
 
 
-def _pair(context: Context, node: syntax.Call, parts: list[Typed]) -> Typed:
-    operator = _PAIRS[node.function]
+def _pair(context: Context, node: syntax.Call, operator: str, parts: list[Typed]) -> Typed:
     left, right = parts
     is_float = left.dtype.is_float or right.dtype.is_float
     if is_float and operator == "cdiv":

@@ -3,6 +3,10 @@
 Broadcasting is right-aligned; two extents agree when they are symbolically equal or one of them is
 literally 1 (R2). Intervals follow from declarations, from bounds of loops, and from preconditions
 that bound single names, as `require: S >= 1` does.
+
+The linear reasoning of `checker/facts` cannot stand in for them: they answer while a sketch is
+read, before there is a tree to take facts from. And of 184 bounds that examples and tests ask for,
+it misses six, minima such as `min(i + 1, cdiv(M, T)) >= 0`, and takes 0.4 ms for each, not 0.004.
 """
 
 from __future__ import annotations

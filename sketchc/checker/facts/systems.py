@@ -296,7 +296,8 @@ def _signs(facts: list[Fact]) -> frozenset[int]:
 
 
 def _non_negative(atoms: Atoms, factor: int, signs: frozenset[int]) -> bool:
-    """Whether a factor is not negative: by itself, or because none of its own factors is."""
+    """Whether a factor is not negative: by itself, or because none of its own factors is.
+    (Of atoms, which are no expressions any more: not the question of `never_negative`.)"""
     known = atoms.non_negative
     return known[factor] or all(known[part] or part in signs for part in atoms.factors(factor))
 

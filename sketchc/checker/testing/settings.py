@@ -15,22 +15,22 @@ lanes, with the trips of loops and the sides of branches on the way, for which N
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, product
 from math import prod
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
 from sketchc.checker.facts import ParamValues, Site, accessed, budget
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic, walk
+from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, given_values, param_value
 from sketchc.ir.symbolic import conjuncts
 from sketchc.ir.walk import expressions, names
-from sketchc.launch.conditions import refused
+from sketchc.launch.conditions import Kind, launch_conditions, refused
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -67,31 +67,18 @@ class Setting:
 
 @records.frozen
 class _Condition:
-    """Something that a launch checks, and the symbols and params that decide it."""
+    """Something that must hold, and the symbols and params that decide it."""
 
     names: frozenset[str]
-    values: tuple[ir.Expr, ...]
-    kind: Literal["holds", "has a value", "not negative", "positive", "as many"]  # two values
+    wanted: ir.Expr
+    any_value: bool = False  # it need only have one
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether a launch with these host scalars passes it."""
+        """Whether it does with these host scalars."""
         try:
-            found = [evaluate(value, values) for value in self.values]
+            return bool(evaluate(self.wanted, values)) or self.any_value
         except (ArithmeticError, ValueError, KeyError):
             return False
-        match self.kind:
-            case "holds":
-                return bool(found[0])
-            case "has a value":
-                return True
-            case "not negative":
-                return found[0] >= 0
-            case "positive":
-                return found[0] > 0
-            case "as many":
-                return found[0] == found[1]
-            case _:
-                assert_never(self.kind)
 
 
 class Settings:
@@ -110,9 +97,10 @@ class Settings:
         self.roots: dict[str, frozenset[str]] = {}
         for let in sketch.lets:
             self.roots[let.name] = self._roots(let.value)
-        self.conditions = tuple(_conditions(sketch, self._roots))
-        self.filled = tuple(_filled(sketch, self._roots))
-        values = [value for condition in self.conditions for value in condition.values]
+        lets = (_Condition(self.roots[let.name], let.value, True) for let in sketch.lets)
+        self.conditions = (*lets, *self._conditions(_tying(sketch)))
+        self.filled = self._conditions(_filled(sketch))
+        values = [condition.wanted for condition in self.conditions]
         values += [let.value for let in sketch.lets]
         self.work = sum(map(walk.size, values))  # of looking at one setting
 
@@ -170,22 +158,20 @@ class Settings:
         """Whether an output has no elements, so that nothing can be seen of it; False where a
         launch refuses the setting."""
         values = self.host_values(self.sketch, setting)
-        return values is not None and any(
-            int(evaluate(extent, values)) == 0
-            for tensor in self.sketch.tensors
-            if tensor.role in (ir.Role.OUT, ir.Role.INOUT)
-            for extent in tensor.extents
-        )
+        return values is not None and not all(wanted.holds(values) for wanted in self.filled)
 
     def _limit(self, name: str) -> int:
         limit = self.limits[name]
         return 2**62 if limit is None else limit
 
-    def _roots(self, *values: ir.Expr) -> frozenset[str]:
+    def _roots(self, value: ir.Expr) -> frozenset[str]:
         found: set[str] = set()
-        for name in frozenset().union(*map(names, values)):
+        for name in names(value):
             found |= self.roots.get(name, {name})
         return frozenset(found)
+
+    def _conditions(self, wanted: Iterable[ir.Expr]) -> tuple[_Condition, ...]:
+        return tuple(_Condition(self._roots(part), part) for part in wanted)
 
     # ------------------------------------------------------------ mending
 
@@ -263,7 +249,7 @@ class Settings:
         """What conditions compare a symbol with."""
         values = self._values(given)
         for condition in self.conditions:
-            match condition.values[0]:
+            match condition.wanted:
                 case ir.Binary("==" | "<=" | "<" | ">=" | ">", left, right):
                     for side, other in ((left, right), (right, left)):
                         if isinstance(side, ir.Ref) and side.name == name:
@@ -271,27 +257,19 @@ class Settings:
                                 yield int(evaluate(other, values))
 
 
-def _conditions(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator[_Condition]:
-    for let in sketch.lets:
-        yield _Condition(roots(let.value), (let.value,), "has a value")
-    for require in sketch.requires:
-        for part in conjuncts(require.condition):
-            yield _Condition(roots(part), (part,), "holds")
-    shapes = [tensor.extents for tensor in sketch.tensors] + [v.extents for v in sketch.views]
-    for extents in shapes:
-        for extent in extents:
-            if not isinstance(extent, ir.Literal | ir.Ref):
-                yield _Condition(roots(extent), (extent,), "not negative")
-    for view in sketch.views:
-        counts = [symbolic.product(e) for e in (view.extents, sketch.tensor(view.name).extents)]
-        yield _Condition(roots(*counts), tuple(counts), "as many")
+def _tying(sketch: ir.Sketch) -> Iterator[ir.Expr]:
+    """What a launch checks that ties sizes and params to each other, part by part: not what small
+    sizes keep anyway, nor the domains of `let`s, each of which counts once, by its value."""
+    for condition in launch_conditions(sketch):
+        if condition.kind in (Kind.REQUIRE, Kind.DERIVED):
+            yield from conjuncts(condition.holds)
 
 
-def _filled(sketch: ir.Sketch, roots: Callable[..., frozenset[str]]) -> Iterator[_Condition]:
+def _filled(sketch: ir.Sketch) -> Iterator[ir.Expr]:
     """Conditions that every output has elements."""
     for tensor in sketch.tensors:
         for extent in tensor.extents if tensor.role in (ir.Role.OUT, ir.Role.INOUT) else ():
-            yield _Condition(roots(extent), (extent,), "positive")
+            yield ir.Binary(">", extent, ir.Literal(0))
 
 
 def _numbers(sketch: ir.Sketch) -> set[int]:
