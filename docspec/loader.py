@@ -297,7 +297,7 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
 def _elaborated(file: str, text: str) -> tuple[int, ir.Sketch | None, tuple[Diagnostic, ...]]:
     """How many sketches the text has (1 where it cannot be read), the one, and what was found.
     Kept, since a run loads the same documents for each of its prompts."""
-    from sketchc.checker.elaboration.elaborate import elaborate
+    from sketchc.checker.api import elaborate
     from sketchc.parsing.parser import parse
 
     try:

@@ -181,6 +181,7 @@ class Plan:
     fills: Mapping[tuple[int, int], float | int | bool] = attrs.field(factory=dict)
     neutral: Mapping[tuple[int, int], frozenset[int]] = attrs.field(factory=dict)
     bytes_moved: ir.Expr | None = None  # compulsory traffic, over host scalars
+    traffic: ir.Expr | None = None  # bytes of all loads and stores, each time they run
     flops: ir.Expr | None = None
     notes: tuple[str, ...] = ()
     answers: tuple[HintAnswer, ...] = ()

@@ -227,7 +227,11 @@ def _at(place: tuple[int, int]) -> str:
 
 
 def _costs(plan: Plan) -> Iterator[str]:
-    for what, cost in (("bytes", plan.bytes_moved), ("operations", plan.flops)):
+    for what, cost in (
+        ("bytes", plan.bytes_moved),
+        ("traffic", plan.traffic),
+        ("operations", plan.flops),
+    ):
         if cost is None:
             yield f"no {what}"
         else:

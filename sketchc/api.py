@@ -101,7 +101,7 @@ def check_text(source: Source, request: Request) -> FileReport:
 
 
 def _names(tree: syntax.File) -> Names:
-    from sketchc.checker.elaboration.elaborate import bindable
+    from sketchc.checker.api import bindable
     from sketchc.parsing import syntax
 
     symbols = [
@@ -123,7 +123,7 @@ def _executed(
     free = (c for c in checked.sketch.constants if c.tunable and c.name not in constants)
     if not request.execute and not any(constant.dtype.is_integer for constant in free):
         return None, ()
-    from sketchc.checker.selfcheck import tile_size_verdict
+    from sketchc.checker.api import tile_size_verdict
 
     return tile_size_verdict(
         tree,

@@ -15,7 +15,8 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import DiagnosticError, Source, UsageError, has_errors
-from sketchc.checker.api import CheckedSketch, judge_sketch
+from sketchc.checker.api import CheckedSketch
+from sketchc.checker.check import judge_sketch
 from sketchc.checker.selfcheck import tile_size_verdict
 from sketchc.checker.testing.settings import rehearse
 from sketchc.interpreter.api import Options, Result, interpret

@@ -24,9 +24,7 @@ from sketchc.base.diagnostics import (
     has_errors,
 )
 from sketchc.base.explain import page
-from sketchc.checker.api import check
-from sketchc.checker.elaboration.elaborate import bindable
-from sketchc.checker.selfcheck import self_check
+from sketchc.checker.api import bindable, check, self_check
 from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.parsing.parser import parse

@@ -14,7 +14,7 @@ import attrs
 
 from sketchc.agents.prompts.rendering import render
 from sketchc.base.types import DType
-from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
+from sketchc.checker.api import LOOP_HINTS, TILE_HINTS
 from sketchc.ops.table import OPS, Attribute, Category, Op, Result, Shape
 from sketchc.parsing.syntax import SECTIONS
 from sketchc.runtime.cases.shapes import INTERPRETED, OWN

@@ -16,6 +16,7 @@ import attrs
 
 from sketchc.runtime.process import memory
 from sketchc.runtime.process.peer import Peer, PeerEndedError, program
+from sketchc.runtime.process.templates import SHARED
 
 #: Seconds between two looks at the clock and the memory.
 _LOOK = 0.25
@@ -52,7 +53,9 @@ def run_bounded(
     """Call `function` ("package.module:name") with a channel in a new process, tell it the
     `arguments`, and wait for {"status": ...}. Whoever sets `stop` ends it."""
     started = time.monotonic()
-    peer = Peer(program(function, sys.executable, os.environ))
+    # Only what descends from the process is counted, and ends with it.
+    environment = {name: value for name, value in os.environ.items() if name != SHARED}
+    peer = Peer(program(function, sys.executable, environment))
     status, cut, peak = 0, "", 0
     try:
         peer.tell({"arguments": list(arguments)}, started + bounds.seconds)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 
 from sketchc.base.diagnostics import Span
-from sketchc.checker.context.hints import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
+from sketchc.checker.api import HARDWARE_HINTS, LOOP_HINTS, TILE_HINTS
 from sketchc.lowering.plan import IGNORED, HintAnswer, Plan, TilePlan, source_loops, subject
 from sketchc.parsing import syntax
 

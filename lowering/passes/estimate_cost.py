@@ -29,13 +29,15 @@ from sketchc.ops.table import OPS, Category
 
 @attrs.frozen
 class EstimateCost:
-    """Fill in `Plan.bytes_moved` and `Plan.flops`.
+    """Fill in `Plan.bytes_moved`, `Plan.traffic` and `Plan.flops`.
 
     Why: a time means something beside the floor that physics sets. Bytes are the compulsory
     traffic: each input read once, each output written once, in-out both; workspace is not
-    compulsory. Operations count one per lane of an element-wise result, one per lane read by a
-    reduction, two per multiply-add of a matrix product, at logical extents; both branches of an
-    `if` count, a triangular loop as its hull, and a loop whose bounds are fetched once.
+    compulsory. `traffic` counts whole tiles, each time that a statement loads or stores one, so
+    that a plan which reads its inputs over and over shows. Operations count one per lane of an
+    element-wise result, one per lane read by a reduction, two per multiply-add of a matrix product,
+    at logical extents. Both branches of an `if` count, a triangular loop as its hull, and a loop
+    whose bounds are fetched once.
     Requires: phases mapped.
     """
 
@@ -46,7 +48,7 @@ class EstimateCost:
         for tensor in passed(sketch):
             ways = 2 if tensor.role is ir.Role.INOUT else 1
             moved.append(_product((*tensor.extents, ir.Literal(tensor.dtype.bytes * ways))))
-        operations: list[ir.Expr] = []
+        cost = _Cost([], [])
         for index, phase in enumerate(sketch.phases):
             ranges: dict[str, Range] = {}
             trips: tuple[ir.Expr, ...] = ()
@@ -55,10 +57,21 @@ class EstimateCost:
                     loop = resolved(step, negative_constants(sketch))
                     trips = (*trips, *_trips(loop, ranges))
                     _enter(loop, ranges)
-            _count(sketch, phase.body, trips, ranges, operations)
+            _count(sketch, phase.body, trips, ranges, cost)
         return attrs.evolve(
-            plan, bytes_moved=simplest(_sum(moved)), flops=simplest(_sum(operations))
+            plan,
+            bytes_moved=simplest(_sum(moved)),
+            traffic=simplest(_sum(cost.traffic)),
+            flops=simplest(_sum(cost.operations)),
         )
+
+
+@attrs.frozen
+class _Cost:
+    """What the statements of a sketch cost, one term for each."""
+
+    traffic: list[ir.Expr]
+    operations: list[ir.Expr]
 
 
 def _count(
@@ -66,7 +79,7 @@ def _count(
     body: tuple[ir.Statement, ...],
     trips: tuple[ir.Expr, ...],
     ranges: dict[str, Range],
-    found: list[ir.Expr],
+    cost: _Cost,
 ) -> None:
     for statement in body:
         match statement:
@@ -74,20 +87,27 @@ def _count(
                 loop = resolved(statement, negative_constants(sketch))
                 inner = (*trips, *_trips(loop, ranges))
                 _enter(loop, ranges)
-                _count(sketch, statement.body, inner, ranges, found)
+                _count(sketch, statement.body, inner, ranges, cost)
             case ir.If(_, then, orelse):
-                _count(sketch, then, trips, ranges, found)
-                _count(sketch, orelse, trips, ranges, found)
+                _count(sketch, then, trips, ranges, cost)
+                _count(sketch, orelse, trips, ranges, cost)
             case ir.Compute():
-                found.append(_product((*trips, *_work(sketch, statement))))
-            case ir.Atomic(tile=tile):
-                found.append(_product((*trips, *sketch.tile(tile).extents)))
+                cost.operations.append(_product((*trips, *_work(sketch, statement))))
+            case ir.Load() | ir.Store() | ir.Atomic():
+                tile = sketch.tile(statement.tile)
+                lanes, size = (*trips, *tile.extents), tile.dtype.bytes
+                if isinstance(statement, ir.Atomic):
+                    cost.operations.append(_product(lanes))
+                    size *= 2
+                cost.traffic.append(_product((*lanes, ir.Literal(size))))
+            case ir.Fetch():
+                cost.traffic.append(_product((*trips, ir.Literal(statement.dtype.bytes))))
             case ir.Bind(name, value):
                 value = substitute(value, negative_constants(sketch))
                 low, high = (extreme(value, ranges, upper) for upper in (False, True))
                 if low is not None and high is not None:
                     ranges[name] = Range(low, high)
-            case ir.Load() | ir.Store() | ir.Alloc() | ir.Fetch():
+            case ir.Alloc():
                 pass
             case _:
                 assert_never(statement)

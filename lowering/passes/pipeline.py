@@ -12,7 +12,7 @@ import attrs
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors, refuse
 from sketchc.base.types import Scalar
-from sketchc.checker.elaboration.elaborate import Elaboration
+from sketchc.checker.api import Elaboration
 from sketchc.ir import nodes as ir
 from sketchc.lowering.plan import Hardware, Plan, with_constants
 from sketchc.lowering.target import Target
@@ -163,7 +163,7 @@ class Planner:
 
     def _program(self, constants: Mapping[str, Scalar]) -> tuple[tuple[ir.Constant, ...], Program]:
         """The declared constants with these values, and the program that they give."""
-        from sketchc.checker.elaboration.elaborate import elaboration
+        from sketchc.checker.api import elaboration
 
         for program in self._programs:
             bound = program.elaboration.bind(constants)
@@ -179,8 +179,7 @@ class Planner:
 
     def proved(self, bound: PlannedSketch) -> PlannedSketch:
         """The sketch with its domains and proofs."""
-        from sketchc.checker.claims.proofs import prove
-        from sketchc.checker.domains.inference import infer_domains
+        from sketchc.checker.api import infer_domains, prove
 
         sketch, more = infer_domains(bound.plan.sketch)
         found = (*bound.diagnostics, *more)

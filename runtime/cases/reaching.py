@@ -22,8 +22,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
-from sketchc.checker.testing.settings import Settings
+from sketchc.checker.api import AGAIN, Mark, Settings, TileCrossings, behind
 from sketchc.ir.evaluate import Value, host_sample
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import parsed

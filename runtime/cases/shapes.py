@@ -26,7 +26,7 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import InternalError, UsageError
-from sketchc.checker.testing.settings import LANES_PER_STATEMENT
+from sketchc.checker.api import LANES_PER_STATEMENT
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, evaluate, host_sample

@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -191,6 +191,32 @@ def end_group(leader: int, patience: float) -> bool:
             os.close(descriptor)
     kill_group(leader)
     return gone
+
+
+def run_compiler(
+    command: Sequence[str], timeout: float, folder: Path | None = None
+) -> tuple[int | None, str]:
+    """(exit status, standard error) of a compiler in `folder`; None when its time was up. What it
+    started ends with it. It reads somebody's source, which can embed what it sees."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**compiler_environment(), "LC_ALL": "C"},  # diagnostics are read by their words
+        start_new_session=True,
+    )
+    try:
+        _, printed = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        kill_group(process.pid)
+        process.communicate()
+        return None, ""
+    except BaseException:  # told to end: a compiler would go on for a while
+        kill_group(process.pid)
+        raise
+    return process.returncode, printed.decode("utf-8", "replace")
 
 
 # ---------------------------------------------------------------- environments

@@ -126,7 +126,13 @@ class _Template:
         waiting = select.poll()
         waiting.register(ended, select.POLLIN)
         waiting.register(self._control, 0)  # nothing but POLLHUP and POLLERR
-        ready = {descriptor for descriptor, _ in waiting.poll()}
+        if self._listener is not None:
+            waiting.register(self._listener, select.POLLIN)
+        ready: set[int] = set()
+        while not ready & {ended, self._control.fileno()}:
+            ready = {descriptor for descriptor, _ in waiting.poll()}
+            if self._listener is not None and self._listener.fileno() in ready:
+                self._serve_another(self._listener)
         os.close(ended)
         if self._control.fileno() in ready:
             return None

@@ -25,7 +25,7 @@ import attrs
 
 from sketchc.base import records
 from sketchc.base.types import DType
-from sketchc.checker.elaboration.elaborate import bindable
+from sketchc.checker.api import bindable
 from sketchc.parsing import syntax
 
 #: Raised by one with every change to the form: a hash is only compared within one version.

@@ -180,7 +180,7 @@ def sketch_text(text: str, name: str) -> SketchText:
     """The sketch `name` of a text that holds one or several. Raises `ValueError` where it does not
     parse or has no such sketch."""
     from sketchc.base.diagnostics import Source
-    from sketchc.checker.context.context import identifier
+    from sketchc.checker.api import identifier
     from sketchc.parsing.parser import parse
     from sketchc.runtime.store.canonical import VERSION, canonical_hash
 

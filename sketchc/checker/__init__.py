@@ -1,1 +1,1 @@
-"""The checker: from a syntax tree to a typed, proved sketch. `api` is the one door."""
+"""The checker: from a syntax tree to a typed, proved sketch. `api` is the door."""

@@ -65,7 +65,7 @@ from sketchc.launch.conditions import Condition, launch_steps
 from sketchc.parsing import syntax
 
 if TYPE_CHECKING:
-    from sketchc.checker.api import CheckedSketch
+    from sketchc.checker.check import CheckedSketch
 
 Scalar = int | float | bool
 Shapes = Mapping[str, tuple[int, ...]]
@@ -269,7 +269,7 @@ class Execution:
 
     def _checked(self, chosen: Mapping[str, Scalar]) -> ir.Sketch | None:
         """The sketch with these values of constants, if the checker accepts it."""
-        from sketchc.checker.api import check_sketch
+        from sketchc.checker.check import check_sketch
 
         constants = {**self.constants, **chosen}
         other, found = check_sketch(self.tree, constants, allow_unproved=True, known=self.known)
@@ -561,7 +561,7 @@ def tile_size_verdict(
     tuning may change, or one that the checker refuses. `thorough`: with all that `self_check`
     reports of it. `checked`: what the checker made of it at these constants, where it accepted it
     already."""
-    from sketchc.checker.api import check_sketch, tested_claims
+    from sketchc.checker.check import check_sketch, tested_claims
 
     bound = dict(constants or {})
     if checked is None:

@@ -389,7 +389,7 @@ def plan_sketch(
 
 def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
     """Raises `UsageError` for a `--set` name that is neither a constexpr nor a param."""
-    from sketchc.checker.elaboration.elaborate import bindable
+    from sketchc.checker.api import bindable
 
     known = bindable(tree)
     for name in constants:

@@ -90,7 +90,7 @@ def type_table() -> str:
 
 def hint_table() -> str:
     """Every hint that is known, and where it may stand."""
-    from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
+    from sketchc.checker.api import LOOP_HINTS, TILE_HINTS
 
     places = (LOOP_HINTS, TILE_HINTS)
     rows = (

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from shared_work import shared
 from toolchains import require
 
 from sketchc.agents.llm.ledger import Ledger, read_ledger
+from sketchc.runtime.tasks.task import TorchTask
 
 #: Kills in all: so many cases of so many each.
 CASES, KILLS = 5, 4
@@ -69,7 +71,15 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def imported() -> Iterator[None]:
+    """What the commands import to run their task, of which there is one here that nobody kills."""
+    with TorchTask(HERE / "tasks" / "gated_norm.py") as task:
+        task.prepare_beside("1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole_run(imported: None, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     require("cpp")
     return shared("whole-run", lambda: _whole_run(tmp_path_factory.mktemp("whole")))
 

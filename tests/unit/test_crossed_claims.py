@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from sketchc.base.diagnostics import Source
-from sketchc.checker.api import judge_sketch
+from sketchc.checker.check import judge_sketch
 from sketchc.interpreter.api import Options, interpret
 from sketchc.interpreter.inputs import random_inputs
 from sketchc.interpreter.launch import bind_values, tensor_shapes

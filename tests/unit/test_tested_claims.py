@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sketchc.base.diagnostics import Source
-from sketchc.checker.api import check, judge_sketch
+from sketchc.checker.api import check
+from sketchc.checker.check import judge_sketch
 from sketchc.checker.testing.testing import MOST_EMPTY, settings
 from sketchc.ir import nodes as ir
 from sketchc.parsing.parser import parse

@@ -29,7 +29,7 @@ from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
 from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.process.peer import compiler_environment, kill_group
+from sketchc.runtime.process.peer import compiler_environment, run_compiler
 from sketchc.runtime.process.venvs import installed, user_folder
 from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
@@ -388,7 +388,7 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
         made = Path(name) / library.name
         # Limits by a shell: they hold for the compiler's own children as well.
         limits = f"ulimit -v {COMPILER_BYTES >> 10}; ulimit -f {COMPILER_FILE_BYTES >> 9}; "
-        status, printed = _run_bounded(
+        status, printed = run_compiler(
             ["/bin/sh", "-c", limits + 'exec "$0" "$@"', *command, "-o", str(made)], timeout
         )
         if status is None:
@@ -402,28 +402,6 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
         made.chmod(0o755)  # workers may be another user
         made.replace(library)
     return printed
-
-
-def _run_bounded(command: list[str], timeout: float) -> tuple[int | None, str]:
-    """(exit status, standard error) of a process group; None when its time was up."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={**compiler_environment(), "LC_ALL": "C"},  # diagnostics are read by their words
-        start_new_session=True,
-    )
-    try:
-        _, printed = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        kill_group(process.pid)
-        process.communicate()
-        return None, ""
-    except BaseException:  # told to end: a compiler would go on for a while
-        kill_group(process.pid)
-        raise
-    return process.returncode, printed.decode("utf-8", "replace")
 
 
 def _write(target: Path, content: bytes) -> None:

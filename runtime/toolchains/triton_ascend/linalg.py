@@ -11,13 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.process.peer import compiler_environment
+from sketchc.runtime.process.peer import run_compiler
 from sketchc.runtime.toolchains.triton_ascend.environment import Tools, cache_folder
 
 #: `__hmf_<name>f` on f32 and `__hmf_<name>Dh` on f16 -> one operation of MLIR's math dialect.
@@ -360,23 +359,13 @@ def _build_in(folder: Path, tools: Tools) -> None:
     for name, *arguments in commands:
         path = tools.programs[name]
         program = Path(path).name
-        try:
-            done = subprocess.run(
-                [path, *arguments],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=TIMEOUT,
-                env=compiler_environment(),
-            )
-        except subprocess.TimeoutExpired as error:
-            message = f"{program} took more than {TIMEOUT:.0f} s"
-            raise BuildError(message, "") from error
-        if done.returncode:
-            killed = f"{program} ended with status {done.returncode}"
+        status, printed = run_compiler([path, *arguments], TIMEOUT, folder)
+        if status is None:
+            raise BuildError(f"{program} took more than {TIMEOUT:.0f} s", "")
+        if status:
+            killed = f"{program} ended with status {status}"
             refused = f"{program} cannot translate the front end's Linalg"
-            raise BuildError(killed if done.returncode < 0 else refused, done.stderr[-8000:])
+            raise BuildError(killed if status < 0 else refused, printed[-8000:])
 
 
 def glue_source(function: Function) -> str:

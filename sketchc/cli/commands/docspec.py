@@ -156,7 +156,7 @@ def _select(
 ) -> Selection:
     """What the sketch in `path` needs. Raises `SketchError` for a sketch with errors and
     `UsageError` for an unknown topic."""
-    from sketchc.checker.elaboration.elaborate import elaborate
+    from sketchc.checker.api import elaborate
     from sketchc.docspec.needs import needs_of
 
     for topic in topics:

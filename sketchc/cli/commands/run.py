@@ -55,8 +55,7 @@ def run(
     constants = options.parse_assignments(settings, "--set")
     if seed < 0:
         refuse(f"--seed takes 0 or more, not {seed}")
-    from sketchc.checker.api import check_sketch
-    from sketchc.checker.context.context import identifier
+    from sketchc.checker.api import check_sketch, identifier
     from sketchc.interpreter.api import Options, interpret
 
     source, tree = options.load_sketch(file, name)
