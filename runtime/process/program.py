@@ -143,11 +143,7 @@ class _Template:
         connection = listener.accept()[0]
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         asks = int.from_bytes(credentials[:4], sys.byteorder)
-        try:
-            theirs, ours = _confinement(asks), _confinement(os.getpid())
-        except OSError:  # it has gone
-            theirs, ours = (1,), (0,)
-        if any(one > other for one, other in zip(theirs, ours, strict=True)):
+        if _shut_in(asks):
             connection.close()
             return
         process = os.fork()
@@ -185,9 +181,19 @@ class _Template:
                 self._unwatched.discard(process)
 
 
+def _shut_in(process: int) -> bool:
+    """Whether a process has been shut in further than this one, or is gone. A kernel without
+    namespaces may reach what this user may, and must not have a process outside of its sandbox do
+    something for it."""
+    try:
+        theirs = _confinement(process)
+    except OSError:
+        return True
+    return any(one > other for one, other in zip(theirs, _confinement(os.getpid()), strict=True))
+
+
 def _confinement(process: int) -> tuple[int, ...]:
-    """How far a process has been shut in: a kernel without namespaces may reach what this user may,
-    and must not have a process outside of its sandbox do something for it."""
+    """How far a process has been shut in: what the kernel counts, more for less that it may do."""
     found = dict.fromkeys(("NoNewPrivs", "Seccomp", "Seccomp_filters"), 0)
     with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as lines:
         for line in lines:

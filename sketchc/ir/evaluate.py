@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from sketchc.base.diagnostics import InternalError
-from sketchc.base.types import rounded
+from sketchc.base.types import Scalar, rounded
 from sketchc.ir import nodes as ir
 from sketchc.ops.host_functions import HOST_FUNCTIONS, JOINING
-from sketchc.ops.host_functions import Value as Value
+
+Value = Scalar
 
 #: Scalar operators and functions by name, as the interpreter compiles them.
 BINARY: dict[str, Callable[[Value, Value], Value]] = {

@@ -8,16 +8,14 @@ import math
 from collections.abc import Callable
 
 from sketchc.base import records
-from sketchc.base.types import DType
-
-Value = float | int | bool
+from sketchc.base.types import DType, Scalar
 
 
 @records.frozen
 class HostFunction:
     """A function of numbers."""
 
-    reference: Callable[..., Value]
+    reference: Callable[..., Scalar]
     result: DType | None  # None: that of what it takes
     arity: int = 1
     operator: str = ""  # what stands in the tree for a function of two numbers
