@@ -15,6 +15,8 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from gc import get_referents
+from operator import attrgetter, is_
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ _NAMESPACES = frozenset({"torch.ops", "torch.classes"})
 _DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
 #: One value as it was: itself, and of a function in Python what it runs.
 _Seen = tuple[Any, ...]
+_PARTS = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
 def torch_settings() -> dict[str, str]:
@@ -74,21 +77,24 @@ class TorchState:
     """torch as it was when this was made."""
 
     def __init__(self) -> None:
-        self._owners = _owners()
-        self._seen = {name: seen(owner) for name, owner in self._owners.items()}
+        self._found = {name: _noted(name, owner) for name, owner in _owners().items()}
         self.settings = torch_settings()
-        self._kernels = _kernels()
         self._registered = _registered()
+        if self._registered not in _KERNELS:
+            _KERNELS[self._registered] = _kernels()
+        self._kernels = _KERNELS[self._registered]
         self._told: list[str] = []
 
     def changes(self, without: Iterable[str] = ()) -> list[str]:
         """What was changed since, in words; nothing is put back. `without` names settings that do
         not matter."""
-        found = [
-            f"it replaced {name}.{key}"
-            for name, owner in self._owners.items()
-            for key in replaced(owner, self._seen[name])
-        ]
+        found = []
+        for name, known in self._found.items():
+            if not known.still():
+                if others := replaced(known.owner, known.seen):
+                    found += [f"it replaced {name}.{key}" for key in others]
+                else:
+                    self._found[name] = _Found(known.owner)
         ignored = frozenset(without)
         for name, value in torch_settings().items():
             if value != self.settings[name] and name not in ignored:
@@ -106,6 +112,45 @@ class TorchState:
         changed = sorted(n for n, kernels in self._kernels.items() if now.get(n) != kernels)
         self._told = [f"it registered another kernel for {name}" for name in changed]
         return self._told
+
+
+class _Found:
+    """All that stands in a module or class, to see without loops in Python whether it still does:
+    there are some twenty thousand names in torch, and they are looked at for each run of a file."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner, self.seen = owner, seen(owner)
+        self._now = vars(owner)
+        self._names, self._values = tuple(self._now), tuple(self._now.values())
+        self._functions = [one for one in self._values if type(one) is types.FunctionType]
+        self._parts = get_referents(*self._functions)
+
+    def still(self) -> bool:
+        """Whether all names have the values they had, and its functions do what they did."""
+        return (
+            tuple(self._now) == self._names
+            and all(map(is_, self._now.values(), self._values))
+            and self._same_parts()
+        )
+
+    def _same_parts(self) -> bool:
+        """Whether functions hold what they held: code, defaults, and more that does not matter.
+        Asked by name, each would be an event for the guard that listens."""
+        now = get_referents(*self._functions)
+        return len(now) == len(self._parts) and all(map(is_, now, self._parts))
+
+
+#: What was noted last of each owner, and the kernels that there were, by what `_registered` said: a
+#: process that was forked from one that has noted them need not do so again.
+_NOTED: dict[str, _Found] = {}
+_KERNELS: dict[tuple[int, int], dict[str, int]] = {}
+
+
+def _noted(name: str, owner: Any) -> _Found:
+    known = _NOTED.get(name)
+    if known is None or known.owner is not owner or not known.still():
+        known = _NOTED[name] = _Found(owner)
+    return known
 
 
 @cache
@@ -138,7 +183,7 @@ def _counts(value: Any) -> bool:
 
 def _as_seen(value: Any) -> _Seen:
     if type(value) is types.FunctionType:
-        return (value, value.__code__, value.__defaults__, value.__kwdefaults__)
+        return (value, *_PARTS(value))
     return (value,)
 
 

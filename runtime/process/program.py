@@ -160,7 +160,6 @@ class _Template:
 
     def _fork(self, request: dict[str, Any], descriptors: list[int]) -> int | None:
         """The number of the new process; None where nobody waits for it."""
-        _imported(request["modules"])
         process = os.fork()
         if process == 0:
             if self._listener is not None:
@@ -204,11 +203,15 @@ def _confinement(process: int) -> tuple[int, ...]:
 
 
 def _imported(modules: list[str]) -> list[str]:
-    """Import these modules; returns a line on each that failed, and why."""
+    """Import these modules, and call the functions ("module:name") that prepare what all forks
+    need; returns a line on each that failed, and why."""
     missing = []
     for name in modules:
         try:
-            importlib.import_module(name)
+            if ":" in name:
+                named(name)()
+            else:
+                importlib.import_module(name)
         except Exception as error:  # who needs it will say what is missing
             missing.append(f"{name}: {type(error).__name__}: {error}")
     return missing

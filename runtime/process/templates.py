@@ -63,8 +63,6 @@ class Template:
         self._arguments = ("bound" if bound else "free", ",".join(modules))
         self._environment = dict(environment)
         self._ready: Mapping[str, Any] | None = None
-        #: How many processes were forked.
-        self.forks = 0
         self.process: subprocess.Popen[bytes] | None = None
         found = None if place is None else _connected(place)
         if found is None:
@@ -136,24 +134,18 @@ class Template:
         """Fork a process that calls `function` ("package.module:name") with the message and the
         descriptors, and that nobody waits for. Raises `OSError`."""
         self._told()
-        self.forks += 1
-        asked = {"function": function, "message": message, "waited": False, "modules": []}
+        asked = {"function": function, "message": message, "waited": False}
         with self._lock:
             self._send(asked, descriptors)
 
     def start(
-        self,
-        function: str,
-        message: Mapping[str, Any],
-        descriptors: Sequence[int],
-        modules: Sequence[str] = (),
+        self, function: str, message: Mapping[str, Any], descriptors: Sequence[int]
     ) -> ForkedProcess:
-        """Like `fork`, of a process that somebody waits for; the template first imports `modules`.
-        Raises `TemplateError`, also where an import failed."""
+        """Like `fork`, of a process that somebody waits for. Raises `TemplateError`, also where an
+        import failed."""
         if self.missing:
             raise TemplateError(self.missing[0])
-        self.forks += 1
-        asked = {"function": function, "message": message, "waited": True, "modules": list(modules)}
+        asked = {"function": function, "message": message, "waited": True}
         return ForkedProcess(self, self.ask(asked, descriptors))
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> int:

@@ -29,9 +29,6 @@ from sketchc.runtime.tasks.outline import read_outline
 
 _WORKERS = "sketchc.runtime.tasks.worker"
 _TORCH_WORKER = f"{_WORKERS}.torch_worker"
-#: What torch imports when a model first runs without data, for seconds. In the template from the
-#: second task on: the first may be the only one, and too small to need it.
-_LAZY = ("torch.fx.experimental.symbolic_shapes", "torch._dynamo")
 
 
 class Task(Protocol):
@@ -108,8 +105,7 @@ class TorchTask(TaskClient):
             try:
                 found, folders = _template(self.environment())
                 message = {"place": str(Path.cwd()), "environment": folders}
-                lazy = _LAZY if found.forks else ()
-                return found.start(f"{_TORCH_WORKER}:serve_apart", message, (channel, output), lazy)
+                return found.start(f"{_TORCH_WORKER}:serve_apart", message, (channel, output))
             except TemplateError as error:
                 if self.beside is not None:
                     fail(f"{self.path}: no other process could be started to run it in", error)
@@ -127,7 +123,7 @@ def _template(more: dict[str, str]) -> tuple[Template, dict[str, str]]:
     folders = {
         name: environment.pop(name) for name in tuple(environment) if name.startswith(FOLDERS)
     }
-    return template(sys.executable, [_TORCH_WORKER], environment, bound=True), folders
+    return template(sys.executable, [f"{_TORCH_WORKER}:prepare"], environment, bound=True), folders
 
 
 _KINDS: dict[str, type[TaskClient]] = {

@@ -108,7 +108,7 @@ class ModelRun:
 
     prepare: str = ""
     told: Mapping[str, Any] = attrs.field(factory=dict)
-    preload: tuple[str, ...] = ("torch",)
+    preload: tuple[str, ...] = ("sketchc.runtime.guards.torch_state:first_state",)
     environment: Mapping[str, str] = attrs.field(factory=dict)
     readable: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()

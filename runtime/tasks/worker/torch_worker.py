@@ -7,13 +7,15 @@ it. Large tasks are described on meta tensors, which have no data.
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import os
 import random
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -81,6 +83,16 @@ def state(model: Any) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
+@cache
+def _seeder() -> Callable[[int], object]:
+    """What seeds torch. Where it was built for no device, there is one generator; `manual_seed`
+    notes the stack for each of the others, which takes milliseconds."""
+    others = (torch.backends.cuda.is_built(), torch.backends.mps.is_built(), hasattr(torch, "hpu"))
+    if any(others) or torch.xpu._is_compiled():
+        return torch.manual_seed
+    return torch.default_generator.manual_seed
+
+
 class Task(server.Task):
     """One loaded task file."""
 
@@ -92,7 +104,7 @@ class Task(server.Task):
 
     def seed(self, number: int) -> None:
         """Seed torch's generator."""
-        torch.manual_seed(number)
+        _seeder()(number)
 
     def ones(self, shape: Sequence[int], spelling: str) -> torch.Tensor:
         """A tensor of ones."""
@@ -235,7 +247,7 @@ class Task(server.Task):
         small = {size: _LAST + place for place, size in enumerate(sizes, 1)}
         first: list[torch.Tensor] | None = None
         for number in range(_DRAWN):
-            torch.manual_seed(number)
+            self.seed(number)
             given = [self._random(v, small, number) if self.is_tensor(v) else v for v in own]
             same = [v.clone() if self.is_tensor(v) else v for v in given]
             try:
@@ -377,6 +389,21 @@ def _version(value: object) -> int:
 
 #: Serves requests until nobody asks.
 main = partial(server.serve, Task)
+
+
+def prepare() -> None:
+    """In the template: what torch would do in each process when it first meets a meta tensor. It
+    imports sympy (half a second), and dynamo (a second), only to mark its own functions as not to
+    be compiled. In these processes nothing is compiled: they are marked as they are."""
+    import torch._compile
+    import torch.fx.experimental.symbolic_shapes
+
+    marking: Any = torch._compile._disable_dynamo(lambda: None)
+    place = marking.__code__.co_freevars.index("fn")
+    for one in gc.get_objects():
+        if type(one) is types.FunctionType and one.__code__ is marking.__code__ and one.__closure__:
+            function = one.__closure__[place].cell_contents
+            vars(function).setdefault("__dynamo_disable", function)
 
 
 def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:

@@ -56,10 +56,13 @@ _MODELS = "sketchc.runtime.toolchains.triton_cuda.models"
 _TRACE = f"{_WORKER}:trace"
 _LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
 #: Loaded once for all runs in Triton's interpreter.
-INTERPRETED = ("sketchc.runtime.toolchains.triton_cuda.interpreted",)
+INTERPRETED = (
+    "sketchc.runtime.toolchains.triton_cuda.interpreted",
+    "sketchc.runtime.guards.torch_state:first_state",
+)
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
 #: What every worker but the interpreting ones has imported.
-_IMPORTED = ("torch", "triton")
+_IMPORTED = ("torch", "triton", "sketchc.runtime.toolchains.triton_cuda.worker:prepare")
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor

@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -271,6 +271,14 @@ def loaded(path: str) -> ModuleType:
 
 
 # ---------------------------------------------------------------- compile
+
+
+def prepare() -> None:
+    """In the template: Triton reads all its own files for the names of what it caches."""
+    with suppress(ImportError):  # it has another place in other versions
+        from triton.runtime.cache import triton_key
+
+        triton_key()
 
 
 def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
