@@ -219,6 +219,7 @@ class _Bench:
 
     def measured(self, code: Path) -> Measurement:
         """Time the kernel in `code`, compare its outputs, and judge."""
+        driver.prepare(self.settings.threads)
         before = surroundings()
         others = OtherWork(driver.processors(self.settings.threads))
         run = self._run(self._job(code))

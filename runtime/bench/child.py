@@ -1,5 +1,5 @@
-"""A process that times, as `driver` starts it: it pins itself before torch starts its threads, then
-serves (`server`).
+"""A process that times, as `driver` starts it: the template that it is forked from pins itself
+before torch starts its threads; then it serves (`server`).
 
 The first message says what is timed; it holds a `Job`, made by the parent of the parent's own data,
 and the inputs.
@@ -21,6 +21,8 @@ from sketchc.runtime.process import messages
 Scalar = int | float | bool
 #: The side of a measurement that is not the baselines', and its one contender.
 KERNEL = "kernel"
+#: Names the numbers of the processors that are timed on, with commas between.
+PROCESSORS = "SKETCHC_PROCESSORS"
 
 
 class StateMismatchError(Exception):
@@ -64,10 +66,14 @@ class Job:
     lead: int = 0
 
 
+def pin() -> None:
+    """In the template: keep to the processors that it was told."""
+    os.sched_setaffinity(0, map(int, os.environ[PROCESSORS].split(",")))
+
+
 def main(channel: socket.socket) -> None:
     """Serve until the parent closes the channel."""
     asked = messages.receive(channel)
-    os.sched_setaffinity(0, asked["processors"])
     from sketchc.runtime.bench.server import serve
 
     job: Job = pickle.loads(asked["job"].data)

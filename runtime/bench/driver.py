@@ -25,13 +25,16 @@ import attrs
 import numpy as np
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
+from sketchc.runtime.bench.child import KERNEL, PROCESSORS, Job, StateMismatchError
 from sketchc.runtime.bench.timing import Settings, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
-from sketchc.runtime.process.peer import Peer, PeerEndedError, program, python_environment
+from sketchc.runtime.process.peer import Peer, PeerEndedError, Start, python_environment
+from sketchc.runtime.process.templates import Template, TemplateError, forking
+from sketchc.runtime.toolchains.base import TORCH_NOTED
 
 BASELINES = "baselines"
+_CHILD = "sketchc.runtime.bench.child"
 #: Samples of the kernel whose outputs are verified.
 LOOKED_AT = 3
 #: Seconds that a burst of calls shall take, and the most calls in it.
@@ -160,6 +163,25 @@ def processors(threads: int) -> list[int]:
     return sorted(os.sched_getaffinity(0))[-threads:]
 
 
+def _forking(threads: int) -> tuple[Template, Start]:
+    """What starts processes that time. They are forks of one that pins itself before torch, which
+    it imports, starts its threads."""
+    pinned = {PROCESSORS: ",".join(map(str, processors(threads)))}
+    modules = [f"{_CHILD}:pin", "sketchc.runtime.bench.server", TORCH_NOTED]
+    return forking(f"{_CHILD}:main", sys.executable, modules, {**environment(threads), **pinned})
+
+
+def prepare(threads: int) -> None:
+    """Have everything imported that processes on so many threads need, before the first begins.
+    Raises `UsageError` where that cannot be."""
+    try:
+        missing = _forking(threads)[0].missing
+    except TemplateError as error:
+        missing = (str(error),)
+    if missing:
+        raise UsageError(f"no process that times can be started: {missing[0]}")
+
+
 class _Timer:
     """A process that times one side: "baselines", or the kernel, whose failures are the kernel's.
     `deadline` is by the monotonic clock, `timeout` how long that was."""
@@ -167,18 +189,14 @@ class _Timer:
     def __init__(self, job: Job, side: str, deadline: float, timeout: float) -> None:
         self._deadline, self._timeout = deadline, timeout
         self._side, self._of_kernel = side, side == KERNEL
-        serving = program(
-            "sketchc.runtime.bench.child:main", sys.executable, environment(job.threads)
-        )
-        self._peer = Peer(serving)
+        self._peer = Peer(_forking(job.threads)[1])
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
         """Tell the process what to time. Raises as `hear`."""
         content = pickle.dumps(job)
         pickled = Raw("uint8", (len(content),), memoryview(content))
-        pinned = processors(job.threads)
         sent = [{name: raw_of(array) for name, array in one.items()} for one in inputs]
-        self.tell({"job": pickled, "inputs": sent, "processors": pinned, "side": self._side})
+        self.tell({"job": pickled, "inputs": sent, "side": self._side})
 
     def close(self) -> None:
         """End the process."""

@@ -27,6 +27,7 @@ import attrs
 
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
+from sketchc.runtime.process.templates import ForkedProcess
 from sketchc.runtime.process.venvs import installed, user_folder
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
@@ -504,6 +505,7 @@ class OtherWork:
         ]
         used = os.times()
         own = used.user + used.system + used.children_user + used.children_system
+        own += ForkedProcess.seconds
         return sum(ticks) / os.sysconf("SC_CLK_TCK") - own if ticks else None
 
 

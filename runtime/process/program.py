@@ -16,12 +16,13 @@ import importlib
 import importlib.util
 import json
 import os
+import random
 import select
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -117,11 +118,12 @@ class _Template:
         for descriptor in descriptors:
             os.close(descriptor)
         if answer is not None:
-            self._control.send(str(answer).encode())
+            self._control.send(answer.encode())
         return True
 
-    def _status(self, process: int) -> int | None:
-        """How a process has ended, once it has; None where nobody is left who asks."""
+    def _status(self, process: int) -> str | None:
+        """How a process has ended, once it has, and the seconds it has computed; None where nobody
+        is left who asks."""
         ended = os.pidfd_open(process)
         waiting = select.poll()
         waiting.register(ended, select.POLLIN)
@@ -136,7 +138,8 @@ class _Template:
         os.close(ended)
         if self._control.fileno() in ready:
             return None
-        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        _, status, used = os.wait4(process, 0)
+        return f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}"
 
     def _serve_another(self, listener: socket.socket) -> None:
         """Fork a template for the process that has connected, unless that is shut in."""
@@ -158,7 +161,7 @@ class _Template:
         self._unwatched.add(process)
         connection.close()
 
-    def _fork(self, request: dict[str, Any], descriptors: list[int]) -> int | None:
+    def _fork(self, request: dict[str, Any], descriptors: list[int]) -> str | None:
         """The number of the new process; None where nobody waits for it."""
         process = os.fork()
         if process == 0:
@@ -166,7 +169,7 @@ class _Template:
                 self._listener.close()
             _become(self._control, request, descriptors)
         if request["waited"]:
-            return process
+            return str(process)
         self._unwatched.add(process)
         return None
 
@@ -234,6 +237,26 @@ def _become(control: socket.socket, request: dict[str, Any], descriptors: list[i
             except (OSError, ValueError):
                 continue  # somebody's code has closed it
         os._exit(status)
+
+
+def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+    """In a process that a template forked: call the function that the message names with its
+    channel, in the place and with the variables that the message names, as in a process of its own.
+    The descriptors are the channel and what is printed to."""
+    channel, output = descriptors
+    os.setsid()
+    die_with_parent()
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    os.close(output)
+    os.environ.update(message["environment"])
+    os.chdir(message["place"])
+    # The template's state is the same for all.
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    with socket.socket(fileno=channel) as connection:
+        named(message["function"])(connection)
 
 
 def _needs() -> list[str]:

@@ -22,11 +22,11 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 
-from sketchc.runtime.process.peer import PROGRAM, clean_environment
+from sketchc.runtime.process.peer import PROGRAM, Start, clean_environment
 
 #: Names the folder of the templates that processes share.
 SHARED = "SKETCHC_TEMPLATES"
@@ -146,15 +146,18 @@ class Template:
         if self.missing:
             raise TemplateError(self.missing[0])
         asked = {"function": function, "message": message, "waited": True}
-        return ForkedProcess(self, self.ask(asked, descriptors))
+        return ForkedProcess(self, int(self.ask(asked, descriptors)))
 
-    def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> int:
-        """One request; the number that comes back. After an error the template is closed, and after
+    def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> str:
+        """One request; the words that come back. After an error the template is closed, and after
         an interrupt: its answer would be taken for that of the next request."""
         with self._lock:
             try:
                 self._send(request, descriptors)
-                return int(self._socket.recv(_LONGEST_ANSWER))
+                answer = self._socket.recv(_LONGEST_ANSWER).decode()
+                if answer:
+                    return answer
+                raise ValueError("it is gone")
             except (OSError, ValueError) as error:
                 self.close()
                 raise TemplateError from error
@@ -207,8 +210,10 @@ def _listening(place: Path) -> socket.socket | None:
 
 @attrs.define
 class ForkedProcess:
-    """A process that a template forked."""
+    """A process that a template forked. All of them that were waited for have computed so many
+    `seconds`: to the system they are the template's children."""
 
+    seconds: ClassVar[float] = 0.0
     template: Template
     pid: int
     status: int | None = None
@@ -217,7 +222,9 @@ class ForkedProcess:
         """The exit status when it has ended, negative for a signal."""
         if self.status is None:
             try:
-                self.status = self.template.ask({"wait": self.pid})
+                status, seconds = self.template.ask({"wait": self.pid}).split()
+                self.status = int(status)
+                ForkedProcess.seconds += float(seconds)
             except TemplateError:
                 self.status = -signal.SIGKILL  # it ends with its template
         return self.status
@@ -249,6 +256,24 @@ def template(
             found = Template(python, modules, seen, bound=bound, place=place)
             _TEMPLATES[key] = found
         return found
+
+
+def forking(
+    function: str, python: str, modules: Sequence[str], environment: Mapping[str, str]
+) -> tuple[Template, Start]:
+    """The template of these modules in this environment, without waiting until it has imported
+    anything, and what starts processes that call `function` with their channel: see
+    `peer.program`. Starting raises `TemplateError`."""
+    # Where folders of the user are is read when they are used: no reason for another template.
+    folders = {name: text for name, text in environment.items() if name.startswith(FOLDERS)}
+    others = {name: text for name, text in environment.items() if name not in folders}
+    found = template(python, modules, others, bound=True)
+
+    def start(channel: int, output: int) -> ForkedProcess:
+        message = {"function": function, "place": str(Path.cwd()), "environment": folders}
+        return found.start(f"{__package__}.program:serve_apart", message, (channel, output))
+
+    return found, start
 
 
 def _name(python: str, modules: Sequence[str], environment: Mapping[str, str]) -> str:

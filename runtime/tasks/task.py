@@ -7,12 +7,13 @@ The process of a PyTorch task is a fork of one that has imported torch (`process
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, Protocol
 
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.peer import Process, Start, python_environment
-from sketchc.runtime.process.templates import FOLDERS, Template, TemplateError, template
+from sketchc.runtime.process.templates import TemplateError, forking
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     NONE,
@@ -96,16 +97,14 @@ class TorchTask(TaskClient):
 
     def prepare_beside(self, hash_seed: str) -> None:
         """Start the template of such processes."""
-        _template({"PYTHONHASHSEED": hash_seed})
+        self._forking({"PYTHONHASHSEED": hash_seed})
 
     def _start(self) -> Start:
         alone = super()._start()
 
         def start(channel: int, output: int) -> Process:
             try:
-                found, folders = _template(self.environment())
-                message = {"place": str(Path.cwd()), "environment": folders}
-                return found.start(f"{_TORCH_WORKER}:serve_apart", message, (channel, output))
+                return self._forking(self.environment())(channel, output)
             except TemplateError as error:
                 if self.beside is not None:
                     fail(f"{self.path}: no other process could be started to run it in", error)
@@ -114,16 +113,10 @@ class TorchTask(TaskClient):
 
         return start
 
-
-def _template(more: dict[str, str]) -> tuple[Template, dict[str, str]]:
-    """The template of the environment of now and `more`, without waiting until it has imported
-    anything, and the variables that it does not know."""
-    environment = python_environment(more)
-    # Where folders of the user are is read when they are used: no reason for another template.
-    folders = {
-        name: environment.pop(name) for name in tuple(environment) if name.startswith(FOLDERS)
-    }
-    return template(sys.executable, [f"{_TORCH_WORKER}:prepare"], environment, bound=True), folders
+    def _forking(self, more: Mapping[str, str]) -> Start:
+        modules = [f"{_TORCH_WORKER}:prepare"]
+        _, start = forking(self.serving, sys.executable, modules, python_environment(more))
+        return start
 
 
 _KINDS: dict[str, type[TaskClient]] = {

@@ -28,6 +28,8 @@ Launch: TypeAlias = "Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]"
 
 #: Seconds that building one kernel may take.
 COMPILE_TIMEOUT = 300.0
+#: What templates of processes note that watch for changes of torch: it takes a tenth of a second.
+TORCH_NOTED = "sketchc.runtime.guards.torch_state:first_state"
 #: How much of what a worker printed is kept.
 _LOG_LINES = 200
 
@@ -108,7 +110,7 @@ class ModelRun:
 
     prepare: str = ""
     told: Mapping[str, Any] = attrs.field(factory=dict)
-    preload: tuple[str, ...] = ("sketchc.runtime.guards.torch_state:first_state",)
+    preload: tuple[str, ...] = (TORCH_NOTED,)
     environment: Mapping[str, str] = attrs.field(factory=dict)
     readable: tuple[Path, ...] = ()
     writable: tuple[Path, ...] = ()

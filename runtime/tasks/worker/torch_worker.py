@@ -9,9 +9,6 @@ from __future__ import annotations
 import copy
 import gc
 import math
-import os
-import random
-import socket
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -25,7 +22,6 @@ from torch.overrides import TorchFunctionMode
 from sketchc.base.types import DType
 from sketchc.runtime.guards.placement import raw_bytes
 from sketchc.runtime.process.messages import Raw
-from sketchc.runtime.process.program import die_with_parent
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import server
 from sketchc.runtime.tasks.worker.operations import (
@@ -87,8 +83,9 @@ def state(model: Any) -> dict[str, torch.Tensor]:
 def _seeder() -> Callable[[int], object]:
     """What seeds torch. Where it was built for no device, there is one generator; `manual_seed`
     notes the stack for each of the others, which takes milliseconds."""
-    others = (torch.backends.cuda.is_built(), torch.backends.mps.is_built(), hasattr(torch, "hpu"))
-    if any(others) or torch.xpu._is_compiled():
+    backends: Any = torch.backends
+    others = (backends.cuda.is_built(), backends.mps.is_built(), torch.xpu._is_compiled())
+    if any(others):
         return torch.manual_seed
     return torch.default_generator.manual_seed
 
@@ -398,27 +395,10 @@ def prepare() -> None:
     import torch._compile
     import torch.fx.experimental.symbolic_shapes
 
-    marking: Any = torch._compile._disable_dynamo(lambda: None)
+    marking: Any = torch._compile._disable_dynamo(print)
     place = marking.__code__.co_freevars.index("fn")
     for one in gc.get_objects():
         if type(one) is types.FunctionType and one.__code__ is marking.__code__ and one.__closure__:
             function = one.__closure__[place].cell_contents
-            vars(function).setdefault("__dynamo_disable", function)
-
-
-def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """In a process of one task that a template forked: serve it in the place and with the variables
-    that the message names. The descriptors are the channel and what is printed to."""
-    channel, output = descriptors
-    os.setsid()
-    die_with_parent()
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    os.close(output)
-    os.environ.update(message["environment"])
-    os.chdir(message["place"])
-    # As in a process of its own: the template's state is the same for all.
-    random.seed()
-    np.random.seed()
-    with socket.socket(fileno=channel) as connection:
-        main(connection)
+            if isinstance(function, types.FunctionType):
+                vars(function).setdefault("__dynamo_disable", function)

@@ -28,6 +28,7 @@ from sketchc.runtime.sandbox.worker import (
 )
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    TORCH_NOTED,
     Arrays,
     Artefact,
     ModelRun,
@@ -58,7 +59,7 @@ _LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
 #: Loaded once for all runs in Triton's interpreter.
 INTERPRETED = (
     "sketchc.runtime.toolchains.triton_cuda.interpreted",
-    "sketchc.runtime.guards.torch_state:first_state",
+    TORCH_NOTED,
 )
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
 #: What every worker but the interpreting ones has imported.
