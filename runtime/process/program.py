@@ -163,6 +163,7 @@ class _Template:
 
     def _fork(self, request: dict[str, Any], descriptors: list[int]) -> str | None:
         """The number of the new process; None where nobody waits for it."""
+        _imported(request["modules"])
         process = os.fork()
         if process == 0:
             if self._listener is not None:

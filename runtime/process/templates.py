@@ -63,6 +63,8 @@ class Template:
         self._arguments = ("bound" if bound else "free", ",".join(modules))
         self._environment = dict(environment)
         self._ready: Mapping[str, Any] | None = None
+        #: How many processes were forked.
+        self.forks = 0
         self.process: subprocess.Popen[bytes] | None = None
         found = None if place is None else _connected(place)
         if found is None:
@@ -134,18 +136,24 @@ class Template:
         """Fork a process that calls `function` ("package.module:name") with the message and the
         descriptors, and that nobody waits for. Raises `OSError`."""
         self._told()
-        asked = {"function": function, "message": message, "waited": False}
+        self.forks += 1
+        asked = {"function": function, "message": message, "waited": False, "modules": []}
         with self._lock:
             self._send(asked, descriptors)
 
     def start(
-        self, function: str, message: Mapping[str, Any], descriptors: Sequence[int]
+        self,
+        function: str,
+        message: Mapping[str, Any],
+        descriptors: Sequence[int],
+        modules: Sequence[str] = (),
     ) -> ForkedProcess:
-        """Like `fork`, of a process that somebody waits for. Raises `TemplateError`, also where an
-        import failed."""
+        """Like `fork`, of a process that somebody waits for; the template first imports `modules`.
+        Raises `TemplateError`, also where an import failed."""
         if self.missing:
             raise TemplateError(self.missing[0])
-        asked = {"function": function, "message": message, "waited": True}
+        self.forks += 1
+        asked = {"function": function, "message": message, "waited": True, "modules": list(modules)}
         return ForkedProcess(self, int(self.ask(asked, descriptors)))
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> str:
@@ -259,11 +267,16 @@ def template(
 
 
 def forking(
-    function: str, python: str, modules: Sequence[str], environment: Mapping[str, str]
+    function: str,
+    python: str,
+    modules: Sequence[str],
+    environment: Mapping[str, str],
+    later: Sequence[str] = (),
 ) -> tuple[Template, Start]:
     """The template of these modules in this environment, without waiting until it has imported
     anything, and what starts processes that call `function` with their channel: see
-    `peer.program`. Starting raises `TemplateError`."""
+    `peer.program`. The template also imports `later` from the second process on. Starting raises
+    `TemplateError`."""
     # Where folders of the user are is read when they are used: no reason for another template.
     folders = {name: text for name, text in environment.items() if name.startswith(FOLDERS)}
     others = {name: text for name, text in environment.items() if name not in folders}
@@ -271,7 +284,8 @@ def forking(
 
     def start(channel: int, output: int) -> ForkedProcess:
         message = {"function": function, "place": str(Path.cwd()), "environment": folders}
-        return found.start(f"{__package__}.program:serve_apart", message, (channel, output))
+        more = later if found.forks else ()
+        return found.start(f"{__package__}.program:serve_apart", message, (channel, output), more)
 
     return found, start
 

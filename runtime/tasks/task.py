@@ -30,6 +30,9 @@ from sketchc.runtime.tasks.outline import read_outline
 
 _WORKERS = "sketchc.runtime.tasks.worker"
 _TORCH_WORKER = f"{_WORKERS}.torch_worker"
+#: What torch imports, for a second, when a task is traced. The first task may be the only one, and
+#: be verified alone.
+_LATER = ("torch._dynamo",)
 
 
 class Task(Protocol):
@@ -115,7 +118,8 @@ class TorchTask(TaskClient):
 
     def _forking(self, more: Mapping[str, str]) -> Start:
         modules = [f"{_TORCH_WORKER}:prepare"]
-        _, start = forking(self.serving, sys.executable, modules, python_environment(more))
+        environment = python_environment(more)
+        _, start = forking(self.serving, sys.executable, modules, environment, _LATER)
         return start
 
 
