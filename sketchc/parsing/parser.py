@@ -22,7 +22,7 @@ import sys
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from sketchc.base import records
@@ -228,7 +228,17 @@ _DEEPENING = frozenset(("binary", "unary", "choice", "access", "call", "list", "
 
 
 def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
-    """Parse one file. The tree is None when there are errors; never raises for a user's mistake."""
+    """Parse one file. The tree is None when there are errors; never raises for a user's mistake.
+
+    A text that was parsed lately is not parsed again: a sketch is checked, planned and verified one
+    after the other, and nobody can change its tree.
+    """
+    tree, diagnostics = _parsed(source)
+    return tree, [*diagnostics]
+
+
+@lru_cache(maxsize=64)
+def _parsed(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     span = source.start
     if len(source.text) > MAXIMUM_SIZE:
         message = f"the file holds {len(source.text):,} characters; the limit is {MAXIMUM_SIZE:,}"
