@@ -24,7 +24,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import laid_out
+from sketchc.ir.walk import laid_out, map_tiles
 from sketchc.lowering.loops.nests import (
     ONE,
     ZERO,
@@ -43,7 +43,6 @@ from sketchc.lowering.loops.nests import (
     Tiles,
     aligned_loops,
     axis_bounds,
-    map_tiles,
     statement_axes,
     tile_reference,
 )

@@ -110,6 +110,23 @@ def changed(expression: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Exp
             assert_never(expression)
 
 
+def map_tiles(expression: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
+    """The expression with the lanes of tiles replaced."""
+    if isinstance(expression, ir.TileLanes):
+        return change(expression)
+    return changed(expression, lambda part: map_tiles(part, change))
+
+
+def has_lanes(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
+    """True for an index tile: an expression over `iota` or tile lanes, also through a binding."""
+    if isinstance(expression, ir.Ref):
+        name = expression.name
+        return name in bindings and has_lanes(bindings[name], bindings)
+    return isinstance(expression, ir.Iota | ir.TileLanes) or any(
+        has_lanes(part, bindings) for part in children(expression)
+    )
+
+
 def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
     """The expression with names replaced (not inside what they are replaced by)."""
     if isinstance(expression, ir.Ref):
@@ -372,6 +389,14 @@ def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tup
         return tuple(own)
     axes = iter(own)
     return tuple(next(axes) if kept else new for kept in layout)
+
+
+def own_axes(around: tuple[_T, ...], layout: tuple[bool, ...] | None) -> tuple[_T, ...]:
+    """What belongs to the axes of an index tile that `layout` places among others."""
+    if layout is None:
+        return around
+    last = around[len(around) - len(layout) :]
+    return tuple(each for each, present in zip(last, layout, strict=True) if present)
 
 
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:

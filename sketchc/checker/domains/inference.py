@@ -33,13 +33,12 @@ from sketchc.checker.domains.versions import (
     either,
     joined,
     plain,
-    renewed,
     updated,
 )
 from sketchc.checker.facts import Branch, Scope, Step, parts, phase_scope, root_scope, validity
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import element_indices, kept_axes, laid_out, tiles_read
+from sketchc.ir.walk import element_indices, kept_axes, laid_out, map_tiles, tiles_read
 from sketchc.ops.table import OPS, Category, Fact, Layout, Result, Shape, identity_value
 
 #: For each axis of an operand, the destination's axis that it becomes; None for one that is
@@ -310,7 +309,10 @@ class _Walk:
         return records.evolve(statement, access=access, where=where)
 
     def _read(self, value: ir.Expr, statement: ir.Statement) -> ir.Expr:
-        return renewed(value, lambda tile: self._version(tile, statement).domain)
+        def now(lanes: ir.TileLanes) -> ir.TileLanes:
+            return records.evolve(lanes, domain=self._version(lanes.tile, statement).domain)
+
+        return map_tiles(value, now)
 
     # ------------------------------------------------------------ operations
 
