@@ -43,7 +43,6 @@ from sketchc.lowering.loops.nests import (
     Tiles,
     aligned_loops,
     axis_bounds,
-    statement_axes,
     tile_reference,
 )
 from sketchc.ops.table import OPS, Category, Fact, Layout, Result, identity_value
@@ -62,7 +61,7 @@ class Operation:
     @property
     def axis(self) -> int:
         """The axis that the statement names."""
-        return statement_axes(self.statement)[0]
+        return self.statement.axes[0]
 
     def flag(self, name: str) -> str:
         """Whether an attribute is set, as an argument of a template."""
@@ -267,7 +266,7 @@ def _copy(made: Operation) -> list[Nest]:
 def _permute(made: Operation) -> list[Nest]:
     """A copy whose source runs over the same loops in another order."""
     tile, lanes = made.written()
-    axes = statement_axes(made.statement, "axes")
+    axes = made.statement.axes
     order = tuple(lanes.loops[axes.index(axis)] for axis in range(len(axes)))
     return [made.maker.move(lanes, tile, made.source(0, order), made.statement.text)]
 
@@ -333,7 +332,7 @@ def _elementwise(made: Operation) -> list[Nest]:
 def _reduction(made: Operation) -> list[Nest]:
     """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
     maker, statement, (tile, _) = made.maker, made.statement, made.written()
-    axes, row = statement_axes(statement), OPS[statement.operation]
+    axes, row = statement.axes, OPS[statement.operation]
     extents, domain = made.shape(0)
     kept = [axis for axis in range(len(extents)) if axis not in axes]
     written = made.domain

@@ -17,7 +17,7 @@ from typing import TypeAlias, assert_never
 
 import attrs
 
-from sketchc.base.diagnostics import NOWHERE, InternalError, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType, holds
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
@@ -622,11 +622,3 @@ def _term(lanes: LaneSource) -> Term:
                 if rest == lane and not LaneSource(offset, DType.I64).axes:
                     return Term(axis, offset)
     return Term(None, lanes=lanes)
-
-
-def statement_axes(statement: ir.Compute, attribute: str = "axis") -> tuple[int, ...]:
-    """The axes that an attribute of a statement names."""
-    axes = statement.attributes[attribute]
-    if not isinstance(axes, tuple):
-        raise InternalError("axes are a tuple after elaboration")
-    return axes

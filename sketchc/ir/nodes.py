@@ -351,6 +351,13 @@ class Compute(Stated):
         """All tiles written, in order."""
         return (self.destination, *self.others)
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes that `axis=` names, or all in the order of `axes=`; none without either."""
+        named = self.attributes.get("axis", self.attributes.get("axes", ()))
+        assert isinstance(named, tuple)
+        return named
+
 
 @records.frozen
 class Bind(Stated):

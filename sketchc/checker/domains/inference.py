@@ -49,14 +49,6 @@ _T = TypeVar("_T")
 _Moved = TypeVar("_Moved", ir.Load, ir.Store, ir.Atomic, ir.Store | ir.Atomic)
 
 
-def attribute_axes(compute: ir.Compute, name: str = "axis") -> tuple[int, ...]:
-    """The value of an attribute that names one axis or several."""
-    value = compute.attributes.get(name)
-    if isinstance(value, int):
-        return (value,)
-    return tuple(value) if isinstance(value, tuple | list) else ()
-
-
 def axis_map(
     compute: ir.Compute,
     position: int,
@@ -72,8 +64,7 @@ def axis_map(
         case Shape.TRANSPOSED:
             return _swap(aligned)
         case Shape.REDUCED:
-            axes = attribute_axes(compute)
-            kept = [axis for axis in range(rank) if axis not in axes]
+            kept = [axis for axis in range(rank) if axis not in compute.axes]
             # With keepdim the reduced ones have extent 1.
             left = kept if rank != len(result) else list(range(rank))
             return tuple(left.index(axis) if axis in kept else None for axis in range(rank))
@@ -82,12 +73,10 @@ def axis_map(
             last: AxisMap = ((len(result) - 2, None), (None, len(result) - 1))[position]
             return (*aligned[:-2], *(_swap(last) if flag else last))
         case Shape.TOP_K:
-            axes = attribute_axes(compute)
             # An index of lower rank is aligned to the right, as in NumPy.
-            return tuple(None if place in axes else place for place in aligned)
+            return tuple(None if place in compute.axes else place for place in aligned)
         case Shape.REARRANGED if op.layout is Layout.PERMUTED:
-            order = attribute_axes(compute, "axes")
-            return tuple(order.index(axis) for axis in range(rank))
+            return tuple(compute.axes.index(axis) for axis in range(rank))
         case Shape.REARRANGED if op.layout is Layout.RESHAPED:
             before, after = ([scope.form(e) for e in shape] for shape in (extents, result))
             return kept_axes(before, after, scope.form(ir.Literal(1)))
@@ -102,7 +91,7 @@ def _swap(items: tuple[_T, ...]) -> tuple[_T, ...]:
 def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:
     """The axes that `axis=` names, as axes of an operand of this rank. It names those of the first
     operand, of rank `first`; an index of lower rank is aligned to the right."""
-    return tuple(axis - (first - rank) for axis in attribute_axes(compute) if axis >= first - rank)
+    return tuple(axis - (first - rank) for axis in compute.axes if axis >= first - rank)
 
 
 def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tuple[int, ...]:
@@ -432,7 +421,7 @@ class _Walk:
             for axis in (len(before) - 2, len(before) - 1):
                 count(axis, before[axis])
         if op.shape is Shape.TOP_K:
-            for axis in attribute_axes(compute):
+            for axis in compute.axes:
                 count(axis, ir.FULL)
         return tuple(None if column is None else tuple(column) for column in columns)
 
@@ -447,9 +436,7 @@ class _Walk:
     ) -> ir.AxisDomain:
         """The lanes of an operand's axis in the destination: the right part of `concat` stands
         after the left one, which is fully valid."""
-        if OPS[compute.operation].layout is not Layout.JOINED or place not in attribute_axes(
-            compute
-        ):
+        if OPS[compute.operation].layout is not Layout.JOINED or place not in compute.axes:
             return valid
         left = compute.operands[0]
         if position == 0 or not isinstance(left, ir.TileOperand):
