@@ -17,13 +17,14 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, product
 from math import prod
 from typing import TYPE_CHECKING, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
-from sketchc.checker.facts import ParamValues, Site, accessed, budget
+from sketchc.checker.facts import ParamValues, Site, accessed, budget, concrete
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -94,10 +95,7 @@ class Settings:
         self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
         self.numbers = sorted(_numbers(sketch))
         self.params = {param.name: param for param in sketch.params}
-        self.roots: dict[str, frozenset[str]] = {}
-        for let in sketch.lets:
-            self.roots[let.name] = self._roots(let.value)
-        lets = (_Condition(self.roots[let.name], let.value, True) for let in sketch.lets)
+        lets = self._conditions((let.value for let in sketch.lets), any_value=True)
         self.conditions = (*lets, *self._conditions(_tying(sketch)))
         self.filled = self._conditions(_filled(sketch))
         values = [condition.wanted for condition in self.conditions]
@@ -164,14 +162,11 @@ class Settings:
         limit = self.limits[name]
         return 2**62 if limit is None else limit
 
-    def _roots(self, value: ir.Expr) -> frozenset[str]:
-        found: set[str] = set()
-        for name in names(value):
-            found |= self.roots.get(name, {name})
-        return frozenset(found)
-
-    def _conditions(self, wanted: Iterable[ir.Expr]) -> tuple[_Condition, ...]:
-        return tuple(_Condition(self._roots(part), part) for part in wanted)
+    def _conditions(
+        self, wanted: Iterable[ir.Expr], any_value: bool = False
+    ) -> tuple[_Condition, ...]:
+        deciding = partial(concrete.with_lets, self.sketch)
+        return tuple(_Condition(deciding(names(part)), part, any_value) for part in wanted)
 
     # ------------------------------------------------------------ mending
 
