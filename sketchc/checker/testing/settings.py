@@ -76,10 +76,16 @@ class _Condition:
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether it does with these host scalars."""
-        try:
-            return bool(evaluate(self.wanted, values)) or self.any_value
-        except (ArithmeticError, ValueError, KeyError):
-            return False
+        known = _known(self.wanted, values)
+        return known is not None and (self.any_value or bool(known))
+
+
+def _known(value: ir.Expr, values: Mapping[str, Value]) -> Value | None:
+    """The value of a scalar; None where it has none, is an index tile or depends on data."""
+    try:
+        return evaluate(value, values)
+    except (InternalError, KeyError, ArithmeticError, ValueError):
+        return None
 
 
 class Settings:
@@ -441,7 +447,7 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
 
     try:
         for tile in sketch.tiles:
-            sizes[tile.name] = volume(_extent(e, host) for e in tile.extents)
+            sizes[tile.name] = volume(int(_known(e, host) or 1) for e in tile.extents)
         count(sketch.steps, dict(host), False)
     except TooMuch:
         return None
@@ -450,24 +456,20 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
 
 def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
     """The names with one more; without it where it is an index tile, or depends on data."""
-    found = {**values}
-    try:
-        found[name] = evaluate(value, values)
-    except (InternalError, KeyError, ArithmeticError):
-        found.pop(name, None)
-    return found
+    others = {other: known for other, known in values.items() if other != name}
+    known = _known(value, values)
+    return others if known is None else {**others, name: known}
 
 
 def _holds(
     branch: ir.If | ir.HostIf, values: Mapping[str, Value], counted: Workload
 ) -> bool | None:
     """The outcome of a condition; None where it depends on data."""
-    try:
-        holds = bool(evaluate(branch.condition, values))
-    except (KeyError, ArithmeticError, ValueError):
+    known = _known(branch.condition, values)
+    if known is None:
         return None
-    counted.reached.branch(branch.span.start, holds)
-    return holds
+    counted.reached.branch(branch.span.start, bool(known))
+    return bool(known)
 
 
 def _trips_of(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: Workload) -> range:
@@ -478,11 +480,3 @@ def _trips_of(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: W
     found = range(start, stop, step) if step else range(0)
     counted.reached.loop(loop.span.start, len(found))
     return found
-
-
-def _extent(expression: ir.Expr, values: Mapping[str, Value]) -> int:
-    """An extent, 1 where data decides it."""
-    try:
-        return int(evaluate(expression, values))
-    except (KeyError, ArithmeticError):
-        return 1
