@@ -85,19 +85,3 @@ from sketchc.checker.facts.sites import (
     touched,
 )
 from sketchc.checker.facts.systems import refuted
-
-#: Module by module, as imported.
-__all__ = ["budget", "concrete"]
-__all__ += ["ONE", "Atoms", "Extremum", "Fact", "Floor", "Linear", "Product", "add", "constant"]
-__all__ += ["constant_value", "relation", "scale"]
-__all__ += ["OPEN", "RECHECKED", "Finding", "contested", "counter_example"]
-__all__ += ["for_sizes", "in_iteration", "proved", "severity", "unproved"]
-__all__ += ["ParamValues", "accessed", "deciding_params", "other_params"]
-__all__ += ["Lanes", "lane_facts", "lane_name", "loaded_names", "parts", "pointwise"]
-__all__ += ["proves", "validity"]
-__all__ += ["PROVED", "Outcome", "Prover", "Space", "Verdict", "iteration", "worst"]
-__all__ += ["Branch", "Scope", "Step", "host_path", "inlined", "phase_scope"]
-__all__ += ["root_scope", "slope"]
-__all__ += ["ALWAYS", "CASE_LIMIT", "Cases", "Computation", "Site", "Touch", "both", "cases"]
-__all__ += ["collect", "computations", "placed", "resolve", "touched"]
-__all__ += ["refuted"]
