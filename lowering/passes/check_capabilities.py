@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Span, error
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -144,11 +144,5 @@ _CHECKS = (
 
 
 def _diagnostic(plan: Plan, code: str, asked: str, span: Span, advice: str) -> Diagnostic:
-    return Diagnostic(
-        code=code,
-        severity=Severity.ERROR,
-        message=f"{asked}, which {plan.target} cannot do",
-        span=span,
-        label="not on this target",
-        help=advice,
-    )
+    message = f"{asked}, which {plan.target} cannot do"
+    return error(span, code, message, "not on this target", help=advice)
