@@ -269,7 +269,7 @@ def _settled(plan: Plan) -> Iterator[str]:
 
 def _hints(plan: Plan) -> Iterator[str]:
     answered = [answer.hint for answer in plan.answers if answer.became != IGNORED]
-    given = [hint for loop in source_loops(plan) for hint in loop.hints]
+    given = [hint for loop in source_loops(plan.sketch) for hint in loop.hints]
     given += [hint for tile in plan.sketch.tiles for hint in tile.hints]
     for hint in dict.fromkeys(given):
         if answered.count(hint) != given.count(hint):

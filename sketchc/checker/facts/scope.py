@@ -14,6 +14,7 @@ what is required of them stays a fact.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, TypeAlias, assert_never
 
 from sketchc.base import records
@@ -481,10 +482,7 @@ def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
 
 def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
     """The scope at the start of a phase."""
-    scope = root
-    for step in host_path(sketch, phase):
-        scope = scope.after(step)
-    return scope
+    return reduce(Scope.after, host_path(sketch, phase), root)
 
 
 def launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:

@@ -13,6 +13,7 @@ rehearsal (a walk over loops and branches with numbers, without data) reaches it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import assert_never
 
 from sketchc.base import records
@@ -189,9 +190,7 @@ def reachable(sketch: ir.Sketch, found: Iterable[Goal]) -> tuple[Goal, ...]:
 def _excluded(sketch: ir.Sketch, root: Scope, goal: Goal, fixed: set[str]) -> bool:
     if goal.names <= fixed and _constant(sketch, goal):
         return True
-    scope = root
-    for step in goal.path[:-1]:
-        scope = scope.after(step)
+    scope = reduce(Scope.after, goal.path[:-1], root)
     last = goal.path[-1]
     inside = scope.after(last)
     if all(inside.refutes(facts) for facts in _alternatives(sketch, inside, goal.path)):
