@@ -24,7 +24,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import laid_out, map_tiles
+from sketchc.ir.walk import laid_out, map_tiles, operand_dtype
 from sketchc.lowering.loops.nests import (
     ONE,
     ZERO,
@@ -69,10 +69,7 @@ class Operation:
 
     def dtype(self, position: int) -> DType:
         """The type of an operand."""
-        operand = self.statement.operands[position]
-        if isinstance(operand, ir.TileOperand):
-            return self.maker.dtype(operand.tile)
-        return operand.dtype
+        return operand_dtype(self.statement.operands[position], self.maker.tile)
 
     def shape(self, position: int) -> Shape:
         """The shape of an operand."""

@@ -12,6 +12,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import operand_dtype
 from sketchc.lowering.plan import PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal, literal
@@ -35,7 +36,6 @@ from sketchc.lowering.triton.values import (
     lanes_along,
     lifted,
     operand_value,
-    own_dtype,
     selected,
     taken,
     tile_name,
@@ -553,7 +553,7 @@ def _only_lane(code: Code, rank: int) -> Code:
 
 def _scalar_index(operand: ir.Operand, dtype: DType, scope: Scope) -> Value:
     """The index of the one element of a tile."""
-    value = operand_value(operand, own_dtype(operand, scope), 0, scope)
+    value = operand_value(operand, operand_dtype(operand, scope.tile), 0, scope)
     code = _only_lane(value.code, len(value.shape))
     return Value(PYTHON.call("tl.cast", code, TL[dtype]), dtype)
 

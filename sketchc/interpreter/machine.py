@@ -363,10 +363,6 @@ class Machine(Accesses):
         row = OPS[statement.operation]
         if statement.dtype is not DType.BOOL or row.result is not Result.BOOL:
             return statement.dtype
-        found = [
-            self.declared[operand.tile].dtype
-            if isinstance(operand, ir.TileOperand)
-            else operand.dtype
-            for operand in statement.operands
-        ]
+        tile = self.declared.__getitem__
+        found = (walk.operand_dtype(operand, tile) for operand in statement.operands)
         return reduce(promote, found).compute

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ops.table import OPS
 
@@ -262,6 +263,24 @@ def operand_tiles(operand: ir.Operand) -> tuple[str, ...]:
     if isinstance(operand, ir.TileOperand):
         return (operand.tile,)
     return tiles_read(operand.value)
+
+
+def operand_dtype(operand: ir.Operand, tile: Callable[[str], ir.Tile]) -> DType:
+    """The element type that an operand has by itself; `tile` finds a tile by its name."""
+    return tile(operand.tile).dtype if isinstance(operand, ir.TileOperand) else operand.dtype
+
+
+def operand_extents(operand: ir.Operand, tile: Callable[[str], ir.Tile]) -> tuple[ir.Expr, ...]:
+    """The shape of an operand; () for a scalar."""
+    match operand:
+        case ir.TileOperand(tile=name, layout=layout):
+            return laid_out(tile(name).extents, layout, ir.Literal(1))
+        case ir.IndexOperand(extents=extents):
+            return extents
+        case ir.ScalarOperand():
+            return ()
+        case _:
+            assert_never(operand)
 
 
 def reads(statement: ir.Statement) -> tuple[str, ...]:

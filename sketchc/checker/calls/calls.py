@@ -13,7 +13,6 @@ data decide is seen by the interpreter alone (SK0807).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
@@ -25,7 +24,7 @@ from sketchc.checker.context.shapes import broadcast, fits, interval, same, show
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import laid_out
+from sketchc.ir.walk import operand_dtype, operand_extents
 from sketchc.ops.table import (
     Attribute,
     Category,
@@ -209,13 +208,11 @@ class Call:
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
         """The shape of an operand."""
-        return operand_extents(self.context, operand)
+        return operand_extents(operand, self.context.tiles.__getitem__)
 
     def dtype(self, operand: ir.Operand) -> DType:
         """The element type of an operand."""
-        if isinstance(operand, ir.TileOperand):
-            return self.context.tiles[operand.tile].dtype
-        return operand.dtype
+        return operand_dtype(operand, self.context.tiles.__getitem__)
 
     def tile_label(self, tile: ir.Tile | None = None) -> tuple[Label, ...]:
         """Where a tile, the destination, was made, and in what shape."""
@@ -507,19 +504,6 @@ def no_conversion(
         notes=("only float to float and widening integer conversions are implicit (R6)",),
         fixes=fixes,
     )
-
-
-def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-    """The shape of an operand; () for a scalar."""
-    match operand:
-        case ir.TileOperand(tile=name, layout=layout):
-            return laid_out(context.tiles[name].extents, layout, ir.Literal(1))
-        case ir.IndexOperand(extents=extents):
-            return extents
-        case ir.ScalarOperand():
-            return ()
-        case _:
-            assert_never(operand)
 
 
 def _turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:

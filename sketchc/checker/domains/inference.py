@@ -38,7 +38,14 @@ from sketchc.checker.domains.versions import (
 from sketchc.checker.facts import Branch, Scope, Step, parts, phase_scope, root_scope, validity
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import element_indices, kept_axes, laid_out, map_tiles, tiles_read
+from sketchc.ir.walk import (
+    element_indices,
+    kept_axes,
+    laid_out,
+    map_tiles,
+    operand_extents,
+    tiles_read,
+)
 from sketchc.ops.table import OPS, Category, Fact, Layout, Result, Shape, identity_value
 
 #: For each axis of an operand, the destination's axis that it becomes; None for one that is
@@ -376,13 +383,8 @@ class _Walk:
             tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
             self.diagnostics.append(reports.stretch(operand.span, tile, valid))
 
-    def _extents(self, operand: ir.TileOperand | ir.IndexOperand) -> tuple[ir.Expr, ...]:
-        if isinstance(operand, ir.IndexOperand):
-            return operand.extents
-        return laid_out(self.tiles[operand.tile].extents, operand.layout, ir.Literal(1))
-
-    def _rank(self, operand: ir.Operand) -> int:
-        return 0 if isinstance(operand, ir.ScalarOperand) else len(self._extents(operand))
+    def _extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+        return operand_extents(operand, self.tiles.__getitem__)
 
     def _result_axes(
         self,
@@ -454,7 +456,7 @@ class _Walk:
         places: tuple[int | None, ...],
     ) -> None:
         """Axes that must be valid as a whole, or from lane 0 on."""
-        named = own_axes(compute, len(operand.domain), self._rank(compute.operands[0]))
+        named = own_axes(compute, len(operand.domain), len(self._extents(compute.operands[0])))
         row = OPS[compute.operation]
         joined = row.layout is Layout.JOINED
         for axis, valid in enumerate(operand.domain):
@@ -480,7 +482,7 @@ class _Walk:
             if not sources:
                 continue
             extents = self._extents(operand)
-            first = self._rank(compute.operands[0])
+            first = len(self._extents(compute.operands[0]))
             for axis in cross_lane(compute, position, len(extents), first):
                 if axis in sources and not self._neutral(compute, operand, sources[axis][1]):
                     source = self.tiles[sources[axis][0]]
