@@ -170,14 +170,11 @@ class _Walk:
         return tuple(records.evolve(self.loops[loop.variable], around=()) for loop in loops)
 
     def branch(self, branch: ir.If | ir.HostIf, path: tuple[Step, ...]) -> Iterator[Goal]:
-        names = self.deciding(branch.condition)
-        place, span = branch.span.start, branch.span
-        for side in (True, False):
-            spelt = show(branch.condition)
-            text = f"`{spelt}` {'true' if side else 'false'} (line {span.line})"
+        names, span, around = self.deciding(branch.condition), branch.span, self.around(path)
+        for side, word in ((True, "true"), (False, "false")):
+            text = f"`{show(branch.condition)}` {word} (line {span.line})"
             inside = (*path, Branch(branch.condition, side))
-            around = self.around(path)
-            yield Goal(place, text, inside, names, side, around=around, span=span)
+            yield Goal(span.start, text, inside, names, side, around=around, span=span)
 
 
 def reachable(sketch: ir.Sketch, found: Iterable[Goal]) -> tuple[Goal, ...]:
