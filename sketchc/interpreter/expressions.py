@@ -173,13 +173,6 @@ def _broken(
     return DiagnosticError([violation.diagnostic()])
 
 
-def wrapped(value: Scalar) -> Scalar:
-    """An integer as i64 holds it: the language's integers wrap, Python's do not."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value + 2**63) % 2**64 - 2**63
-    return value
-
-
 def is_index(expression: ir.Expr, bindings: Container[str]) -> bool:
     """Whether the expression has lanes; `bindings` names the bindings that do."""
     match expression:

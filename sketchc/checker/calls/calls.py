@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
-from sketchc.base.types import DType
+from sketchc.base.types import DType, wrapped
 from sketchc.checker.calls.expressions import constant, number
 from sketchc.checker.context.context import Context, Interval, InvalidError
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
@@ -530,8 +530,8 @@ def check_second_operand(call: Call, dtype: DType) -> None:
         return
     context = call.context
     exact = symbolic.constant_value(operand.value, context.definitions)
-    if exact is not None:
-        exact = _wrapped(exact, dtype)
+    if exact is not None:  # other scalars are never wider than the evaluation
+        exact = int(wrapped(exact, dtype))
     known = interval(context, operand.value) if exact is None else (exact, exact)
     for operator, bound in _needed(partial, dtype):
         holds = _settled(operator, bound, known)
@@ -547,13 +547,6 @@ def check_second_operand(call: Call, dtype: DType) -> None:
         host = context.host_form(operand.value)
         if holds is None and host is not None:
             context.require(ir.Binary(operator, host, ir.Literal(bound)), operand.span)
-
-
-def _wrapped(number: int, dtype: DType) -> int:
-    """A literal as the type holds it; other scalars are never wider than the evaluation."""
-    limits = dtype.limits
-    assert limits is not None  # floats have a value everywhere
-    return (number - limits[0]) % (limits[1] - limits[0] + 1) + limits[0]
 
 
 def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
