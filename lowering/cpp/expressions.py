@@ -11,10 +11,11 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, wrapped
 from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import scalar_dtype
 from sketchc.ir.symbolic import OPPOSITE
 from sketchc.launch.conditions import Condition, Kind
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.nodes import LOGICAL, scalar_dtype
+from sketchc.lowering.loops.nodes import LOGICAL
 from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
 from sketchc.ops.table import COMPARISONS
 
