@@ -41,6 +41,11 @@ class NameKind(Enum):
     HOST = "host"  # run-time scalar that the host knows at each launch: see Phase.scalars
     PRESENT = "present"  # bool: the optional tensor of this name was given
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the host knows the value before a launch."""
+        return self not in (NameKind.LOOP, NameKind.BINDING)
+
 
 @records.frozen
 class Literal(Placed):

@@ -60,7 +60,7 @@ def on_host(expression: ir.Expr) -> bool:
     """True where the host can compute the expression: no loop variable, binding or lane."""
     match expression:
         case ir.Ref(_, kind):
-            return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+            return kind.on_host
         case ir.Iota() | ir.TileLanes():
             return False
         case _:
