@@ -328,18 +328,16 @@ _REST = 3
 def literal_settings(
     sketch: ir.Sketch, sites: Sequence[Site], tried: Collection[int]
 ) -> Iterator[dict[str, int]]:
-    """Sizes of all symbols, within their bounds: for each number one symbol at a time, then all;
-    but for constants whose own sizes were `tried`."""
+    """Sizes of all symbols: for each number one symbol at a time, then all; but for constants whose
+    own sizes were `tried`."""
     names = [symbol.name for symbol in sketch.symbols]
-    limits = [symbol.upper_bound for symbol in sketch.symbols]
     numbers = sorted(_literal_numbers(sketch, sites, tried), reverse=True)[:MOST_NUMBERS]
     seen: set[tuple[int, ...]] = set()
     for (factor, offset), number in product(_AROUND, numbers):
         size = number * factor + offset
         one = (tuple(size if other == name else _REST for other in names) for name in names)
         for key in (*one, (size,) * len(names)):
-            fits = all(limit is None or s <= limit for s, limit in zip(key, limits, strict=True))
-            if fits and key not in seen:
+            if key not in seen:
                 seen.add(key)
                 yield dict(zip(names, key, strict=True))
 

@@ -479,7 +479,6 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     """Sizes that a launch may accept, small products first: all equal, one or two unlike the
     others, and mixed ones."""
     names = [symbol.name for symbol in sketch.symbols]
-    limits = [symbol.upper_bound for symbol in sketch.symbols]
     if not names:
         yield {}
         return
@@ -500,12 +499,7 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     for place in range(len(names)):
         for size in (2 * sizes[-1] + 1, sizes[-1]):
             chosen[tuple(size if p == place else REST for p in range(len(names)))] = None
-    fits = (
-        key
-        for key in chosen
-        if all(limit is None or size <= limit for size, limit in zip(key, limits, strict=True))
-    )
-    named = {key: dict(zip(names, key, strict=True)) for key in fits}
+    named = {key: dict(zip(names, key, strict=True)) for key in chosen}
     params = sample_params(sketch)
     accepted = [
         key
