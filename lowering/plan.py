@@ -283,7 +283,7 @@ def with_constants(sketch: ir.Sketch, values: Mapping[str, int | float | bool]) 
 def subject(plan: Plan, loop: ir.For) -> str:
     """`loop k`, by the name in the sketch; `loop k of line 7` where several have that name."""
     name = _source_name(loop)
-    alike = sum(_source_name(other) == name for other in source_loops(plan))
+    alike = sum(_source_name(other) == name for other in source_loops(plan.sketch))
     return f"loop {name}" if alike == 1 else f"loop {name} of line {loop.span.line}"
 
 
@@ -291,11 +291,7 @@ def _source_name(loop: ir.For) -> str:
     return loop.text.split()[1] if loop.text else loop.variable
 
 
-def source_loops(plan: Plan) -> tuple[ir.For, ...]:
-    """The loops of the sketch, those on the grid included, in program order."""
-    return _source_loops(plan.sketch)
-
-
 @per_sketch
-def _source_loops(sketch: ir.Sketch) -> tuple[ir.For, ...]:
+def source_loops(sketch: ir.Sketch) -> tuple[ir.For, ...]:
+    """The loops of the sketch, those on the grid included, in program order."""
     return tuple(each for each in walk.in_phases(sketch.phases) if isinstance(each, ir.For))

@@ -11,7 +11,7 @@ from typing import assert_never
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.show import range_arguments, show, show_layout
+from sketchc.ir.show import range_arguments, show, show_operand
 from sketchc.ir.walk import changed
 from sketchc.lowering.plan import Plan, TilePlan
 from sketchc.ops.table import OPS
@@ -251,7 +251,7 @@ def _lanes(domain: ir.Domain, words: str = "lanes") -> str:
 
 def _call(statement: ir.Compute) -> str:
     row = OPS[statement.operation]
-    arguments = [_operand(operand) for operand in statement.operands]
+    arguments = list(map(show_operand, statement.operands))
     keywords = []
     for attribute in row.attributes:
         value = statement.attributes.get(attribute.name)
@@ -262,16 +262,6 @@ def _call(statement: ir.Compute) -> str:
             keywords.append(f"{attribute.name}={_value(value)}")
     everything = [*arguments, *statement.destinations, *keywords]
     return f"{statement.operation}({', '.join(everything)})"
-
-
-def _operand(operand: ir.Operand) -> str:
-    match operand:
-        case ir.TileOperand(tile, layout=layout):
-            return tile if layout is None else tile + show_layout(layout)
-        case ir.ScalarOperand(value) | ir.IndexOperand(value):
-            return show(value)
-        case _:
-            assert_never(operand)
 
 
 def _value(value: object) -> str:

@@ -21,9 +21,6 @@ from sketchc.ops.table import OPS
 
 #: Where `SettleTiles` leaves a tile that takes no memory, and a small one of fixed size.
 FUSED, STACK = "fused", "stack"
-#: What an expression may name that the host computes before any launch.
-_HOST = frozenset({ir.NameKind.SYMBOL, ir.NameKind.PARAM, ir.NameKind.CONSTANT, ir.NameKind.LET,
-                   ir.NameKind.HOST, ir.NameKind.PRESENT})  # fmt: skip
 
 
 @attrs.frozen
@@ -118,10 +115,10 @@ def _grid(plan: Plan) -> Iterator[str]:
         for axis in phase.grid:
             for expression in (axis.start, axis.step):
                 for name in walk.references(expression):
-                    if name.kind not in _HOST and name.name not in outer:
+                    if not name.kind.on_host and name.name not in outer:
                         yield f"axis {axis.variable} of {phase.name} names {name.name}"
             for name in walk.references(axis.count):
-                if name.kind not in _HOST and name.kind is ir.NameKind.LOOP:
+                if name.kind is ir.NameKind.LOOP:
                     yield f"the count of axis {axis.variable} of {phase.name} names {name.name}"
             outer.add(axis.variable)
 
@@ -238,7 +235,7 @@ def _costs(plan: Plan) -> Iterator[str]:
             yield from (
                 f"the {what} name {name.name}"
                 for name in walk.references(cost)
-                if name.kind not in _HOST
+                if not name.kind.on_host
             )
 
 
@@ -250,7 +247,7 @@ def _storages(plan: Plan) -> Iterator[str]:
         storages = phase.storages or ()
         sizes = [name for s in storages for e in s.extents for name in walk.references(e)]
         names = {storage.name for storage in storages}
-        if len(names) < len(storages) or any(name.kind not in _HOST for name in sizes):
+        if len(names) < len(storages) or any(not name.kind.on_host for name in sizes):
             yield phase.name
 
 
@@ -269,7 +266,7 @@ def _settled(plan: Plan) -> Iterator[str]:
 
 def _hints(plan: Plan) -> Iterator[str]:
     answered = [answer.hint for answer in plan.answers if answer.became != IGNORED]
-    given = [hint for loop in source_loops(plan) for hint in loop.hints]
+    given = [hint for loop in source_loops(plan.sketch) for hint in loop.hints]
     given += [hint for tile in plan.sketch.tiles for hint in tile.hints]
     for hint in dict.fromkeys(given):
         if answered.count(hint) != given.count(hint):

@@ -342,7 +342,7 @@ _TILES = {"tensor_core": ("vector multiply-adds", _NO_UNIT), "async": ("not used
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """One answer for each hint that only the emitter can answer, in program order."""
     found = []
-    for loop in source_loops(plan):
+    for loop in source_loops(plan.sketch):
         for hint in loop.hints:
             word = hint.split(".")[0]
             became = _LOOPS.get(word)

@@ -9,12 +9,13 @@ from typing import assert_never
 import attrs
 
 from sketchc.base.diagnostics import InternalError
-from sketchc.base.types import DType
+from sketchc.base.types import DType, wrapped
 from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import scalar_dtype
 from sketchc.ir.symbolic import OPPOSITE
 from sketchc.launch.conditions import Condition, Kind
 from sketchc.lowering.loops import nodes
-from sketchc.lowering.loops.nodes import LOGICAL, scalar_dtype
+from sketchc.lowering.loops.nodes import LOGICAL
 from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
 from sketchc.ops.table import COMPARISONS
 
@@ -398,13 +399,6 @@ def conditional(condition: Code, then: Code, otherwise: Code) -> Code:
     """`condition ? then : otherwise`."""
     shown = (at_least(code, CPP.postfix_level) for code in (condition, then, otherwise))
     return Code("{} ? {} : {}".format(*shown), 1)
-
-
-def wrapped(number: int, dtype: DType) -> int:
-    """An integer as its type holds it."""
-    bits = 8 * dtype.bytes
-    number %= 1 << bits
-    return number - (1 << bits) if dtype.is_signed and number >> (bits - 1) else number
 
 
 def _float_literal(number: float, dtype: DType) -> Code:

@@ -5,21 +5,15 @@ What depends on no chip is in `sketchc/lints`.
 
 from __future__ import annotations
 
-import importlib
-
 from sketchc.base.diagnostics import Diagnostic
+from sketchc.lowering.lints.small_grid import small_grid
+from sketchc.lowering.lints.wasted_padding import wasted_padding
 from sketchc.lowering.plan import Plan
 
-#: One line each: the module's `run(plan)` gives diagnostics.
-LINTS: tuple[str, ...] = (
-    "sketchc.lowering.lints.wasted_padding",
-    "sketchc.lowering.lints.small_grid",
-)
+#: In the order in which advice is given.
+LINTS = (wasted_padding, small_grid)
 
 
 def lint(plan: Plan) -> tuple[Diagnostic, ...]:
     """All advice about a plan, in the order of `LINTS`."""
-    found: list[Diagnostic] = []
-    for path in LINTS:
-        found.extend(importlib.import_module(path).run(plan))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(found for each in LINTS for found in each(plan)))

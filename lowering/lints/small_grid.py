@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from sketchc.base.diagnostics import NOWHERE, Diagnostic, Severity
+from sketchc.base.diagnostics import NOWHERE, Diagnostic, warning
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
@@ -23,7 +23,7 @@ _MUCH = 2**16
 _GROWS = "its work grows with the sizes, its grid does not"
 
 
-def run(plan: Plan) -> Iterator[Diagnostic]:
+def small_grid(plan: Plan) -> Iterator[Diagnostic]:
     """Phases with much work for each program that cannot fill the chip at any size."""
     for phase in plan.phases:
         programs = _most(plan, phase)
@@ -86,12 +86,11 @@ def _lanes(
 
 def _report(plan: Plan, phase: PhasePlan, programs: int, work: str) -> Diagnostic:
     count = "one program" if programs == 1 else f"at most {programs} programs"
-    return Diagnostic(
-        "SK0658",
-        Severity.WARNING,
-        f"{count} for the {plan.cores(phase)} cores of {plan.hardware.name}",
+    return warning(
         # The first statement of the phase that stands in the file.
         next((s.span for s in walk.statements(phase.body) if s.span != NOWHERE), NOWHERE),
+        "SK0658",
+        f"{count} for the {plan.cores(phase)} cores of {plan.hardware.name}",
         "the launch that this belongs to",
         notes=(work,),
         help="split the long axis over a parallel loop: partial results in a workspace and a "

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sketchc.base.diagnostics import Diagnostic, Severity
+from sketchc.base.diagnostics import Diagnostic, warning
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import Definitions, constant_value, normalize
 from sketchc.lowering.plan import Plan, TilePlan
 
 
-def run(plan: Plan) -> Iterator[Diagnostic]:
+def wasted_padding(plan: Plan) -> Iterator[Diagnostic]:
     """Tiles of known logical extents only: what the launch decides is not judged here."""
     constants = {c.name: normalize(ir.Literal(c.value)) for c in plan.sketch.constants}
     for placed in plan.tiles.values():
@@ -43,12 +43,11 @@ def _report(plan: Plan, placed: TilePlan, logical: list[int], physical: list[int
         f"{size}" if show(extent) == str(size) else f"{show(extent)} = {size}"
         for extent, size in zip(tile.extents, logical, strict=True)
     )
-    return Diagnostic(
+    return warning(
+        tile.span,
         "SK0657",
-        Severity.WARNING,
         f"on {plan.target} `{tile.source_name}` is padded to {physical}: {share} % of its lanes "
         "do nothing",
-        tile.span,
         f"[{shown}]",
         notes=("this target's tile extents are powers of two",),
         help="choose extents that are powers of two, or flatten the small axes into one",

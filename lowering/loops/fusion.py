@@ -19,8 +19,9 @@ import attrs
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, equal
+from sketchc.ir.walk import has_lanes
 from sketchc.lowering.loops.nest_maker import NestMaker
-from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference, index_rank
+from sketchc.lowering.loops.nests import Axis, Kind, Nest, Reference
 from sketchc.lowering.loops.nodes import Define, Note, bound
 from sketchc.lowering.plan import Storage
 
@@ -110,7 +111,7 @@ def build_tree(
                 run.extend(maker.nests(statement))
                 nodes.append(Note(text, origins=(statement.span,)))
                 # An index tile is calculated where it is used.
-                if not index_rank(value, maker.bindings):
+                if not has_lanes(value, maker.bindings):
                     nodes.append(bound(name, value, (statement.span,)))
             case _:
                 run.extend(maker.nests(statement))

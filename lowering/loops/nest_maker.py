@@ -24,7 +24,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import laid_out
+from sketchc.ir.walk import laid_out, map_tiles, operand_dtype
 from sketchc.lowering.loops.nests import (
     ONE,
     ZERO,
@@ -43,8 +43,6 @@ from sketchc.lowering.loops.nests import (
     Tiles,
     aligned_loops,
     axis_bounds,
-    map_tiles,
-    statement_axes,
     tile_reference,
 )
 from sketchc.ops.table import OPS, Category, Fact, Layout, Result, identity_value
@@ -63,7 +61,7 @@ class Operation:
     @property
     def axis(self) -> int:
         """The axis that the statement names."""
-        return statement_axes(self.statement)[0]
+        return self.statement.axes[0]
 
     def flag(self, name: str) -> str:
         """Whether an attribute is set, as an argument of a template."""
@@ -71,10 +69,7 @@ class Operation:
 
     def dtype(self, position: int) -> DType:
         """The type of an operand."""
-        operand = self.statement.operands[position]
-        if isinstance(operand, ir.TileOperand):
-            return self.maker.dtype(operand.tile)
-        return operand.dtype
+        return operand_dtype(self.statement.operands[position], self.maker.tile)
 
     def shape(self, position: int) -> Shape:
         """The shape of an operand."""
@@ -268,7 +263,7 @@ def _copy(made: Operation) -> list[Nest]:
 def _permute(made: Operation) -> list[Nest]:
     """A copy whose source runs over the same loops in another order."""
     tile, lanes = made.written()
-    axes = statement_axes(made.statement, "axes")
+    axes = made.statement.axes
     order = tuple(lanes.loops[axes.index(axis)] for axis in range(len(axes)))
     return [made.maker.move(lanes, tile, made.source(0, order), made.statement.text)]
 
@@ -334,7 +329,7 @@ def _elementwise(made: Operation) -> list[Nest]:
 def _reduction(made: Operation) -> list[Nest]:
     """Initialise an accumulator, accumulate over all lanes, move it to the destination."""
     maker, statement, (tile, _) = made.maker, made.statement, made.written()
-    axes, row = statement_axes(statement), OPS[statement.operation]
+    axes, row = statement.axes, OPS[statement.operation]
     extents, domain = made.shape(0)
     kept = [axis for axis in range(len(extents)) if axis not in axes]
     written = made.domain

@@ -17,11 +17,20 @@ from typing import TypeAlias, assert_never
 
 import attrs
 
-from sketchc.base.diagnostics import NOWHERE, InternalError, Span
+from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType, holds
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value
-from sketchc.ir.walk import changed, children, in_phases, names, references, statements
+from sketchc.ir.walk import (
+    changed,
+    has_lanes,
+    in_phases,
+    map_tiles,
+    names,
+    own_axes,
+    references,
+    statements,
+)
 from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.loops.forwarding import Versions
 
@@ -398,21 +407,17 @@ def resolve_index(
         return resolve_index(part, lanes, bindings, element)
 
     match expression:
-        case ir.Ref(name, kind, layout=layout):
-            if kind is not ir.NameKind.BINDING or name not in bindings:
+        case ir.Ref(name, layout=layout):
+            if not has_lanes(expression, bindings):
                 return expression
-            value = bindings[name]
-            rank = index_rank(value, bindings)
-            if rank == 0:
-                return expression
-            return resolve_index(value, _own(lanes, layout, rank), bindings, element)
+            return resolve_index(bindings[name], own_axes(lanes, layout), bindings, element)
         case ir.Literal() | ir.Unary() | ir.Binary() | ir.Choice() | ir.Function():
             return changed(expression, inner)
         case ir.Iota(extent, lower, _, layout):
-            (lane,) = _own(lanes, layout, 1)
+            (lane,) = own_axes(lanes, layout)
             return _plus(lower, ZERO if constant_value(extent) == 1 else lane)
         case ir.TileLanes(extents=extents, layout=layout):
-            own = _own(lanes, layout, len(extents))
+            own = own_axes(lanes, layout)
             return element(
                 expression,
                 tuple(
@@ -422,34 +427,6 @@ def resolve_index(
             )
         case _:
             assert_never(expression)
-
-
-def _own(
-    lanes: tuple[ir.Expr, ...], layout: tuple[bool, ...] | None, rank: int
-) -> tuple[ir.Expr, ...]:
-    """The lanes of an expression's own axes, given those of the axes around it."""
-    if layout is None:
-        return lanes[len(lanes) - rank :]
-    aligned = lanes[len(lanes) - len(layout) :]
-    own = tuple(lane for lane, mine in zip(aligned, layout, strict=True) if mine)
-    if len(own) != rank:
-        raise InternalError("an index tile's layout does not fit its rank")
-    return own
-
-
-def index_rank(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> int:
-    """The number of axes of an index tile; 0 for a scalar."""
-    match expression:
-        case ir.Ref(name, kind, layout=layout):
-            if kind is not ir.NameKind.BINDING or name not in bindings:
-                return 0
-            rank = index_rank(bindings[name], bindings)
-            return rank if layout is None or rank == 0 else len(layout)
-        case ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
-            return len(layout)
-        case _:
-            ranks = (index_rank(part, bindings) for part in children(expression))
-            return max(ranks, default=0)
 
 
 Loops = tuple[int | None, ...]
@@ -611,13 +588,6 @@ class Tiles:
         return Read(reference, stored, stored, statement.name, guards=tuple(guards))
 
 
-def map_tiles(value: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
-    """The expression with the lanes of tiles replaced."""
-    if isinstance(value, ir.TileLanes):
-        return change(value)
-    return changed(value, lambda part: map_tiles(part, change))
-
-
 def tile_reference(tile: str, loops: Loops) -> Reference:
     """The element of a tile at the lanes of `loops`, one for each of its axes."""
     return Reference(tile, tuple(Term(loop) for loop in loops))
@@ -652,11 +622,3 @@ def _term(lanes: LaneSource) -> Term:
                 if rest == lane and not LaneSource(offset, DType.I64).axes:
                     return Term(axis, offset)
     return Term(None, lanes=lanes)
-
-
-def statement_axes(statement: ir.Compute, attribute: str = "axis") -> tuple[int, ...]:
-    """The axes that an attribute of a statement names."""
-    axes = statement.attributes[attribute]
-    if not isinstance(axes, tuple):
-        raise InternalError("axes are a tuple after elaboration")
-    return axes

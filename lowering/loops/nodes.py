@@ -9,18 +9,17 @@ typed language below. A value of type f16 or bf16 is a stored one: arithmetic ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeVar, assert_never
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
 from sketchc.base.diagnostics import Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import scalar_dtype
 from sketchc.launch.conditions import Condition
 from sketchc.lowering.plan import Storage
 from sketchc.lowering.source_map import Traced
-from sketchc.ops.host_functions import HOST_FUNCTIONS
-from sketchc.ops.table import COMPARISONS
 
 # ---------------------------------------------------------------- values
 
@@ -397,36 +396,6 @@ def _fields(node: Any) -> dict[str, Any]:
 def walk(body: tuple[Statement, ...]) -> list[Statement]:
     """All statements in pre-order."""
     return [each for statement in body for each in (statement, *walk(children(statement)))]
-
-
-def scalar_dtype(expression: ir.Expr) -> DType:
-    """The C++ type of a host or loop scalar: I64, F64 or BOOL."""
-    match expression:
-        case ir.Literal(value):
-            if isinstance(value, bool):
-                return DType.BOOL
-            return DType.I64 if isinstance(value, int) else DType.F64
-        case ir.Ref(dtype=dtype):
-            if dtype.is_float:
-                return DType.F64
-            return DType.BOOL if dtype is DType.BOOL else DType.I64
-        case ir.Unary(operator, operand):
-            return DType.BOOL if operator == "not" else scalar_dtype(operand)
-        case ir.Binary(operator, left, right):
-            if operator in COMPARISONS or operator in LOGICAL:
-                return DType.BOOL
-            if operator == "/":
-                return DType.F64
-            both = (scalar_dtype(left), scalar_dtype(right))
-            return DType.F64 if DType.F64 in both else DType.I64
-        case ir.Choice() | ir.Iota():
-            return DType.I64
-        case ir.Function(name, arguments):
-            return HOST_FUNCTIONS[name].result or scalar_dtype(arguments[0])
-        case ir.TileLanes(dtype=dtype):
-            return DType.BOOL if dtype is DType.BOOL else DType.I64
-        case _:
-            assert_never(expression)
 
 
 LOGICAL = {"and": "&&", "or": "||"}

@@ -13,6 +13,7 @@ import attrs
 from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.evaluate import scalar_dtype
 from sketchc.ir.symbolic import conjunction
 from sketchc.ir.walk import changed, names, parts, substitute
 from sketchc.lowering.loops import nodes
@@ -31,7 +32,6 @@ from sketchc.lowering.loops.nests import (
     read_variable,
     row_major,
 )
-from sketchc.lowering.loops.nodes import scalar_dtype
 
 
 @attrs.frozen

@@ -34,7 +34,7 @@ class AnswerHints:
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
         found = attrs.evolve(plan, answers=(*plan.answers, *_loops(plan), *_tiles(plan)))
-        loops = {loop.span: subject(plan, loop) for loop in source_loops(plan)}
+        loops = {loop.span: subject(plan, loop) for loop in source_loops(plan.sketch)}
         tiles = {tile.span: f"tile {tile.name}" for tile in plan.sketch.tiles}
         ignored = _ignored(self.tree.body, loops, tiles)
         return attrs.evolve(found, answers=(*found.answers, *self.answers(found), *ignored))
@@ -47,7 +47,7 @@ def _loops(plan: Plan) -> Iterator[HintAnswer]:
         for number, axis in enumerate(phase.grid, 1)
     }
     launched = "a share of the cores' programs" if plan.capabilities.persistent_grid else "the grid"
-    for loop in source_loops(plan):
+    for loop in source_loops(plan.sketch):
         for hint in loop.hints:
             word = hint.split(".")[0]
             if word not in _GRID:

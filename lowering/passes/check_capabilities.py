@@ -6,15 +6,13 @@ from collections.abc import Iterator
 
 import attrs
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Span
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Span, error
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.lowering.plan import Plan, carried, float_parts
-from sketchc.ops.table import OPS, Fact
-
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+from sketchc.ops.table import COMPARISONS, OPS, Fact
 
 
 @attrs.frozen
@@ -121,7 +119,7 @@ def _float_scalars(plan: Plan) -> Iterator[_Refusal]:
 
 def _held_by_f32(part: ir.Binary) -> bool:
     """True for a comparison of floats that an f32 holds, or of one with a literal."""
-    return part.operator in _COMPARISONS and all(
+    return part.operator in COMPARISONS and all(
         isinstance(side, ir.Literal)
         or (isinstance(side, ir.Ref) and side.dtype.is_float and side.dtype is not DType.F64)
         for side in (part.left, part.right)
@@ -144,11 +142,5 @@ _CHECKS = (
 
 
 def _diagnostic(plan: Plan, code: str, asked: str, span: Span, advice: str) -> Diagnostic:
-    return Diagnostic(
-        code=code,
-        severity=Severity.ERROR,
-        message=f"{asked}, which {plan.target} cannot do",
-        span=span,
-        label="not on this target",
-        help=advice,
-    )
+    message = f"{asked}, which {plan.target} cannot do"
+    return error(span, code, message, "not on this target", help=advice)

@@ -65,17 +65,7 @@ def _extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None
     match expression:
         case ir.Ref(name=name) if name in ranges:
             return ranges[name].high if upper else ranges[name].low
-        case (
-            ir.Literal()
-            | ir.Ref(
-                kind=ir.NameKind.SYMBOL
-                | ir.NameKind.PARAM
-                | ir.NameKind.CONSTANT
-                | ir.NameKind.LET
-                | ir.NameKind.HOST
-                | ir.NameKind.PRESENT
-            )
-        ):
+        case ir.Literal() | ir.Ref() if on_host(expression):
             return expression
         case ir.Unary("-", operand):
             inner = _extreme(operand, ranges, not upper)

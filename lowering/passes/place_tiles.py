@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, Severity
+from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Label, error
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import constants_of, evaluate, sample_let
@@ -289,15 +289,12 @@ def _overflow(plan: Plan, use: MemoryUse) -> Diagnostic:
     ]
     bounded = [s for s in plan.sketch.symbols if s.upper_bound is not None]
     at = ", ".join(f"{s.name} = {s.upper_bound}" for s in bounded)
-    return Diagnostic(
-        code="SK0701",
-        severity=Severity.ERROR,
-        message=(
-            f"the tiles alive together need {use.bytes:,} bytes of {_words(use.memory)}; "
-            f"{plan.hardware.name} has {use.capacity:,}"
-        ),
-        span=tiles[parts[0][0]].tile.span,
-        label="the largest of them",
+    return error(
+        tiles[parts[0][0]].tile.span,
+        "SK0701",
+        f"the tiles alive together need {use.bytes:,} bytes of {_words(use.memory)}; "
+        f"{plan.hardware.name} has {use.capacity:,}",
+        "the largest of them",
         labels=tuple(Label(tiles[name].tile.span, f"{size:,} bytes") for name, size in parts[1:]),
         notes=(*account, *((f"at the upper bounds {at}",) if at else ())),
         help="make the tile sizes smaller, or split the widest axis into blocks",
@@ -320,15 +317,12 @@ def _shape(plan: Plan, tile: ir.Tile) -> str:
 
 
 def _too_wide(plan: Plan, tile: ir.Tile, elements: int) -> Diagnostic:
-    return Diagnostic(
-        code="SK0702",
-        severity=Severity.ERROR,
-        message=(
-            f"tile `{tile.source_name}` has {elements:,} elements; {plan.target} takes at most "
-            f"{plan.capabilities.maximum_elements:,} in one tile"
-        ),
-        span=tile.span,
-        label="too many elements",
+    return error(
+        tile.span,
+        "SK0702",
+        f"tile `{tile.source_name}` has {elements:,} elements; {plan.target} takes at most "
+        f"{plan.capabilities.maximum_elements:,} in one tile",
+        "too many elements",
         help="make the tile sizes smaller, or split the widest axis into blocks",
     )
 

@@ -16,6 +16,7 @@ import numpy as np
 from sketchc.base.types import DType
 from sketchc.interpreter.operations import cast
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import operand_dtype
 from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import literal
@@ -34,7 +35,6 @@ from sketchc.lowering.triton.values import (
     fit,
     full,
     operand_value,
-    own_dtype,
     scalar_value,
 )
 from sketchc.ops.table import COMPARISONS, OPS, Category, Fact, Result, identity_value
@@ -354,7 +354,7 @@ _ROUNDING = {"down": "tl.floor", "up": "tl.ceil"}
 def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Value:
     """An explicit conversion, with a rounding direction and saturation where asked."""
     operand = statement.operands[0]
-    source = own_dtype(operand, scope)
+    source = operand_dtype(operand, scope.tile)
     if isinstance(operand, ir.ScalarOperand) and not takes_as_it_is(statement):
         return operand_value(operand, target, rank, scope)
     number = scope.constant(operand.value) if isinstance(operand, ir.ScalarOperand) else None

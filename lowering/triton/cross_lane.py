@@ -12,6 +12,7 @@ import attrs
 from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
+from sketchc.ir.walk import operand_dtype
 from sketchc.lowering.plan import PhysicalExtent, Plan
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal, literal
@@ -35,7 +36,6 @@ from sketchc.lowering.triton.values import (
     lanes_along,
     lifted,
     operand_value,
-    own_dtype,
     selected,
     taken,
     tile_name,
@@ -138,7 +138,7 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     source = scope.tile(tile_name(operand))
     destination = scope.tile(statement.destination)
     dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
-    axes = _axes(statement, "axis")
+    axes = statement.axes
     row = OPS[statement.operation]
     identity = row.identity or "zero"
     code = selected(operand, () if neutral else axes, dtype, identity, scope)
@@ -258,25 +258,13 @@ def rearranged(statement: ir.Compute, scope: Scope) -> Value:
             rank = len(scope.plan.tiles[source].extents)
             return _permuted(source, (*range(rank - 2), rank - 1, rank - 2), scope)
         case Layout.PERMUTED:
-            return _permuted(tile_name(statement.operands[0]), _axes(statement, "axes"), scope)
+            return _permuted(tile_name(statement.operands[0]), statement.axes, scope)
         case Layout.RESHAPED:
             return _reshaped(statement, scope)
         case Layout.JOINED:
             return _concatenated(statement, scope)
         case None:
             raise InternalError(f"no layout operation {statement.operation}")
-
-
-def axis_of(statement: ir.Compute) -> int:
-    """The one axis of an operation along an axis."""
-    (axis,) = _axes(statement, "axis")
-    return axis
-
-
-def _axes(statement: ir.Compute, attribute: str) -> tuple[int, ...]:
-    axes = statement.attributes[attribute]
-    assert isinstance(axes, tuple)
-    return axes
 
 
 def _permuted(source: str, order: tuple[int, ...], scope: Scope) -> Value:
@@ -374,7 +362,7 @@ def _row_major_lanes(target: str, source: str, scope: Scope) -> Code:
 
 def _concatenated(statement: ir.Compute, scope: Scope) -> Value:
     """Each side read at its own lanes, then a choice by lane."""
-    axis = axis_of(statement)
+    (axis,) = statement.axes
     target = scope.shape(statement.destination)
     first = scope.plan.tiles[tile_name(statement.operands[0])].tile
     rank = len(first.extents)
@@ -410,7 +398,7 @@ MOST_ELEMENTS = 2**20
 
 def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     """Running results: void lanes are the identity."""
-    operand, axis = statement.operands[0], axis_of(statement)
+    operand, (axis,) = statement.operands[0], statement.axes
     source = scope.tile(tile_name(operand))
     destination = scope.tile(statement.destination)
     dtype = accumulator_dtype(statement, source.dtype, destination.dtype)
@@ -435,7 +423,7 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
 def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope: Scope) -> Code:
     """A running result one lane later: each lane gets that of the lanes before it. Taking the
     lane's own value away again would lose digits, and is no number behind an infinity."""
-    axis = axis_of(statement)
+    (axis,) = statement.axes
     lanes = lanes_along(axis, shape, scope)
     last = PYTHON.binary("-", shape[axis], literal(1))
     if statement.attributes.get("reverse", False):
@@ -453,7 +441,7 @@ def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope
 
 def extremum_index(statement: ir.Compute, scope: Scope) -> Value:
     """The lane of the first extremum; NaN wins, void lanes never do, -1 where all are void."""
-    operand, axis = statement.operands[0], axis_of(statement)
+    operand, (axis,) = statement.operands[0], statement.axes
     source = scope.tile(tile_name(operand))
     assert isinstance(operand, ir.TileOperand)
     shape, target = scope.shape(source.name), scope.shape(statement.destination)
@@ -534,7 +522,7 @@ def _mask(values: ir.Operand, numbers: ir.Operand, axis: int, scope: Scope) -> C
 
 def _sort(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
     operand, indices = statement.operands
-    axis = axis_of(statement)
+    (axis,) = statement.axes
     source = scope.tile(tile_name(operand))
     rank = len(scope.plan.tiles[source.name].extents)
     value = operand_value(operand, carrier(source.dtype), rank, scope)
@@ -565,14 +553,14 @@ def _only_lane(code: Code, rank: int) -> Code:
 
 def _scalar_index(operand: ir.Operand, dtype: DType, scope: Scope) -> Value:
     """The index of the one element of a tile."""
-    value = operand_value(operand, own_dtype(operand, scope), 0, scope)
+    value = operand_value(operand, operand_dtype(operand, scope.tile), 0, scope)
     code = _only_lane(value.code, len(value.shape))
     return Value(PYTHON.call("tl.cast", code, TL[dtype]), dtype)
 
 
 def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]:
     operand, indices = statement.operands
-    axis, smallest = axis_of(statement), not statement.attributes.get("largest", True)
+    (axis,), smallest = statement.axes, not statement.attributes.get("largest", True)
     source = scope.tile(tile_name(operand))
     best, places = (scope.tile(name) for name in statement.destinations)
     rank = len(scope.plan.tiles[best.name].extents)

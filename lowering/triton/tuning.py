@@ -184,7 +184,7 @@ def answers(plan: Plan, dialect: Dialect) -> tuple[HintAnswer, ...]:
                 hazard = position in hazards.loops
                 found += _loop(plan, statement, dialect, hazard=hazard, on_grid=False)
     on_grid = {axis.variable for phase in plan.phases for axis in phase.grid}
-    for loop in source_loops(plan):
+    for loop in source_loops(plan.sketch):
         if loop.variable in on_grid:
             found += _loop(plan, loop, dialect, hazard=False, on_grid=True)
     found += _tiles(plan, dialect)

@@ -215,15 +215,6 @@ def tile_name(operand: ir.Operand) -> str:
     return operand.tile
 
 
-def own_dtype(operand: ir.Operand, scope: Scope) -> DType:
-    """The type that an operand has by itself."""
-    match operand:
-        case ir.TileOperand(name):
-            return scope.tile(name).dtype
-        case ir.ScalarOperand(_, dtype) | ir.IndexOperand(_, dtype):
-            return dtype
-
-
 def selected(
     operand: ir.Operand, axes: tuple[int, ...], dtype: DType, identity: str, scope: Scope
 ) -> Code:

@@ -113,6 +113,17 @@ SPELLINGS = {
 FORMATS = {DType.F32: (24, -149, 128), DType.BF16: (8, -133, 128), DType.F16: (11, -24, 16)}
 
 
+Scalar = int | float | bool
+
+
+def wrapped(value: Scalar, dtype: DType) -> Scalar:
+    """An integer as an integer type holds it: the language's wrap, Python's do not. Others stay."""
+    if isinstance(value, bool | float):
+        return value
+    low, high = dtype.limits or (0, 0)
+    return (value - low) % (high - low + 1) + low
+
+
 def rounded(value: float, dtype: DType) -> float:
     """A float as a scalar of the float type `dtype` holds it: the nearest of its numbers, ties to
     even, infinite where it is too large."""
@@ -157,9 +168,6 @@ def holds(dtype: DType, value: float | bool) -> bool:
         return value in (0, 1)
     low, high = dtype.limits or (0, 0)
     return math.isfinite(value) and low <= value <= high and value == int(value)
-
-
-Scalar = int | float | bool
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:

@@ -36,30 +36,6 @@ _ROOMS = {
     "testing.crossings": ("AGAIN", "Mark", "TileCrossings", "behind"),
     "testing.settings": ("LANES_PER_STATEMENT", "Settings"),
 }
-__all__ = [
-    "AGAIN",
-    "HARDWARE_HINTS",
-    "LANES_PER_STATEMENT",
-    "LOOP_HINTS",
-    "TILE_HINTS",
-    "CheckResult",
-    "CheckedSketch",
-    "Elaboration",
-    "Mark",
-    "Settings",
-    "TileCrossings",
-    "behind",
-    "bindable",
-    "check",
-    "check_sketch",
-    "elaborate",
-    "elaboration",
-    "identifier",
-    "infer_domains",
-    "prove",
-    "self_check",
-    "tile_size_verdict",
-]
 
 
 def __getattr__(name: str) -> object:

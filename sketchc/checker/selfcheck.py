@@ -588,23 +588,21 @@ def _judged(
 ) -> tuple[ir.Proof, tuple[Diagnostic, ...]]:
     """The verdict on the tile sizes of a sketch, with what is to be reported."""
     names = ", ".join(execution.tunable)
+    constants = {constant.name: constant for constant in base.constants}
     if has_errors(found):
         worst = next(item for item in found if item.severity is Severity.ERROR)
-        return ir.Proof(CLAIM, names, ir.Tier.REFUTED, worst.message, span=base.span), found
-    constants = {constant.name: constant for constant in base.constants}
-    if not execution.varied and all(
+        tier, detail = ir.Tier.REFUTED, worst.message
+    elif not execution.varied and all(
         {*constants[name].choices} == {constants[name].value} for name in execution.tunable
     ):
-        detail = "there is no other value"
-        return ir.Proof(CLAIM, names, ir.Tier.PROVED, detail, span=base.span), found
-    reason = _open(execution)
-    if reason:
+        tier, detail = ir.Tier.PROVED, "there is no other value"
+    elif reason := _open(execution):
+        tier = ir.Tier.UNPROVED
         detail = f"{reason}; {_shown(execution)}" if execution.executed else reason
-        proof = ir.Proof(CLAIM, names, ir.Tier.UNPROVED, detail, span=base.span)
-        return proof, (*found, _unproved(base, execution, names, reason, allow_unproved))
-    detail = _shown(execution)
-    detail += _left_out(execution)
-    return ir.Proof(CLAIM, names, ir.Tier.TESTED, detail, span=base.span), found
+        found = (*found, _unproved(base, execution, names, reason, allow_unproved))
+    else:
+        tier, detail = ir.Tier.TESTED, _shown(execution) + _left_out(execution)
+    return ir.Proof(CLAIM, names, tier, detail, span=base.span), found
 
 
 _BLANK = "the results were NaN or Inf, an operation had no value, or a promise of inputs was broken"

@@ -65,11 +65,6 @@ def _sum_leaves(a: Array, b: Array) -> Array:
     return leaves
 
 
-def _difference_leaves(a: Array, b: Array) -> Array:
-    leaves: Array = ((a ^ b) & (a ^ (a - b))) < 0
-    return leaves
-
-
 def _product_leaves(a: Array, b: Array) -> Array:
     """Floats tell the sizes of all products but those close to the limit."""
     size = np.abs(a.astype(np.float64) * b.astype(np.float64))
@@ -80,18 +75,12 @@ def _product_leaves(a: Array, b: Array) -> Array:
     return leaves
 
 
-def _quotient_leaves(a: Array, b: Array) -> Array:
-    """The least integer has no counterpart."""
-    leaves: Array = (a == -(2**63)) & (b == -1)
-    return leaves
-
-
-#: Where operators leave 64 bits.
+#: Where operators leave 64 bits. The least integer has no counterpart.
 _LEAVES: dict[str, Callable[[Array, Array], Array]] = {
     "+": _sum_leaves,
-    "-": _difference_leaves,
+    "-": lambda a, b: ((a ^ b) & (a ^ (a - b))) < 0,
     "*": _product_leaves,
-    "//": _quotient_leaves,
+    "//": lambda a, b: (a == -(2**63)) & (b == -1),
     "cdiv": lambda a, b: np.logical_and(a == -(2**63), b != 0),
 }
 
@@ -182,13 +171,6 @@ def _broken(
 ) -> DiagnosticError:
     violation = Violation(kind, "", lane, (), text, expression.span)
     return DiagnosticError([violation.diagnostic()])
-
-
-def wrapped(value: Scalar) -> Scalar:
-    """An integer as i64 holds it: the language's integers wrap, Python's do not."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value + 2**63) % 2**64 - 2**63
-    return value
 
 
 def is_index(expression: ir.Expr, bindings: Container[str]) -> bool:

@@ -10,13 +10,13 @@ from math import prod
 import numpy as np
 
 from sketchc.base import records
-from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
 from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile
 from sketchc.interpreter.violations import Options, launch_error
 from sketchc.ir import nodes as ir
-from sketchc.ir.evaluate import evaluate, host_values, param_value
+from sketchc.ir.evaluate import evaluate, given_values, param_value
 from sketchc.ir.show import assignments, show
 from sketchc.ir.walk import references
 from sketchc.launch.conditions import Condition, Kind, launch_steps, may_repeat
@@ -175,20 +175,12 @@ def bind_values(
     for name in params:
         if name not in declared:
             refuse(f"{name} is not a parameter of {sketch.name}; it has: {_listed(declared)}")
-    rounded = {
-        name: _param(declared[name], value)
-        for name, value in {
-            **{p.name: p.default for p in sketch.params if p.default is not None},
-            **params,
-        }.items()
-    }
-    try:
-        values = host_values(records.evolve(sketch, lets=()), symbols, rounded)
-    except KeyError as error:
-        name = error.args[0]
-        msg = f"{name} has no value; give --set {name}=VALUE"
-        raise UsageError(msg) from error
-    values |= present or {}
+    given = {p.name: p.default for p in sketch.params if p.default is not None} | dict(params)
+    rounded = {name: _param(declared[name], value) for name, value in given.items()}
+    for name in declared:
+        if name not in rounded:
+            refuse(f"{name} has no value; give --set {name}=VALUE")
+    values = given_values(sketch, symbols, rounded) | dict(present or {})
     for step in launch_steps(sketch):
         match step:
             case ir.Let():

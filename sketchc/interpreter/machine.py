@@ -15,14 +15,13 @@ from typing import Any, assert_never
 import numpy as np
 
 from sketchc.base.diagnostics import InternalError, refuse
-from sketchc.base.types import DType, promote
+from sketchc.base.types import DType, promote, wrapped
 from sketchc.interpreter.accesses import Accesses
 from sketchc.interpreter.expressions import (
     Values,
     compile_domain,
     compile_scalar,
     is_index,
-    wrapped,
 )
 from sketchc.interpreter.launch import check_condition
 from sketchc.interpreter.memory import Action, Site
@@ -277,7 +276,7 @@ class Machine(Accesses):
                 kind = dtype if dtype.is_float and not directed else own
 
                 def scalar() -> TileValue:
-                    number = np.asarray(wrapped(function(self.values)))
+                    number = np.asarray(wrapped(function(self.values), DType.I64))
                     if kind.is_float:
                         number = self.rounded(number.astype(np.float64), kind.compute)
                     return TileValue("", kind, (), number, ())
@@ -363,10 +362,6 @@ class Machine(Accesses):
         row = OPS[statement.operation]
         if statement.dtype is not DType.BOOL or row.result is not Result.BOOL:
             return statement.dtype
-        found = [
-            self.declared[operand.tile].dtype
-            if isinstance(operand, ir.TileOperand)
-            else operand.dtype
-            for operand in statement.operands
-        ]
+        tile = self.declared.__getitem__
+        found = (walk.operand_dtype(operand, tile) for operand in statement.operands)
         return reduce(promote, found).compute

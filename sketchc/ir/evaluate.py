@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from sketchc.base.diagnostics import InternalError
-from sketchc.base.types import Scalar, rounded
+from sketchc.base.types import DType, Scalar, rounded
 from sketchc.ir import nodes as ir
 from sketchc.ops.host_functions import HOST_FUNCTIONS, JOINING
+from sketchc.ops.table import COMPARISONS
 
 Value = Scalar
 
@@ -96,6 +97,36 @@ def _compiled(expression: ir.Expr) -> _Compiled:
 
 def _refuse(values: Mapping[str, Value]) -> Value:
     raise InternalError("an index tile has no scalar value")
+
+
+def scalar_dtype(expression: ir.Expr) -> DType:
+    """The type in which a scalar, or a lane of an index tile, is computed: I64, F64 or BOOL."""
+    match expression:
+        case ir.Literal(value):
+            if isinstance(value, bool):
+                return DType.BOOL
+            return DType.I64 if isinstance(value, int) else DType.F64
+        case ir.Ref(dtype=dtype):
+            if dtype.is_float:
+                return DType.F64
+            return DType.BOOL if dtype is DType.BOOL else DType.I64
+        case ir.Unary(operator, operand):
+            return DType.BOOL if operator == "not" else scalar_dtype(operand)
+        case ir.Binary(operator, left, right):
+            if operator in COMPARISONS or operator in ("and", "or"):
+                return DType.BOOL
+            if operator == "/":
+                return DType.F64
+            both = (scalar_dtype(left), scalar_dtype(right))
+            return DType.F64 if DType.F64 in both else DType.I64
+        case ir.Choice() | ir.Iota():
+            return DType.I64
+        case ir.Function(name, arguments):
+            return HOST_FUNCTIONS[name].result or scalar_dtype(arguments[0])
+        case ir.TileLanes(dtype=dtype):
+            return DType.BOOL if dtype is DType.BOOL else DType.I64
+        case _:
+            assert_never(expression)
 
 
 def constants_of(sketch: ir.Sketch) -> dict[str, Value]:

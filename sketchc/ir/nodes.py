@@ -41,6 +41,11 @@ class NameKind(Enum):
     HOST = "host"  # run-time scalar that the host knows at each launch: see Phase.scalars
     PRESENT = "present"  # bool: the optional tensor of this name was given
 
+    @property
+    def on_host(self) -> bool:
+        """Whether the host knows the value before a launch."""
+        return self not in (NameKind.LOOP, NameKind.BINDING)
+
 
 @records.frozen
 class Literal(Placed):
@@ -350,6 +355,13 @@ class Compute(Stated):
     def destinations(self) -> tuple[str, ...]:
         """All tiles written, in order."""
         return (self.destination, *self.others)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes that `axis=` names, or all in the order of `axes=`; none without either."""
+        named = self.attributes.get("axis", self.attributes.get("axes", ()))
+        assert isinstance(named, tuple)
+        return named
 
 
 @records.frozen

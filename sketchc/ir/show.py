@@ -82,6 +82,13 @@ def show_layout(layout: tuple[bool, ...]) -> str:
     return "[" + ", ".join(":" if own else "None" for own in layout) + "]"
 
 
+def show_operand(operand: ir.Operand) -> str:
+    """An operand as a sketch writes it."""
+    if isinstance(operand, ir.TileOperand):
+        return operand.tile + ("" if operand.layout is None else show_layout(operand.layout))
+    return show(operand.value)
+
+
 def assignments(values: Mapping[str, object]) -> str:
     """`M = 300, N = 520`."""
     return ", ".join(f"{name} = {value}" for name, value in values.items())

@@ -287,24 +287,9 @@ def _conditions(sketch: ir.Sketch) -> Iterator[Broken]:
                 wanted = (*place.step.guards, *(() if where is None else (where,)))
             case _:
                 continue
-        yield from ((each, "not bool") for each in wanted if not _may_be_bool(each))
-
-
-def _may_be_bool(expression: ir.Expr) -> bool:
-    """False for what is surely a number."""
-    match expression:
-        case ir.Literal(value):
-            return isinstance(value, bool)
-        case ir.Ref(dtype=dtype) | ir.TileLanes(dtype=dtype):
-            return dtype is DType.BOOL
-        case ir.Unary(operator):
-            return operator == "not"
-        case ir.Binary(operator):
-            return operator in ("<", "<=", ">", ">=", "==", "!=", "and", "or")
-        case ir.Iota():
-            return False
-        case _:
-            return True
+        for each in wanted:
+            if evaluate.scalar_dtype(each) is not DType.BOOL:
+                yield each, "not bool"
 
 
 def _carried(sketch: ir.Sketch) -> Iterator[Broken]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, Protocol, TypeAlias, TypeVar, assert_never
 
 from sketchc.base import records
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ops.table import OPS
 
@@ -59,7 +60,7 @@ def on_host(expression: ir.Expr) -> bool:
     """True where the host can compute the expression: no loop variable, binding or lane."""
     match expression:
         case ir.Ref(_, kind):
-            return kind not in (ir.NameKind.LOOP, ir.NameKind.BINDING)
+            return kind.on_host
         case ir.Iota() | ir.TileLanes():
             return False
         case _:
@@ -108,6 +109,23 @@ def changed(expression: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Exp
             return expression
         case _:
             assert_never(expression)
+
+
+def map_tiles(expression: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
+    """The expression with the lanes of tiles replaced."""
+    if isinstance(expression, ir.TileLanes):
+        return change(expression)
+    return changed(expression, lambda part: map_tiles(part, change))
+
+
+def has_lanes(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
+    """True for an index tile: an expression over `iota` or tile lanes, also through a binding."""
+    if isinstance(expression, ir.Ref):
+        name = expression.name
+        return name in bindings and has_lanes(bindings[name], bindings)
+    return isinstance(expression, ir.Iota | ir.TileLanes) or any(
+        has_lanes(part, bindings) for part in children(expression)
+    )
 
 
 def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
@@ -247,6 +265,24 @@ def operand_tiles(operand: ir.Operand) -> tuple[str, ...]:
     return tiles_read(operand.value)
 
 
+def operand_dtype(operand: ir.Operand, tile: Callable[[str], ir.Tile]) -> DType:
+    """The element type that an operand has by itself; `tile` finds a tile by its name."""
+    return tile(operand.tile).dtype if isinstance(operand, ir.TileOperand) else operand.dtype
+
+
+def operand_extents(operand: ir.Operand, tile: Callable[[str], ir.Tile]) -> tuple[ir.Expr, ...]:
+    """The shape of an operand; () for a scalar."""
+    match operand:
+        case ir.TileOperand(tile=name, layout=layout):
+            return laid_out(tile(name).extents, layout, ir.Literal(1))
+        case ir.IndexOperand(extents=extents):
+            return extents
+        case ir.ScalarOperand():
+            return ()
+        case _:
+            assert_never(operand)
+
+
 def reads(statement: ir.Statement) -> tuple[str, ...]:
     """The tiles whose values a statement reads itself, not what stands inside it; in order."""
     own: tuple[str, ...] = ()
@@ -372,6 +408,14 @@ def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tup
         return tuple(own)
     axes = iter(own)
     return tuple(next(axes) if kept else new for kept in layout)
+
+
+def own_axes(around: tuple[_T, ...], layout: tuple[bool, ...] | None) -> tuple[_T, ...]:
+    """What belongs to the axes of an index tile that `layout` places among others."""
+    if layout is None:
+        return around
+    last = around[len(around) - len(layout) :]
+    return tuple(each for each, present in zip(last, layout, strict=True) if present)
 
 
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:

@@ -12,7 +12,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import constant_value, simplify
-from sketchc.ir.walk import access_names, children, references, substitute
+from sketchc.ir.walk import access_names, children, has_lanes, references, substitute
 from sketchc.parsing import syntax
 
 _ONE = ir.Literal(1)
@@ -108,24 +108,16 @@ def _coefficient(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> ir.Expr | None
         case ir.Ref(name=name) if name in bound:
             return _coefficient(bound[name], bound)
         case ir.Binary("+" | "-", left, right):
-            sides = [side for side in (left, right) if _has_lanes(side, bound)]
+            sides = [side for side in (left, right) if has_lanes(side, bound)]
             return _coefficient(sides[0], bound) if len(sides) == 1 else None
         case ir.Binary("*", left, right):
-            if _has_lanes(left, bound) and _has_lanes(right, bound):
+            if has_lanes(left, bound) and has_lanes(right, bound):
                 return None
-            lanes, factor = (left, right) if _has_lanes(left, bound) else (right, left)
+            lanes, factor = (left, right) if has_lanes(left, bound) else (right, left)
             inner = _coefficient(lanes, bound)
             return None if inner is None else simplify(ir.Binary("*", inner, factor))
         case _:
             return None
-
-
-def _has_lanes(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
-    if isinstance(value, ir.Iota | ir.TileLanes):
-        return True
-    if isinstance(value, ir.Ref) and value.name in bound:
-        return _has_lanes(bound[value.name], bound)
-    return any(_has_lanes(part, bound) for part in children(value))
 
 
 def _around(body: tuple[ir.Statement, ...], wanted: ir.Statement) -> list[ir.For]:

@@ -13,11 +13,10 @@ data decide is seen by the interpreter alone (SK0807).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
-from sketchc.base.types import DType
+from sketchc.base.types import DType, wrapped
 from sketchc.checker.calls.expressions import constant, number
 from sketchc.checker.context.context import Context, Interval, InvalidError
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
@@ -25,7 +24,7 @@ from sketchc.checker.context.shapes import broadcast, fits, interval, same, show
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import laid_out
+from sketchc.ir.walk import operand_dtype, operand_extents
 from sketchc.ops.table import (
     Attribute,
     Category,
@@ -209,13 +208,11 @@ class Call:
 
     def extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
         """The shape of an operand."""
-        return operand_extents(self.context, operand)
+        return operand_extents(operand, self.context.tiles.__getitem__)
 
     def dtype(self, operand: ir.Operand) -> DType:
         """The element type of an operand."""
-        if isinstance(operand, ir.TileOperand):
-            return self.context.tiles[operand.tile].dtype
-        return operand.dtype
+        return operand_dtype(operand, self.context.tiles.__getitem__)
 
     def tile_label(self, tile: ir.Tile | None = None) -> tuple[Label, ...]:
         """Where a tile, the destination, was made, and in what shape."""
@@ -509,19 +506,6 @@ def no_conversion(
     )
 
 
-def operand_extents(context: Context, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-    """The shape of an operand; () for a scalar."""
-    match operand:
-        case ir.TileOperand(tile=name, layout=layout):
-            return laid_out(context.tiles[name].extents, layout, ir.Literal(1))
-        case ir.IndexOperand(extents=extents):
-            return extents
-        case ir.ScalarOperand():
-            return ()
-        case _:
-            assert_never(operand)
-
-
 def _turned(shape: tuple[ir.Expr, ...], turn: object) -> tuple[ir.Expr, ...]:
     return (shape[1], shape[0]) if turn else shape
 
@@ -546,8 +530,8 @@ def check_second_operand(call: Call, dtype: DType) -> None:
         return
     context = call.context
     exact = symbolic.constant_value(operand.value, context.definitions)
-    if exact is not None:
-        exact = _wrapped(exact, dtype)
+    if exact is not None:  # other scalars are never wider than the evaluation
+        exact = int(wrapped(exact, dtype))
     known = interval(context, operand.value) if exact is None else (exact, exact)
     for operator, bound in _needed(partial, dtype):
         holds = _settled(operator, bound, known)
@@ -563,13 +547,6 @@ def check_second_operand(call: Call, dtype: DType) -> None:
         host = context.host_form(operand.value)
         if holds is None and host is not None:
             context.require(ir.Binary(operator, host, ir.Literal(bound)), operand.span)
-
-
-def _wrapped(number: int, dtype: DType) -> int:
-    """A literal as the type holds it; other scalars are never wider than the evaluation."""
-    limits = dtype.limits
-    assert limits is not None  # floats have a value everywhere
-    return (number - limits[0]) % (limits[1] - limits[0] + 1) + limits[0]
 
 
 def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:

@@ -14,7 +14,7 @@ from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
 from sketchc.checker.context.context import Context
 from sketchc.ir import nodes as ir
-from sketchc.ir.show import show, show_layout
+from sketchc.ir.show import show_operand
 from sketchc.ops.table import OPS
 
 
@@ -39,16 +39,9 @@ def primitive(
     attributes = {one.name: one.default for one in OPS[operation].attributes}
     if axis:
         attributes["axis"] = axis
-    words = [*map(_shown, operands), *map(str, axis), destination]
+    words = [*map(show_operand, operands), *map(str, axis), destination]
     text = f"{operation}({', '.join(words)})"
     return ir.Compute(operation, operands, destination, dtype, attributes, text=text, span=span)
-
-
-def _shown(operand: ir.Operand) -> str:
-    """An operand as a sketch writes it."""
-    if isinstance(operand, ir.TileOperand):
-        return operand.tile + ("" if operand.layout is None else show_layout(operand.layout))
-    return show(operand.value)
 
 
 def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...]:

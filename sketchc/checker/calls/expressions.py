@@ -31,16 +31,11 @@ from sketchc.checker.context.shapes import SHAPE_INDICES, interval, joined, sign
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.walk import laid_out, tiles_read
+from sketchc.ir.walk import has_lanes, laid_out, tiles_read
 from sketchc.ops.host_functions import HOST_FUNCTIONS
 from sketchc.ops.table import COMPARISONS, literal_fits
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import expression_text
-
-
-def has_lanes(value: ir.Expr) -> bool:
-    """Whether an expression is an index tile by itself."""
-    return any(isinstance(part, ir.Iota | ir.TileLanes) for part in walk.parts(value))
 
 
 def is_loaded(context: Context, value: ir.Expr) -> bool:
@@ -336,7 +331,7 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
     host = context.host_form(divisor)
     if host is None and _may_be_proved(context, divisor):
         return  # `divisors` looks at it, where the ranges of loops are known
-    if host is None or has_lanes(host):
+    if host is None or has_lanes(host, {}):
         raise context.error(
             span,
             "SK0314",
@@ -350,7 +345,7 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
 def _may_be_proved(context: Context, divisor: ir.Expr) -> bool:
     """Whether a divisor is a scalar of a launch that loop variables decide."""
     names = list(walk.references(divisor))
-    lanes = has_lanes(divisor) or any(one.name in context.index_ranks for one in names)
+    lanes = has_lanes(divisor, {}) or any(one.name in context.index_ranks for one in names)
     host = any(one.kind is ir.NameKind.HOST for one in names)
     return in_phase(divisor) and not (lanes or host or is_loaded(context, divisor))
 

@@ -19,7 +19,6 @@ from sketchc.checker.calls.calls import (
     check_second_operand,
     gather,
     no_conversion,
-    operand_extents,
 )
 from sketchc.checker.calls.composites import copied, expand, primitive
 from sketchc.checker.calls.expressions import expression, scalar_operand
@@ -29,7 +28,7 @@ from sketchc.checker.context.shapes import fits, joined, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import operand_tiles
+from sketchc.ir.walk import operand_extents, operand_tiles
 from sketchc.ops.table import COMPARISONS, OPS, Category, Layout, Op, Shape, writes_implicitly
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import statement_text
@@ -374,7 +373,7 @@ def compare(context: Context, node: syntax.Binary) -> Typed:
     """A comparison of data tiles, as the predicate that its operation puts into a bool tile."""
     operation = COMPARISONS[node.operator]
     sides = (operand(context, node.left), operand(context, node.right))
-    shapes = [operand_extents(context, side) for side in sides]
+    shapes = [operand_extents(side, context.tiles.__getitem__) for side in sides]
     extents = joined(context, node.span, shapes, "`t[:, None]` adds an axis of extent 1")
     tile = computed(context, node, operation, sides, extents, DType.BOOL)
     layout = (True,) * len(extents)

@@ -33,7 +33,6 @@ from sketchc.checker.facts import (
     concrete,
     constant,
     constant_value,
-    contains_iota,
     contested,
     counter_example,
     in_iteration,
@@ -54,7 +53,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
 from sketchc.ir.show import element_text, show
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import element_indices, expressions, names, references, substitute
+from sketchc.ir.walk import element_indices, expressions, has_lanes, names, references, substitute
 
 
 @records.frozen
@@ -168,7 +167,7 @@ def _decide(prover: Prover, site: Site, goal: Goal) -> Finding | None:
     """None where the goal is proved, wherever the access is guarded."""
     scope = site.scope
     for guard in site.guards:
-        if not contains_iota(guard, scope.bindings):
+        if not has_lanes(guard, scope.bindings):
             scope = scope.given(guard)
     gap = add(scope.form(goal.right), scope.form(goal.left), -1)
     if scope.proves(gap):
@@ -329,7 +328,7 @@ def _fails(site: Site, goal: Goal, values: Mapping[str, Value]) -> bool:
     """Whether the access takes place with these values and the goal does not hold. (A guard over a
     fetched value may hold.)"""
     for guard in site.guards:
-        if contains_iota(guard, site.scope.bindings):
+        if has_lanes(guard, site.scope.bindings):
             continue
         with suppress(KeyError):
             if not evaluate(guard, values):
@@ -414,7 +413,7 @@ def _divisors(value: ir.Expr, statement: ir.Statement, scope: Scope) -> Iterator
     if not (isinstance(value, ir.Binary) and value.operator in ("//", "%", "cdiv")):
         return
     divisor = value.right
-    if not in_phase(divisor) or contains_iota(divisor, scope.bindings):
+    if not in_phase(divisor) or has_lanes(divisor, scope.bindings):
         return  # the host checks it, or elaboration has refused it
     if proves(scope, add(scope.form(divisor), constant(-1))):
         return

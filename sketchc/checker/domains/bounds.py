@@ -103,26 +103,19 @@ def slice_bounds(
     sign = _sign(scope, step)
     if sign is None:
         return None
-    if sign < 0:
-        return _downward(scope, subscript, start, simplify(ir.Unary("-", step)), extent)
-    upper = () if subscript.exact else _sides(subscript.upper, "min")
-    within = [_count(ir.Binary("-", bound, start), step) for bound in upper]
-    last = _count(ir.Binary("-", extent, start), step)
-    first = () if scope.proves(scope.form(start)) else (_count(ir.Unary("-", start), step),)
-    return ir.AxisDomain((), tuple(within)), ir.AxisDomain(first), ir.AxisDomain((), (last,))
-
-
-def _downward(
-    scope: Scope, subscript: ir.SliceSubscript, start: ir.Expr, length: ir.Expr, extent: ir.Expr
-) -> tuple[ir.AxisDomain, ...]:
-    """`slice_bounds` for a step of `-length`."""
-    stops = () if subscript.exact else _sides(subscript.upper, "max")
-    within = [_count(ir.Binary("-", start, stop), length) for stop in stops]
-    last = _count(ir.Binary("+", start, ir.Literal(1)), length)
-    over = simplify(ir.Binary("-", ir.Binary("+", start, ir.Literal(1)), extent))
-    below = scope.proves(scale(scope.form(over), -1))
-    first = () if below else (_count(over, length),)
-    return ir.AxisDomain((), tuple(within)), ir.AxisDomain(first), ir.AxisDomain((), (last,))
+    if sign > 0:
+        distances = [ir.Binary("-", bound, start) for bound in _sides(subscript.upper, "min")]
+        before: ir.Expr = ir.Unary("-", start)
+        last = ir.Binary("-", extent, start)
+    else:
+        step = simplify(ir.Unary("-", step))
+        distances = [ir.Binary("-", start, bound) for bound in _sides(subscript.upper, "max")]
+        last = ir.Binary("+", start, ir.Literal(1))
+        before = simplify(ir.Binary("-", last, extent))
+    within = () if subscript.exact else tuple(_count(each, step) for each in distances)
+    inside = scope.proves(scale(scope.form(before), -1))
+    first = () if inside else (_count(before, step),)
+    return ir.AxisDomain((), within), ir.AxisDomain(first), ir.AxisDomain((), (_count(last, step),))
 
 
 def _count(distance: ir.Expr, step: ir.Expr) -> ir.Expr:

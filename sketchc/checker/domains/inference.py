@@ -33,13 +33,19 @@ from sketchc.checker.domains.versions import (
     either,
     joined,
     plain,
-    renewed,
     updated,
 )
 from sketchc.checker.facts import Branch, Scope, Step, parts, phase_scope, root_scope, validity
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import element_indices, kept_axes, laid_out, tiles_read
+from sketchc.ir.walk import (
+    element_indices,
+    kept_axes,
+    laid_out,
+    map_tiles,
+    operand_extents,
+    tiles_read,
+)
 from sketchc.ops.table import OPS, Category, Fact, Layout, Result, Shape, identity_value
 
 #: For each axis of an operand, the destination's axis that it becomes; None for one that is
@@ -48,14 +54,6 @@ AxisMap = tuple[int | None, ...]
 
 _T = TypeVar("_T")
 _Moved = TypeVar("_Moved", ir.Load, ir.Store, ir.Atomic, ir.Store | ir.Atomic)
-
-
-def attribute_axes(compute: ir.Compute, name: str = "axis") -> tuple[int, ...]:
-    """The value of an attribute that names one axis or several."""
-    value = compute.attributes.get(name)
-    if isinstance(value, int):
-        return (value,)
-    return tuple(value) if isinstance(value, tuple | list) else ()
 
 
 def axis_map(
@@ -73,8 +71,7 @@ def axis_map(
         case Shape.TRANSPOSED:
             return _swap(aligned)
         case Shape.REDUCED:
-            axes = attribute_axes(compute)
-            kept = [axis for axis in range(rank) if axis not in axes]
+            kept = [axis for axis in range(rank) if axis not in compute.axes]
             # With keepdim the reduced ones have extent 1.
             left = kept if rank != len(result) else list(range(rank))
             return tuple(left.index(axis) if axis in kept else None for axis in range(rank))
@@ -83,12 +80,10 @@ def axis_map(
             last: AxisMap = ((len(result) - 2, None), (None, len(result) - 1))[position]
             return (*aligned[:-2], *(_swap(last) if flag else last))
         case Shape.TOP_K:
-            axes = attribute_axes(compute)
             # An index of lower rank is aligned to the right, as in NumPy.
-            return tuple(None if place in axes else place for place in aligned)
+            return tuple(None if place in compute.axes else place for place in aligned)
         case Shape.REARRANGED if op.layout is Layout.PERMUTED:
-            order = attribute_axes(compute, "axes")
-            return tuple(order.index(axis) for axis in range(rank))
+            return tuple(compute.axes.index(axis) for axis in range(rank))
         case Shape.REARRANGED if op.layout is Layout.RESHAPED:
             before, after = ([scope.form(e) for e in shape] for shape in (extents, result))
             return kept_axes(before, after, scope.form(ir.Literal(1)))
@@ -103,7 +98,7 @@ def _swap(items: tuple[_T, ...]) -> tuple[_T, ...]:
 def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:
     """The axes that `axis=` names, as axes of an operand of this rank. It names those of the first
     operand, of rank `first`; an index of lower rank is aligned to the right."""
-    return tuple(axis - (first - rank) for axis in attribute_axes(compute) if axis >= first - rank)
+    return tuple(axis - (first - rank) for axis in compute.axes if axis >= first - rank)
 
 
 def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tuple[int, ...]:
@@ -310,7 +305,10 @@ class _Walk:
         return records.evolve(statement, access=access, where=where)
 
     def _read(self, value: ir.Expr, statement: ir.Statement) -> ir.Expr:
-        return renewed(value, lambda tile: self._version(tile, statement).domain)
+        def now(lanes: ir.TileLanes) -> ir.TileLanes:
+            return records.evolve(lanes, domain=self._version(lanes.tile, statement).domain)
+
+        return map_tiles(value, now)
 
     # ------------------------------------------------------------ operations
 
@@ -385,13 +383,8 @@ class _Walk:
             tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
             self.diagnostics.append(reports.stretch(operand.span, tile, valid))
 
-    def _extents(self, operand: ir.TileOperand | ir.IndexOperand) -> tuple[ir.Expr, ...]:
-        if isinstance(operand, ir.IndexOperand):
-            return operand.extents
-        return laid_out(self.tiles[operand.tile].extents, operand.layout, ir.Literal(1))
-
-    def _rank(self, operand: ir.Operand) -> int:
-        return 0 if isinstance(operand, ir.ScalarOperand) else len(self._extents(operand))
+    def _extents(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
+        return operand_extents(operand, self.tiles.__getitem__)
 
     def _result_axes(
         self,
@@ -430,7 +423,7 @@ class _Walk:
             for axis in (len(before) - 2, len(before) - 1):
                 count(axis, before[axis])
         if op.shape is Shape.TOP_K:
-            for axis in attribute_axes(compute):
+            for axis in compute.axes:
                 count(axis, ir.FULL)
         return tuple(None if column is None else tuple(column) for column in columns)
 
@@ -445,9 +438,7 @@ class _Walk:
     ) -> ir.AxisDomain:
         """The lanes of an operand's axis in the destination: the right part of `concat` stands
         after the left one, which is fully valid."""
-        if OPS[compute.operation].layout is not Layout.JOINED or place not in attribute_axes(
-            compute
-        ):
+        if OPS[compute.operation].layout is not Layout.JOINED or place not in compute.axes:
             return valid
         left = compute.operands[0]
         if position == 0 or not isinstance(left, ir.TileOperand):
@@ -465,7 +456,7 @@ class _Walk:
         places: tuple[int | None, ...],
     ) -> None:
         """Axes that must be valid as a whole, or from lane 0 on."""
-        named = own_axes(compute, len(operand.domain), self._rank(compute.operands[0]))
+        named = own_axes(compute, len(operand.domain), len(self._extents(compute.operands[0])))
         row = OPS[compute.operation]
         joined = row.layout is Layout.JOINED
         for axis, valid in enumerate(operand.domain):
@@ -491,7 +482,7 @@ class _Walk:
             if not sources:
                 continue
             extents = self._extents(operand)
-            first = self._rank(compute.operands[0])
+            first = len(self._extents(compute.operands[0]))
             for axis in cross_lane(compute, position, len(extents), first):
                 if axis in sources and not self._neutral(compute, operand, sources[axis][1]):
                     source = self.tiles[sources[axis][0]]

@@ -11,7 +11,7 @@ something.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from sketchc.base import records
@@ -21,7 +21,7 @@ from sketchc.checker.facts import Scope, constant_value, inlined, slope
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import changed, names, substitute
+from sketchc.ir.walk import names, substitute
 
 
 @records.frozen
@@ -106,13 +106,6 @@ def _same(scope: Scope, one: ir.Domain, two: ir.Domain, tile: ir.Tile) -> bool:
         a == b or (bounds.covers(scope, a, b, extent) and bounds.covers(scope, b, a, extent))
         for a, b, extent in zip(one, two, tile.extents, strict=True)
     )
-
-
-def renewed(value: ir.Expr, domain: Callable[[str], ir.Domain]) -> ir.Expr:
-    """An expression in which the lanes of tiles have the domains of the versions read."""
-    if isinstance(value, ir.TileLanes):
-        return records.evolve(value, domain=domain(value.tile))
-    return changed(value, lambda part: renewed(part, domain))
 
 
 #: Per axis of the tile, the domains of the operands that count there; None where none does.

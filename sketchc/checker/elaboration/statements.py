@@ -22,7 +22,6 @@ from sketchc.checker.calls.expressions import (
     condition,
     evaluate_constant,
     expression,
-    has_lanes,
     integer,
     is_constant,
     is_loaded,
@@ -47,7 +46,7 @@ from sketchc.checker.elaboration.declarations import alloc
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.show import show
-from sketchc.ir.walk import expressions
+from sketchc.ir.walk import expressions, has_lanes
 from sketchc.parsing import syntax
 from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.syntax import names
@@ -103,7 +102,7 @@ def _reduced(context: Context, value: ir.Expr, node: syntax.Expression) -> ir.Ex
             return ir.Binary(operator, left, right, span=value.span)
         case _:
             asks = any(one.kind is ir.NameKind.PRESENT for one in walk.references(value))
-            if has_lanes(value) or asks or not walk.names(value) <= context.values.keys():
+            if has_lanes(value, {}) or asks or not walk.names(value) <= context.values.keys():
                 return value
             return ir.Literal(bool(evaluate_constant(context, value, node.span)), span=value.span)
 

@@ -53,7 +53,6 @@ from sketchc.checker.facts.lane_forms import (
     lane_facts,
     lane_name,
     loaded_names,
-    own_axes,
     parts,
     pointwise,
     proves,
@@ -64,7 +63,6 @@ from sketchc.checker.facts.scope import (
     Branch,
     Scope,
     Step,
-    contains_iota,
     host_path,
     inlined,
     phase_scope,
@@ -87,19 +85,3 @@ from sketchc.checker.facts.sites import (
     touched,
 )
 from sketchc.checker.facts.systems import refuted
-
-#: Module by module, as imported.
-__all__ = ["budget", "concrete"]
-__all__ += ["ONE", "Atoms", "Extremum", "Fact", "Floor", "Linear", "Product", "add", "constant"]
-__all__ += ["constant_value", "relation", "scale"]
-__all__ += ["OPEN", "RECHECKED", "Finding", "contested", "counter_example"]
-__all__ += ["for_sizes", "in_iteration", "proved", "severity", "unproved"]
-__all__ += ["ParamValues", "accessed", "deciding_params", "other_params"]
-__all__ += ["Lanes", "lane_facts", "lane_name", "loaded_names", "own_axes", "parts", "pointwise"]
-__all__ += ["proves", "validity"]
-__all__ += ["PROVED", "Outcome", "Prover", "Space", "Verdict", "iteration", "worst"]
-__all__ += ["Branch", "Scope", "Step", "contains_iota", "host_path", "inlined", "phase_scope"]
-__all__ += ["root_scope", "slope"]
-__all__ += ["ALWAYS", "CASE_LIMIT", "Cases", "Computation", "Site", "Touch", "both", "cases"]
-__all__ += ["collect", "computations", "placed", "resolve", "touched"]
-__all__ += ["refuted"]

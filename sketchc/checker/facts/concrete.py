@@ -19,12 +19,12 @@ from typing import TypeAlias, TypeVar, assert_never
 import sketchc.checker.facts.budget as budget
 from sketchc.base import records
 from sketchc.base.types import DType
-from sketchc.checker.facts.scope import Branch, Scope, Step, contains_iota, ties, with_ties
+from sketchc.checker.facts.scope import Branch, Scope, Step, ties, with_ties
 from sketchc.checker.facts.sites import Computation, Resolved, Site, loops_of, resolve
 from sketchc.ir import evaluate as evaluation
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import Value, evaluate
-from sketchc.ir.walk import expressions, names
+from sketchc.ir.walk import expressions, has_lanes, names
 from sketchc.launch.conditions import refused
 
 #: Iterations, and lanes of one access, tried before a re-check is given up.
@@ -118,7 +118,7 @@ def _passes(step: Step, values: Values, bindings: dict[str, ir.Expr]) -> bool:
     match step:
         case ir.Bind(name, value):
             bindings[name] = value
-            if not contains_iota(value, bindings):
+            if not has_lanes(value, bindings):
                 try:
                     values[name] = evaluate(value, values)
                 except KeyError:  # needs a fetched value: missed where it is used

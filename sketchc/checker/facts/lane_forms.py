@@ -15,11 +15,11 @@ from typing import assert_never
 from sketchc.base import records
 from sketchc.base.types import DType
 from sketchc.checker.facts.affine import Chosen, Extremum, Fact, Linear, add, constant
-from sketchc.checker.facts.scope import Scope, contains_iota
+from sketchc.checker.facts.scope import Scope
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import simplify
-from sketchc.ir.walk import children
+from sketchc.ir.walk import children, has_lanes, own_axes
 
 #: How often a minimum or maximum in a claim is taken apart into its two cases.
 _CASES = 3
@@ -159,7 +159,7 @@ class _Pointwise:
     def visit(self, value: ir.Expr, places: tuple[int, ...]) -> ir.Expr:
         match value:
             case ir.Ref(name=name, layout=layout):
-                if not contains_iota(value, self.bindings):
+                if not has_lanes(value, self.bindings):
                     return value
                 outer, self.binding = self.binding, name
                 written = self.visit(self.bindings[name], own_axes(places, layout))
@@ -189,14 +189,6 @@ class _Pointwise:
         self.loaded[name] = value
         dtype = DType.BOOL if value.dtype is DType.BOOL else DType.I64
         return ir.Ref(name, ir.NameKind.BINDING, dtype)
-
-
-def own_axes(places: tuple[int, ...], layout: tuple[bool, ...] | None) -> tuple[int, ...]:
-    """Where the axes of an index tile stand that `layout` places among others."""
-    if layout is None:
-        return places
-    last = places[len(places) - len(layout) :]
-    return tuple(place for place, present in zip(last, layout, strict=True) if present)
 
 
 # ---------------------------------------------------------------- which lanes have a value (R1)

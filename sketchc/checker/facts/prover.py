@@ -30,11 +30,12 @@ from sketchc.checker.facts.affine import (
     Quotient,
 )
 from sketchc.checker.facts.concrete import Found, ParamValues, other_params, size_assignments
-from sketchc.checker.facts.scope import Scope, Step, contains_iota, root_scope, ties, with_ties
+from sketchc.checker.facts.scope import Scope, Step, root_scope, ties, with_ties
 from sketchc.checker.facts.sites import HOST_CONDITION
 from sketchc.checker.facts.systems import refuted
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
+from sketchc.ir.walk import has_lanes
 
 Conjunction = Sequence[Fact]
 
@@ -435,7 +436,7 @@ def iteration(
     for step in path:
         if isinstance(step, ir.Bind):
             bindings[step.name] = step.value
-            if not contains_iota(step.value, bindings):
+            if not has_lanes(step.value, bindings):
                 with suppress(KeyError):  # needs a fetched value
                     values[step.name] = evaluate(step.value, values)
         elif isinstance(step, ir.For | ir.HostFor):

@@ -14,6 +14,7 @@ what is required of them stays a fact.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, TypeAlias, assert_never
 
 from sketchc.base import records
@@ -35,7 +36,7 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.guards import alternatives, consequences
 from sketchc.ir.symbolic import OPPOSITE, negated, simplify
-from sketchc.ir.walk import children, names, references, substitute
+from sketchc.ir.walk import children, has_lanes, names, references, substitute
 
 _KINDS = (ir.NameKind.SYMBOL, ir.NameKind.PARAM)
 
@@ -200,7 +201,7 @@ class Scope:
     def bind(self, name: str, value: ir.Expr) -> Scope:
         """The scope after `name = value`."""
         forms = self.forms
-        if not contains_iota(value, self.bindings):
+        if not has_lanes(value, self.bindings):
             forms = {**forms, name: self.form(value)}
         loaded = self.loaded | {name} if names(value) & self.loaded else self.loaded
         bindings = {**self.bindings, name: value}
@@ -481,10 +482,7 @@ def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
 
 def phase_scope(sketch: ir.Sketch, root: Scope, phase: int) -> Scope:
     """The scope at the start of a phase."""
-    scope = root
-    for step in host_path(sketch, phase):
-        scope = scope.after(step)
-    return scope
+    return reduce(Scope.after, host_path(sketch, phase), root)
 
 
 def launches(steps: tuple[ir.HostStep, ...], phase: int) -> bool:
@@ -515,16 +513,6 @@ def _extent_facts(sketch: ir.Sketch, scope: Scope) -> list[Fact]:
 
 
 # ---------------------------------------------------------------- expressions
-
-
-def contains_iota(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
-    """True for an index tile: an expression over `iota` or tile lanes, also through a binding."""
-    if isinstance(expression, ir.Ref):
-        name = expression.name
-        return name in bindings and contains_iota(bindings[name], bindings)
-    return isinstance(expression, ir.Iota | ir.TileLanes) or any(
-        contains_iota(part, bindings) for part in children(expression)
-    )
 
 
 def is_float(expression: ir.Expr) -> bool:

@@ -173,14 +173,6 @@ CASE_LIMIT = 16
 #: What the names of atoms for conditions that the host knows start with.
 HOST_CONDITION = "'if "
 
-_HOST = (
-    ir.NameKind.SYMBOL,
-    ir.NameKind.PARAM,
-    ir.NameKind.CONSTANT,
-    ir.NameKind.LET,
-    ir.NameKind.PRESENT,
-)
-
 
 def cases(scope: Scope, condition: ir.Expr, holds: bool = True) -> Cases:
     """The alternatives in which a condition without lanes holds (or does not)."""
@@ -228,7 +220,9 @@ def _opaque(scope: Scope, condition: ir.Expr, holds: bool) -> Cases:
         known = constant_value(form)
         if known is not None:
             return ALWAYS if bool(known) == holds else ()
-    elif all(name.kind in _HOST for name in references(condition)):
+    elif all(
+        name.kind.on_host and name.kind is not ir.NameKind.HOST for name in references(condition)
+    ):
         form = {scope.atoms.variable(HOST_CONDITION + show(condition), True): 1}
     else:
         form = unknown(scope, condition)

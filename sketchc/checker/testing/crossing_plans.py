@@ -118,15 +118,11 @@ class CrossingPlan:
 
     def take(self) -> Candidate | None:
         """The setting that shows most, each once; None where there are none worth a run."""
-        best: tuple[float, Candidate] | None = None
-        for candidate in self.candidates:
-            value = self._value(candidate)
-            if best is None or value > best[0]:
-                best = value, candidate
-        if best is None or best[0] * 100 < self.worth * len(self.pairs) / LEVEL:
+        best = max(self.candidates, key=self._value, default=None)
+        if best is None or self._value(best) * 100 < self.worth * len(self.pairs) / LEVEL:
             return None
-        self.candidates.remove(best[1])
-        return best[1]
+        self.candidates.remove(best)
+        return best
 
     def _value(self, candidate: Candidate) -> float:
         unseen = set(combinations(sorted(candidate.outcomes), 2)) - self.pairs

@@ -32,8 +32,6 @@ from sketchc.checker.facts import (
     budget,
     collect,
     concrete,
-    contains_iota,
-    own_axes,
     placed,
     root_scope,
 )
@@ -42,7 +40,7 @@ from sketchc.ir import walk
 from sketchc.ir.evaluate import BINARY, FUNCTION, Value
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import OPPOSITE
-from sketchc.ir.walk import names
+from sketchc.ir.walk import has_lanes, names, own_axes
 
 #: Which comparison, and how it came out.
 Outcome: TypeAlias = tuple[int, str]
@@ -146,7 +144,7 @@ class Draw:
             case ir.Bind(name, value):
                 self.values.pop(name, None)
                 self.lanes.pop(name, None)
-                if contains_iota(value, self.lanes):
+                if has_lanes(value, self.lanes):
                     self.lanes[name] = value
                 elif (known := self.known(value, ())) is not None:
                     self.values[name] = known

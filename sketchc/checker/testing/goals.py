@@ -13,6 +13,7 @@ rehearsal (a walk over loops and branches with numbers, without data) reaches it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
 from typing import assert_never
 
 from sketchc.base import records
@@ -169,14 +170,11 @@ class _Walk:
         return tuple(records.evolve(self.loops[loop.variable], around=()) for loop in loops)
 
     def branch(self, branch: ir.If | ir.HostIf, path: tuple[Step, ...]) -> Iterator[Goal]:
-        names = self.deciding(branch.condition)
-        place, span = branch.span.start, branch.span
-        for side in (True, False):
-            spelt = show(branch.condition)
-            text = f"`{spelt}` {'true' if side else 'false'} (line {span.line})"
+        names, span, around = self.deciding(branch.condition), branch.span, self.around(path)
+        for side, word in ((True, "true"), (False, "false")):
+            text = f"`{show(branch.condition)}` {word} (line {span.line})"
             inside = (*path, Branch(branch.condition, side))
-            around = self.around(path)
-            yield Goal(place, text, inside, names, side, around=around, span=span)
+            yield Goal(span.start, text, inside, names, side, around=around, span=span)
 
 
 def reachable(sketch: ir.Sketch, found: Iterable[Goal]) -> tuple[Goal, ...]:
@@ -189,9 +187,7 @@ def reachable(sketch: ir.Sketch, found: Iterable[Goal]) -> tuple[Goal, ...]:
 def _excluded(sketch: ir.Sketch, root: Scope, goal: Goal, fixed: set[str]) -> bool:
     if goal.names <= fixed and _constant(sketch, goal):
         return True
-    scope = root
-    for step in goal.path[:-1]:
-        scope = scope.after(step)
+    scope = reduce(Scope.after, goal.path[:-1], root)
     last = goal.path[-1]
     inside = scope.after(last)
     if all(inside.refutes(facts) for facts in _alternatives(sketch, inside, goal.path)):

@@ -17,13 +17,14 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain, product
 from math import prod
 from typing import TYPE_CHECKING, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
-from sketchc.checker.facts import ParamValues, Site, accessed, budget
+from sketchc.checker.facts import ParamValues, Site, accessed, budget, concrete
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -75,10 +76,16 @@ class _Condition:
 
     def holds(self, values: Mapping[str, Value]) -> bool:
         """Whether it does with these host scalars."""
-        try:
-            return bool(evaluate(self.wanted, values)) or self.any_value
-        except (ArithmeticError, ValueError, KeyError):
-            return False
+        known = _known(self.wanted, values)
+        return known is not None and (self.any_value or bool(known))
+
+
+def _known(value: ir.Expr, values: Mapping[str, Value]) -> Value | None:
+    """The value of a scalar; None where it has none, is an index tile or depends on data."""
+    try:
+        return evaluate(value, values)
+    except (InternalError, KeyError, ArithmeticError, ValueError):
+        return None
 
 
 class Settings:
@@ -94,10 +101,7 @@ class Settings:
         self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
         self.numbers = sorted(_numbers(sketch))
         self.params = {param.name: param for param in sketch.params}
-        self.roots: dict[str, frozenset[str]] = {}
-        for let in sketch.lets:
-            self.roots[let.name] = self._roots(let.value)
-        lets = (_Condition(self.roots[let.name], let.value, True) for let in sketch.lets)
+        lets = self._conditions((let.value for let in sketch.lets), any_value=True)
         self.conditions = (*lets, *self._conditions(_tying(sketch)))
         self.filled = self._conditions(_filled(sketch))
         values = [condition.wanted for condition in self.conditions]
@@ -164,14 +168,11 @@ class Settings:
         limit = self.limits[name]
         return 2**62 if limit is None else limit
 
-    def _roots(self, value: ir.Expr) -> frozenset[str]:
-        found: set[str] = set()
-        for name in names(value):
-            found |= self.roots.get(name, {name})
-        return frozenset(found)
-
-    def _conditions(self, wanted: Iterable[ir.Expr]) -> tuple[_Condition, ...]:
-        return tuple(_Condition(self._roots(part), part) for part in wanted)
+    def _conditions(
+        self, wanted: Iterable[ir.Expr], any_value: bool = False
+    ) -> tuple[_Condition, ...]:
+        deciding = partial(concrete.with_lets, self.sketch)
+        return tuple(_Condition(deciding(names(part)), part, any_value) for part in wanted)
 
     # ------------------------------------------------------------ mending
 
@@ -327,18 +328,16 @@ _REST = 3
 def literal_settings(
     sketch: ir.Sketch, sites: Sequence[Site], tried: Collection[int]
 ) -> Iterator[dict[str, int]]:
-    """Sizes of all symbols, within their bounds: for each number one symbol at a time, then all;
-    but for constants whose own sizes were `tried`."""
+    """Sizes of all symbols: for each number one symbol at a time, then all; but for constants whose
+    own sizes were `tried`."""
     names = [symbol.name for symbol in sketch.symbols]
-    limits = [symbol.upper_bound for symbol in sketch.symbols]
     numbers = sorted(_literal_numbers(sketch, sites, tried), reverse=True)[:MOST_NUMBERS]
     seen: set[tuple[int, ...]] = set()
     for (factor, offset), number in product(_AROUND, numbers):
         size = number * factor + offset
         one = (tuple(size if other == name else _REST for other in names) for name in names)
         for key in (*one, (size,) * len(names)):
-            fits = all(limit is None or s <= limit for s, limit in zip(key, limits, strict=True))
-            if fits and key not in seen:
+            if key not in seen:
                 seen.add(key)
                 yield dict(zip(names, key, strict=True))
 
@@ -446,7 +445,7 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
 
     try:
         for tile in sketch.tiles:
-            sizes[tile.name] = volume(_extent(e, host) for e in tile.extents)
+            sizes[tile.name] = volume(int(_known(e, host) or 1) for e in tile.extents)
         count(sketch.steps, dict(host), False)
     except TooMuch:
         return None
@@ -455,24 +454,20 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
 
 def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
     """The names with one more; without it where it is an index tile, or depends on data."""
-    found = {**values}
-    try:
-        found[name] = evaluate(value, values)
-    except (InternalError, KeyError, ArithmeticError):
-        found.pop(name, None)
-    return found
+    others = {other: known for other, known in values.items() if other != name}
+    known = _known(value, values)
+    return others if known is None else {**others, name: known}
 
 
 def _holds(
     branch: ir.If | ir.HostIf, values: Mapping[str, Value], counted: Workload
 ) -> bool | None:
     """The outcome of a condition; None where it depends on data."""
-    try:
-        holds = bool(evaluate(branch.condition, values))
-    except (KeyError, ArithmeticError, ValueError):
+    known = _known(branch.condition, values)
+    if known is None:
         return None
-    counted.reached.branch(branch.span.start, holds)
-    return holds
+    counted.reached.branch(branch.span.start, bool(known))
+    return bool(known)
 
 
 def _trips_of(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: Workload) -> range:
@@ -483,11 +478,3 @@ def _trips_of(loop: ir.For | ir.HostFor, values: Mapping[str, Value], counted: W
     found = range(start, stop, step) if step else range(0)
     counted.reached.loop(loop.span.start, len(found))
     return found
-
-
-def _extent(expression: ir.Expr, values: Mapping[str, Value]) -> int:
-    """An extent, 1 where data decides it."""
-    try:
-        return int(evaluate(expression, values))
-    except (KeyError, ArithmeticError):
-        return 1

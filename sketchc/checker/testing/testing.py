@@ -202,17 +202,6 @@ def _open(finding: Finding) -> bool:
     return finding.proof.tier is ir.Tier.UNPROVED and finding.testable
 
 
-@records.frozen
-class _Broken:
-    """What broke, and where: sizes, values of params other than their defaults, and the optional
-    tensors that were absent."""
-
-    violation: Violation
-    symbols: dict[str, int]
-    params: ParamValues
-    absent: tuple[str, ...]
-
-
 class _Runs:
     """What the interpreter found: violations by claim and tensor, and how many runs there were."""
 
@@ -228,7 +217,8 @@ class _Runs:
         #: Other values of the params that decide what is accessed.
         self.others = other_params(sketch, deciding_params(sketch, self.sites))
         self.generator = np.random.default_rng(0)
-        self.broken: dict[tuple[str, str], _Broken] = {}
+        #: What broke, and where: the params other than their defaults.
+        self.broken: dict[tuple[str, str], tuple[Violation, Setting]] = {}
         self.bases = {view.name: view.base for view in sketch.views}
         self.settings = Settings(sketch, sample_params(sketch))
         self.launches: list[Setting] = []
@@ -336,8 +326,12 @@ class _Runs:
 
     def stands(self, finding: Finding) -> bool:
         """Whether a claim is open, and no run has broken it."""
+        return _open(finding) and self._broken(finding) is None
+
+    def _broken(self, finding: Finding) -> tuple[Violation, Setting] | None:
+        """What a run has broken of a claim."""
         subject = self.bases.get(finding.proof.subject, finding.proof.subject)
-        return _open(finding) and (finding.proof.claim, subject) not in self.broken
+        return self.broken.get((finding.proof.claim, subject))
 
     def _run(
         self,
@@ -365,17 +359,18 @@ class _Runs:
             if violation.promised:
                 continue
             subject = self.bases.get(violation.tensor, violation.tensor)
-            broken = _Broken(violation, symbols, params, absent)
-            self.broken.setdefault((violation.kind, subject), broken)
+            self.broken.setdefault(
+                (violation.kind, subject), (violation, Setting(symbols, params, absent))
+            )
         return cost
 
     def at_shapes(self, finding: Finding, shapes: Mapping[str, int]) -> Finding:
         """The verdict of one run at the sizes asked about: it is a proof for these shapes, which
         the host then checks."""
         proof = finding.proof
-        broken = self.broken.get((proof.claim, self.bases.get(proof.subject, proof.subject)))
+        broken = self._broken(finding)
         if broken is not None:
-            return self._refuted(finding, broken)
+            return self._refuted(finding, *broken)
         if not decided_by_sizes(self.sketch, self.sites):
             return finding
         detail = f"interpreted at {assignments(shapes)} without a violation"
@@ -413,18 +408,17 @@ class _Runs:
         """What the runs say of a claim. `given_up`: why there were no more of them."""
         proof = finding.proof
         subject = self.bases.get(proof.subject, proof.subject)
-        broken = self.broken.get((proof.claim, subject))
+        broken = self._broken(finding)
         if broken is not None:
-            return self._refuted(finding, broken)
+            return self._refuted(finding, *broken)
         if self.count == 0 or (self.sizes < FEWEST_RUNS and self.sketch.symbols):
             return _left_open(finding, given_up)
         if missed := self.unreached(subject):
-            reached = f"no run reached {told(missed)}"
-            return _left_open(finding, f"{reached}; {given_up}" if given_up else reached)
+            return _left_open(finding, f"no run reached {told(missed)}", given_up)
         if given_up and subject not in self.plans:
             return _left_open(finding, given_up)
         if uncrossed := self.uncrossed(subject):
-            return _left_open(finding, f"{uncrossed}; {given_up}" if given_up else uncrossed)
+            return _left_open(finding, uncrossed, given_up)
         times = "once" if self.sizes == 1 else f"at {self.sizes} sizes"
         if self.sketch.symbols:
             times += f" ({sizes_text([Setting(symbols) for symbols in self.tried])})"
@@ -433,18 +427,18 @@ class _Runs:
         detail = f"{proof.detail}; interpreted {times} without a violation"
         return Finding(records.evolve(proof, tier=ir.Tier.TESTED, detail=detail), (), ())
 
-    def _refuted(self, finding: Finding, broken: _Broken) -> Finding:
-        proof, violation = finding.proof, broken.violation
-        numbers = {**broken.symbols, **broken.params}
+    def _refuted(self, finding: Finding, violation: Violation, setting: Setting) -> Finding:
+        proof = finding.proof
+        numbers = {**setting.symbols, **setting.params}
         host = concrete.host_sample(self.sketch, numbers)
         element = violation.element
         if violation.tensor in self.bases:
             with suppress(ArithmeticError):
                 element = concrete.base_element(self.sketch, violation.tensor, element, host)
-        names = " and ".join(f"`{name}`" for name in broken.absent)
+        names = " and ".join(f"`{name}`" for name in setting.absent)
         text = for_sizes(numbers) + (f"without {names}, " if names else "") + _told(violation)
         example = ir.CounterExample(
-            broken.symbols, violation.iterations, element, text, broken.params
+            setting.symbols, violation.iterations, element, text, setting.params
         )
         code, message = _REFUTED[proof.claim]
         code = code or ("SK0521" if " reads " in violation.text else "SK0520")
@@ -459,8 +453,9 @@ class _Runs:
         return Finding(evolved, (diagnostic,))
 
 
-def _left_open(finding: Finding, said: str) -> Finding:
+def _left_open(finding: Finding, *reasons: str) -> Finding:
     """A claim that stays unproved, with what was tried in vain."""
+    said = "; ".join(filter(None, reasons))
     if not said:
         return finding
     proof = records.evolve(finding.proof, detail=f"{finding.proof.detail}; {said}")
@@ -484,7 +479,6 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     """Sizes that a launch may accept, small products first: all equal, one or two unlike the
     others, and mixed ones."""
     names = [symbol.name for symbol in sketch.symbols]
-    limits = [symbol.upper_bound for symbol in sketch.symbols]
     if not names:
         yield {}
         return
@@ -505,12 +499,7 @@ def settings(sketch: ir.Sketch) -> Iterator[dict[str, int]]:
     for place in range(len(names)):
         for size in (2 * sizes[-1] + 1, sizes[-1]):
             chosen[tuple(size if p == place else REST for p in range(len(names)))] = None
-    fits = (
-        key
-        for key in chosen
-        if all(limit is None or size <= limit for size, limit in zip(key, limits, strict=True))
-    )
-    named = {key: dict(zip(names, key, strict=True)) for key in fits}
+    named = {key: dict(zip(names, key, strict=True)) for key in chosen}
     params = sample_params(sketch)
     accepted = [
         key
