@@ -242,15 +242,9 @@ class TorchModules(Toolchain):
                 arrays[f"input.{position}"] = value
                 inputs.append({"array": f"input.{position}"})
         request = {
-            "init": list(call.init),
+            **attrs.asdict(call, recurse=False),
             "inputs": inputs,
-            "layout": call.layout,
             "state": list(call.state),
-            "outputs": list(call.outputs),
-            "fresh": call.fresh,
-            "strided": call.strided,
-            "turn": call.turn,
-            "judge_writes": call.judge_writes,
             "shut": shut,
         }
         result = self._worker.call(f"{_WORKER}:forward", request, arrays, timeout)
