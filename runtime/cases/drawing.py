@@ -57,13 +57,8 @@ _FEW = 64
 _SHUFFLED = 1 << 12
 
 
-@attrs.frozen
-class Plants:
-    """What is planted: `numbers` of the task and the sketch; see `description.Thresholds`."""
-
-    numbers: tuple[Value, ...] = ()
-    selects: bool = False
-    shown: bool = False
+class Plants(Thresholds):
+    """What is planted: `numbers` of the task and the sketch."""
 
     def floats(self, dtype: DType, more: Sequence[float] = ()) -> list[float]:
         """The values for tensors of a type, those of the numbers themselves first."""

@@ -210,6 +210,10 @@ class Limits:
     longest: int = MOST
     effort: int = 1 << 62
 
+    def allow(self, needed: Limits) -> bool:
+        """Whether a run may have as many elements and programs as another one needs."""
+        return needed.elements <= self.elements and needed.programs <= self.programs
+
 
 INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512, effort=1 << 25)
 #: Windows of 63 by 64 over channels are too much for C++, too: about ten seconds.
@@ -443,7 +447,7 @@ class Trials:
         needed, limits = self._cost(symbols), self.limits
         if needed is None:
             return True  # such a case is left out later
-        if needed.elements > limits.elements or needed.programs > limits.programs:
+        if not limits.allow(needed):
             return False
         most = limits.effort
         return most >= 1 << 62 or effort(self.plan, symbols, self.binding.params) <= most

@@ -209,6 +209,7 @@ def _wrong(comparison: Comparison) -> dict[str, Any]:
     if comparison.wrong:
         found["wrong"] = comparison.wrong
     if (first := comparison.first) is not None:
+        shown: dict[str, float | int | None]
         shown = {"expected": first.expected, "actual": first.actual}
         if comparison.allowed is not None:  # with four digits, the values may look the same
             shown |= {"error": first.error, "allowed": comparison.allowed}
