@@ -27,7 +27,7 @@ import attrs
 
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
-from sketchc.runtime.process.venvs import installed, user_folder
+from sketchc.runtime.process.venvs import installed, processor_says, user_folder
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
 if TYPE_CHECKING:
@@ -258,12 +258,7 @@ def cache_file() -> Path:
 
 def processor_name() -> str:
     """The CPU's model, and its number of usable cores."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in text.split("\n") if "model name" in line]
-    model = names[0] if names else platform.machine()
+    model = processor_says("model name") or platform.machine()
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
 
 

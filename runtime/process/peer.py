@@ -26,6 +26,8 @@ from sketchc.runtime.process import messages
 PROGRAM = str(Path(__file__).resolve().with_name("program.py"))
 #: How much of what a process printed is kept, in bytes.
 OUTPUT_TAIL = 32_768
+#: Seconds that a compiler has to say its version.
+_ANSWER = 20.0
 #: Seconds that a process that has closed its channel has to end.
 _GRACE = 5.0
 #: Environment variables that a worker may see; everything else may hold a secret.
@@ -217,6 +219,20 @@ def run_compiler(
         kill_group(process.pid)
         raise
     return process.returncode, printed.decode("utf-8", "replace")
+
+
+def answer_of(compiler: str, question: str) -> str:
+    """What a compiler prints when it is asked about itself; "" where it cannot be."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(
+            [compiler, question],
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER,
+            check=False,
+            env=compiler_environment(),
+        ).stdout
+    return ""
 
 
 # ---------------------------------------------------------------- environments

@@ -1,10 +1,11 @@
 """Virtual environments that sketchc makes for packages which cannot stand in the user's own; and
-what stands in that."""
+what stands in that, and on this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,15 @@ def user_folder(variable: str, default: str) -> Path:
     """$XDG_… or its default below the home folder, with sketchc's own folder in it."""
     configured = os.environ.get(variable)
     return (Path(configured) if configured else Path.home() / default) / "sketchc"
+
+
+def processor_says(name: str) -> str:
+    """What Linux says of the first processor under this name; "" for nothing."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text()
+        found = re.search(rf"^{name}\s*:(.*)$", lines, re.MULTILINE)
+        return found[1].strip() if found else ""
+    return ""
 
 
 def find_python() -> str | None:

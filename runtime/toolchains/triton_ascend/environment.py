@@ -10,14 +10,13 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.process.peer import compiler_environment
+from sketchc.runtime.process.peer import answer_of
 from sketchc.runtime.process.venvs import (
     PYTHONS,
     InstallError,
@@ -106,18 +105,7 @@ def _llvm() -> tuple[str, dict[str, str]] | None:
 
 
 def _version(program: str, option: str, pattern: str) -> str | None:
-    try:
-        done = subprocess.run(
-            [program, option],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-            env=compiler_environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(pattern, done.stdout)
+    found = re.search(pattern, answer_of(program, option))
     return found.group(1) if found else None
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.runtime.process.peer import run_compiler
+from sketchc.runtime.process.venvs import processor_says
 from sketchc.runtime.toolchains.triton_ascend.environment import Tools, cache_folder
 
 #: `__hmf_<name>f` on f32 and `__hmf_<name>Dh` on f16 -> one operation of MLIR's math dialect.
@@ -326,7 +327,9 @@ def build(linalg: str, tools: Tools) -> tuple[Path, Function]:
     function = read_function(linalg)
     source = glue_source(function)
     launcher = Path(__file__).with_name("launcher.c").read_text()
-    parts = (text, source, launcher, " ".join(PASSES), tools.fingerprint, _processor())
+    # `-mcpu=native` code may not run on another machine with this cache.
+    processor = processor_says("flags") or processor_says("Features")
+    parts = (text, source, launcher, " ".join(PASSES), tools.fingerprint, processor)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     library = cache_folder() / key[:2] / f"{key}.so"
     if library.exists():
@@ -389,14 +392,3 @@ def glue_source(function: Function) -> str:
         "    (void)arguments;\n    (void)lengths;\n"
         f"    {KERNEL}({', '.join(values)});\n}}\n"
     )
-
-
-def _processor() -> str:
-    """Part of the key: `-mcpu=native` code may not run on another machine with this cache."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        import platform
-
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
