@@ -66,16 +66,16 @@ class TritonAscendToolchain(Toolchain):
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         return ModelRun(
             prepare="sketchc.runtime.toolchains.triton_ascend.models:prepare",
-            told={"python": str(environment.frontend_python()), "chip": chip},
+            told={"python": str(environment.FRONTEND.python()), "chip": chip},
             environment={"XDG_CACHE_HOME": str(kept)},
-            readable=(environment.environment_folder(),),
+            readable=(environment.FRONTEND.folder(),),
             writable=(kept,),
         )
 
     def status(self) -> ToolchainStatus:
         """Looks for the environment and the tools; starts two of them with `--version`."""
         tools = environment.find_tools()
-        frontend = environment.frontend_python()
+        frontend = environment.FRONTEND.python()
         missing, advice = [], []
         if frontend is None:
             missing.append(f"triton-ascend {environment.FRONTEND_VERSION} in its own environment")
@@ -188,7 +188,7 @@ class TritonAscendToolchain(Toolchain):
     ) -> dict[str, Any]:
         return {
             **call_request(kernel, path.resolve(), symbols, params),
-            "python": str(environment.frontend_python()),
+            "python": str(environment.FRONTEND.python()),
             "chip": load_hardware(kernel.hardware).facts["chip"],
             "order": order,
             "dry": dry,
@@ -214,7 +214,7 @@ class TritonAscendToolchain(Toolchain):
             file_bytes=file_limit(arrays),
             preload=("torch",),
             environment={"XDG_CACHE_HOME": str(kept)},
-            readable=[request["source"], environment.environment_folder()],
+            readable=[request["source"], environment.FRONTEND.folder()],
             writable=[kept],
         )
         return _replied(result, timeout if of is None else of)
