@@ -166,13 +166,8 @@ int main(int count, char **sizes)
 """
 
 
-@attrs.frozen
-class Probed:
-    """FLOP/s of f32 and f64, and (bytes, bytes/s) for each footprint asked for."""
-
-    f32: float
-    f64: float
-    reads: tuple[tuple[int, float], ...]
+#: FLOP/s by type, "f32" and "f64", and (bytes, bytes/s) for each footprint asked for.
+Probed = tuple[Mapping[str, float], tuple[tuple[int, float], ...]]
 
 
 def probe(footprints: Sequence[int], threads: int) -> Probed | None:
@@ -208,7 +203,7 @@ def read_probe(printed: str) -> Probed:
                 raise ValueError(line)
     if not {"f32", "f64"} <= rates.keys():
         raise ValueError(printed)
-    return Probed(rates["f32"], rates["f64"], tuple(reads))
+    return rates, tuple(reads)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
@@ -384,8 +379,8 @@ def _cpu(machine: Machine) -> tuple[tuple[tuple[int, float], ...], dict[str, flo
     peaks = {"ieee f32": _product_rate(1024, torch.float32, "cpu")}
     levels: tuple[tuple[int, float], ...] = ()
     if probed is not None:
-        peaks = {"ieee f32": max(peaks["ieee f32"], probed.f32), "ieee f64": probed.f64}
-        levels = probed.reads
+        rates, levels = probed
+        peaks = {"ieee f32": max(peaks["ieee f32"], rates["f32"]), "ieee f64": rates["f64"]}
     for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         # Vectors of halves, where the CPU has arithmetic on them, hold twice as many.
         try:
