@@ -60,9 +60,7 @@ class TritonAscendToolchain(Toolchain):
     def model_run(self, kernel: Kernel) -> ModelRun:
         """Launches go through the front end, which lives in a private place and builds into
         another, which is this file's own."""
-        digest = hashlib.sha256(kernel.source.encode("utf-8", "replace")).hexdigest()[:32]
-        kept = environment.cache_folder() / digest
-        kept.mkdir(parents=True, exist_ok=True)
+        kept = _kept_builds(kernel.source.encode("utf-8", "replace"))
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         return ModelRun(
             prepare="sketchc.runtime.toolchains.triton_ascend.models:prepare",
@@ -163,7 +161,7 @@ class TritonAscendToolchain(Toolchain):
         self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
     ) -> Arrays:
         """What the wrapper launches, executed by a process that holds only what was built."""
-        built = _kept_builds(request["source"])
+        built = _kept_builds(Path(request["source"]).read_bytes())
 
         def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
             return self._run({**request, **more}, arrays, left, TRACE, of=timeout)
@@ -203,7 +201,7 @@ class TritonAscendToolchain(Toolchain):
         of: float | None = None,
     ) -> Reply:
         """A reply and its arrays, within what is left `of` the time. Raises `ToolchainError`."""
-        kept = _kept_builds(request["source"])
+        kept = _kept_builds(Path(request["source"]).read_bytes())
         # The front end's place is part of the request: the worker's environment is cleared.
         result = run_worker(
             handler,
@@ -226,9 +224,8 @@ class TritonAscendToolchain(Toolchain):
             raise ToolchainError(stage="infrastructure", message=message)
 
 
-def _kept_builds(source: str) -> Path:
+def _kept_builds(text: bytes) -> Path:
     """Where one kernel's builds are: its code could write there, so others' are kept elsewhere."""
-    text = Path(source).read_bytes()
     kept = environment.cache_folder() / hashlib.sha256(text).hexdigest()[:32]
     kept.mkdir(parents=True, exist_ok=True)
     return kept
