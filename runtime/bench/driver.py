@@ -29,7 +29,13 @@ from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.timing import Settings, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
-from sketchc.runtime.process.peer import Peer, PeerEndedError, program, python_environment
+from sketchc.runtime.process.peer import (
+    Peer,
+    PeerEndedError,
+    program,
+    python_environment,
+    signal_group,
+)
 
 BASELINES = "baselines"
 #: Samples of the kernel whose outputs are verified.
@@ -184,15 +190,10 @@ class _Timer:
         """End the process."""
         self._peer.close()
 
-    def pause(self) -> None:
-        """Stop the process and all that it started, so that they take no time from the others."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._peer.process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let the process go on after `pause`."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._peer.process.pid, signal.SIGCONT)
+    def signal(self, number: int) -> None:
+        """SIGSTOP stops the process and all that it started, so that they take no time from the
+        others; SIGCONT lets them go on."""
+        signal_group(self._peer.process.pid, number)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message. Raises as `hear`."""
@@ -349,14 +350,14 @@ class _Rounds:
 
     def _give_way(self) -> None:
         if self._running:
-            self._processes[self._running].pause()
+            self._processes[self._running].signal(signal.SIGSTOP)
 
     def _of(self, name: str) -> _Timer:
         """The process in which `name` is timed, with the other one stopped."""
         side = KERNEL if name == KERNEL else BASELINES
         if side != self._running:
             self._give_way()
-            self._processes[side].go_on()
+            self._processes[side].signal(signal.SIGCONT)
             self._running = side
         return self._processes[side]
 

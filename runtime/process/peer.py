@@ -151,7 +151,7 @@ class Peer:
     def close(self) -> None:
         """End the process and all that it started."""
         if not self._gone:
-            kill_group(self.process.pid)  # before it is told by the end of its channel
+            signal_group(self.process.pid)  # before it is told by the end of its channel
             self.process.wait()
             self._gone = True
         self._channel.close()
@@ -172,14 +172,15 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def kill_group(leader: int) -> None:
-    """End a process and what it started. The group's id stays reserved while a member lives."""
+def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
+    """End a process and what it started, or stop them, or let them go on. The group's id stays
+    reserved while a member lives."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
-        os.killpg(leader, signal.SIGKILL)
+        os.killpg(leader, number)
 
 
 def end_group(leader: int, patience: float) -> bool:
-    """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
+    """End the group once the process has ended by itself, or has not within `patience` seconds: one
     that has closed its channel may go on for ever. It must not have been waited for. Returns
     whether it had ended."""
     gone = True
@@ -191,7 +192,7 @@ def end_group(leader: int, patience: float) -> bool:
             gone = bool(ended.poll(1000 * patience))
         finally:
             os.close(descriptor)
-    kill_group(leader)
+    signal_group(leader)
     return gone
 
 
@@ -212,11 +213,11 @@ def run_compiler(
     try:
         _, printed = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        kill_group(process.pid)
+        signal_group(process.pid)
         process.communicate()
         return None, ""
     except BaseException:  # told to end: a compiler would go on for a while
-        kill_group(process.pid)
+        signal_group(process.pid)
         raise
     return process.returncode, printed.decode("utf-8", "replace")
 
