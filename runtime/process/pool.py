@@ -80,45 +80,6 @@ class Result:
     error: str = ""
 
 
-class Channel:
-    """Both ends: `theirs`, which travels to the pool's processes when they start, and the one where
-    events arrive."""
-
-    def __init__(self) -> None:
-        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-    def close(self) -> None:
-        """Close both ends; processes that are still there end, and a thread that listens."""
-        self._ours.shutdown(socket.SHUT_RDWR)
-        self._ours.close()
-        self.theirs.close()
-
-    @contextmanager
-    def watched_by(self, watch: Callable[[Event], None] | None) -> Iterator[None]:
-        """`watch` hears of what is sent; what it raises is raised when the block ends."""
-        failures: list[Exception] = []
-        listener = threading.Thread(target=self._listen, args=(watch, failures), daemon=True)
-        listener.start()
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # closed: whoever listened knows
-                self.theirs.send(_END)
-            listener.join()
-        if failures:
-            raise failures[0]
-
-    def _listen(self, watch: Callable[[Event], None] | None, failures: list[Exception]) -> None:
-        """Take events until the end, also when nobody wants them any more."""
-        while (packet := self._ours.recv(_MOST_BYTES)) not in (_END, b""):
-            if watch is None or failures:
-                continue
-            try:
-                watch(Event(*json.loads(packet)))
-            except Exception as error:
-                failures.append(error)
-
-
 # ---------------------------------------------------------------- slots
 
 
@@ -271,7 +232,8 @@ class LocalEngine:
         self._context: Any = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
         self._executor: ProcessPoolExecutor | None = None
-        self._channel = Channel()
+        # Where events arrive, and the end that travels to the processes when they start.
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What one process has imported serves the others.
         self._templates = tempfile.TemporaryDirectory(prefix="sketchc-")
 
@@ -280,7 +242,9 @@ class LocalEngine:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
-        self._channel.close()
+        self._ours.shutdown(socket.SHUT_RDWR)  # what still listens ends: processes, a thread
+        self._ours.close()
+        self._theirs.close()
         self._templates.cleanup()
 
     def run(
@@ -288,7 +252,7 @@ class LocalEngine:
     ) -> Iterator[Result]:
         """The results as they come; `watch` hears of progress in between."""
         listed = list(jobs)
-        with self._channel.watched_by(watch):
+        with self._watched_by(watch):
             try:
                 lost = yield from self._all(listed, range(len(listed)))
                 # Whose fault it was nobody knows: each by itself.
@@ -298,6 +262,31 @@ class LocalEngine:
             except BaseException:  # nobody takes the other results, nor hears of these jobs
                 self._stop()
                 raise
+
+    @contextmanager
+    def _watched_by(self, watch: Callable[[Event], None] | None) -> Iterator[None]:
+        """`watch` hears of what is sent; what it raises is raised when the block ends."""
+        failures: list[Exception] = []
+        listener = threading.Thread(target=self._listen, args=(watch, failures), daemon=True)
+        listener.start()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # closed: whoever listened knows
+                self._theirs.send(_END)
+            listener.join()
+        if failures:
+            raise failures[0]
+
+    def _listen(self, watch: Callable[[Event], None] | None, failures: list[Exception]) -> None:
+        """Take events until the end, also when nobody wants them any more."""
+        while (packet := self._ours.recv(_MOST_BYTES)) not in (_END, b""):
+            if watch is None or failures:
+                continue
+            try:
+                watch(Event(*json.loads(packet)))
+            except Exception as error:
+                failures.append(error)
 
     def _all(self, jobs: list[Job], numbers: Iterable[int]) -> Generator[Result, None, list[int]]:
         """The results as they come; returns the numbers of jobs whose process or pool ended."""
@@ -347,7 +336,7 @@ class LocalEngine:
                 self.workers,
                 mp_context=self._context,
                 initializer=_begin,
-                initargs=(shared, self._channel.theirs, os.getcwd(), environment),
+                initargs=(shared, self._theirs, os.getcwd(), environment),
             )
         return self._executor
 
