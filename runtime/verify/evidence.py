@@ -73,7 +73,6 @@ _RAISED: tuple[FailureRule, ...] = (
     FailureRule("launch", ("launch",), kinds=frozenset({"InterpreterError"})),
     FailureRule("api_misuse", kinds=_MISUSED),
 )
-TABLE = (*_SEEN, *_RAISED)
 
 
 def classify(error: ToolchainError, language: str) -> str:
