@@ -177,6 +177,7 @@ class _Timer:
             "sketchc.runtime.bench.child:main", sys.executable, environment(job.threads)
         )
         self._peer = Peer(serving)
+        self.leader = self._peer.process.pid
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
         """Tell the process what to time. Raises as `hear`."""
@@ -189,11 +190,6 @@ class _Timer:
     def close(self) -> None:
         """End the process."""
         self._peer.close()
-
-    def signal(self, number: int) -> None:
-        """SIGSTOP stops the process and all that it started, so that they take no time from the
-        others; SIGCONT lets them go on."""
-        signal_group(self._peer.process.pid, number)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message. Raises as `hear`."""
@@ -349,15 +345,16 @@ class _Rounds:
         return timer.hear()
 
     def _give_way(self) -> None:
+        """Stop what runs, with all that it started: it takes no time from the others."""
         if self._running:
-            self._processes[self._running].signal(signal.SIGSTOP)
+            signal_group(self._processes[self._running].leader, signal.SIGSTOP)
 
     def _of(self, name: str) -> _Timer:
         """The process in which `name` is timed, with the other one stopped."""
         side = KERNEL if name == KERNEL else BASELINES
         if side != self._running:
             self._give_way()
-            self._processes[side].signal(signal.SIGCONT)
+            signal_group(self._processes[side].leader, signal.SIGCONT)
             self._running = side
         return self._processes[side]
 

@@ -263,7 +263,7 @@ def test_names_that_say_secret_never_pass(marker: str) -> None:
 #: Calls that may inherit the environment: (file, function).
 INHERITING = {
     # pip and apt-get, asked for by the user, need proxies and package indexes; no generated code.
-    ("runtime/process/venvs.py", "_run"),
+    ("runtime/process/venvs.py", "run_installer"),
     # A worker's own process: its environment is cleared already.
     ("runtime/toolchains/triton_cuda/worker.py", "_resources"),
 }
