@@ -13,7 +13,7 @@ from triton_cases import Array, Case, lower, make_case, run_cases
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, UNHURRIED, _build, signature
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, UNHURRIED, _build, signature
 from sketchc.runtime.toolchains.triton_cuda.toolchain import TOOLCHAIN as TRITON_CUDA
 
 CPP_BATCH = Path(__file__).parent / "e2e" / "cpp_random_batch.py"
@@ -78,7 +78,7 @@ def _run_cpp(cases: Sequence[Case], folder: Path, level: str) -> list[Outcome]:
     kernels = list({id(case.kernel): case.kernel for case in cases}.values())
     source, library = folder / "unit.cpp", folder / "unit.so"
     source.write_text(unit(kernels), "utf-8")
-    warnings, _ = _build([source], quick(level), LIBRARIES, library)
+    warnings, _ = _build([source], quick(level), library)
     assert warnings == "", warnings
     requests, arrays = [], {}
     for index, case in enumerate(cases):

@@ -6,8 +6,10 @@ from __future__ import annotations
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from sketchc.ir import nodes as ir
+from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.store import writing
 from sketchc.runtime.store.database import open_store, transaction
 from sketchc.runtime.store.recording import sketch_text
@@ -50,8 +52,8 @@ def measurement(
 def kernel(source: str, target: str = "cpp", sketch: str = "") -> writing.KernelRow:
     """A kernel with this code, made from a sketch where one is given."""
     text = sketch_text(sketch, "one") if sketch else None
-    named = (target, "a chip", "one", "one", "c++", "builtin", source)
-    return writing.KernelRow(*named, {"T": 16}, (), text)
+    code = Kernel(target, "a chip", "one", "one", "c++", source, cast(ir.Sketch, None))
+    return writing.KernelRow(code, "builtin", {"T": 16}, text)
 
 
 def put(

@@ -27,9 +27,9 @@ def require(target: str) -> Toolchain:
 
 def require_mindspore() -> None:
     """MindSpore's environment for a test, or a visible skip; a failure where all are required."""
-    from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
+    from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, MINDSPORE
 
-    if mindspore_python() is not None:
+    if MINDSPORE.python() is not None:
         return
     reason = f"MindSpore is not installed: {INSTALL_LINE}"
     if os.environ.get("SKETCHC_REQUIRE_TOOLCHAINS") == "1":

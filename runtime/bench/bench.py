@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.cases.sums import reduction_length
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.client import TaskClient
-from sketchc.runtime.tasks.description import Readings, Scalar
+from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.compare import Comparison
 from sketchc.runtime.verify.evidence import classify
@@ -343,13 +344,8 @@ class _Bench:
         arguments = self._arguments(one)
         state, substitutes = self.inputs.sets[one.variation.base].state, self.inputs.substitutes
         exact = self.task.reference(arguments, state, substitutes)
-
-        def own() -> list[Array]:
-            return self.task.reference(arguments, state, substitutes, double=False)
-
-        def read(rtol: float) -> Readings:
-            return self.task.readings(arguments, state, substitutes, rtol)
-
+        own = partial(self.task.reference, arguments, state, substitutes, double=False)
+        read = partial(self.task.readings, arguments, state, substitutes)
         given = tuple(value for value in arguments if isinstance(value, np.ndarray))
         return References(exact, own, inputs=given, read=read, path=str(self.task.path))
 

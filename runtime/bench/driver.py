@@ -29,7 +29,13 @@ from sketchc.runtime.bench.child import KERNEL, PROCESSORS, Job, StateMismatchEr
 from sketchc.runtime.bench.timing import Settings, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
-from sketchc.runtime.process.peer import Peer, PeerEndedError, Start, python_environment
+from sketchc.runtime.process.peer import (
+    Peer,
+    PeerEndedError,
+    Start,
+    python_environment,
+    signal_group,
+)
 from sketchc.runtime.process.templates import Template, TemplateError, forking
 from sketchc.runtime.toolchains.base import TORCH_NOTED
 
@@ -190,6 +196,7 @@ class _Timer:
         self._deadline, self._timeout = deadline, timeout
         self._side, self._of_kernel = side, side == KERNEL
         self._peer = Peer(_forking(job.threads)[1])
+        self.leader = self._peer.process.pid
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
         """Tell the process what to time. Raises as `hear`."""
@@ -201,16 +208,6 @@ class _Timer:
     def close(self) -> None:
         """End the process."""
         self._peer.close()
-
-    def pause(self) -> None:
-        """Stop the process and all that it started, so that they take no time from the others."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._peer.process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let the process go on after `pause`."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._peer.process.pid, signal.SIGCONT)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message. Raises as `hear`."""
@@ -366,15 +363,16 @@ class _Rounds:
         return timer.hear()
 
     def _give_way(self) -> None:
+        """Stop what runs, with all that it started: it takes no time from the others."""
         if self._running:
-            self._processes[self._running].pause()
+            signal_group(self._processes[self._running].leader, signal.SIGSTOP)
 
     def _of(self, name: str) -> _Timer:
         """The process in which `name` is timed, with the other one stopped."""
         side = KERNEL if name == KERNEL else BASELINES
         if side != self._running:
             self._give_way()
-            self._processes[side].go_on()
+            signal_group(self._processes[side].leader, signal.SIGCONT)
             self._running = side
         return self._processes[side]
 

@@ -28,7 +28,7 @@ import attrs
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.process.templates import ForkedProcess
-from sketchc.runtime.process.venvs import installed, user_folder
+from sketchc.runtime.process.venvs import installed, processor_says, user_folder
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
 if TYPE_CHECKING:
@@ -167,13 +167,8 @@ int main(int count, char **sizes)
 """
 
 
-@attrs.frozen
-class Probed:
-    """FLOP/s of f32 and f64, and (bytes, bytes/s) for each footprint asked for."""
-
-    f32: float
-    f64: float
-    reads: tuple[tuple[int, float], ...]
+#: FLOP/s by type, "f32" and "f64", and (bytes, bytes/s) for each footprint asked for.
+Probed = tuple[Mapping[str, float], tuple[tuple[int, float], ...]]
 
 
 def probe(footprints: Sequence[int], threads: int) -> Probed | None:
@@ -209,7 +204,7 @@ def read_probe(printed: str) -> Probed:
                 raise ValueError(line)
     if not {"f32", "f64"} <= rates.keys():
         raise ValueError(printed)
-    return Probed(rates["f32"], rates["f64"], tuple(reads))
+    return rates, tuple(reads)
 
 
 def _run(command: list[str], environment: dict[str, str]) -> str:
@@ -259,12 +254,7 @@ def cache_file() -> Path:
 
 def processor_name() -> str:
     """The CPU's model, and its number of usable cores."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in text.split("\n") if "model name" in line]
-    model = names[0] if names else platform.machine()
+    model = processor_says("model name") or platform.machine()
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
 
 
@@ -390,8 +380,8 @@ def _cpu(machine: Machine) -> tuple[tuple[tuple[int, float], ...], dict[str, flo
     peaks = {"ieee f32": _product_rate(1024, torch.float32, "cpu")}
     levels: tuple[tuple[int, float], ...] = ()
     if probed is not None:
-        peaks = {"ieee f32": max(peaks["ieee f32"], probed.f32), "ieee f64": probed.f64}
-        levels = probed.reads
+        rates, levels = probed
+        peaks = {"ieee f32": max(peaks["ieee f32"], rates["f32"]), "ieee f64": rates["f64"]}
     for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
         # Vectors of halves, where the CPU has arithmetic on them, hold twice as many.
         try:

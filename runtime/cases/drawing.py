@@ -57,13 +57,8 @@ _FEW = 64
 _SHUFFLED = 1 << 12
 
 
-@attrs.frozen
-class Plants:
-    """What is planted: `numbers` of the task and the sketch; see `description.Thresholds`."""
-
-    numbers: tuple[Value, ...] = ()
-    selects: bool = False
-    shown: bool = False
+class Plants(Thresholds):
+    """What is planted: `numbers` of the task and the sketch."""
 
     def floats(self, dtype: DType, more: Sequence[float] = ()) -> list[float]:
         """The values for tensors of a type, those of the numbers themselves first."""
@@ -155,7 +150,7 @@ def plant_floats(
     small = [float(v) for o in others if o.size <= _FEW for v in o.reshape(-1)[:_PAIRED]]
     wanted = [*plants.floats(dtype, small), 0.0, -0.0]
     wanted += plants.extremes(dtype) if extremes else []
-    found = _planted(array, [v for v in wanted if holds(v)], random)
+    found = planted(array, [v for v in wanted if holds(v)], random)
     for other in others:
         if other.shape == found.shape and other.dtype == found.dtype and found.size > 1:
             places = random.integers(0, found.size, min(_EQUAL, found.size // _SHARE))
@@ -165,14 +160,7 @@ def plant_floats(
     return found
 
 
-def plant_integers(
-    array: Array, plants: Plants, lower: int, upper: int, random: np.random.Generator
-) -> Array:
-    """The array with elements planted in a half-open range, its ends among them."""
-    return _planted(array, plants.integers(lower, upper), random)
-
-
-def _planted(array: Array, values: Sequence[float | int], random: np.random.Generator) -> Array:
+def planted(array: Array, values: Sequence[float | int], random: np.random.Generator) -> Array:
     """The array with some of its elements replaced; of few elements, sometimes none."""
     count = min(array.size // _SHARE, 2 * len(values))
     if not count and array.size and values:
@@ -345,7 +333,7 @@ class _Drawing:
                 lower, upper = self.ranges.get(name, (int(array.min()), int(array.max()) + 1))
                 if domain is not None:
                     lower, upper = max(lower, int(array.min())), min(upper, int(array.max()) + 1)
-                found[name] = plant_integers(array, plants, lower, upper, random)
+                found[name] = planted(array, plants.integers(lower, upper), random)
             elif dtype.is_float:
                 holds = _allowed(array, self.kind, domain)
                 extremes = self.kind in EXTREMES and domain is None

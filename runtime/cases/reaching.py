@@ -301,7 +301,7 @@ class Reaching:
             needed = cost_at(self.plan, symbols, params)
         except (ArithmeticError, ValueError, KeyError):
             return None
-        if needed.elements > self.limits.elements or needed.programs > self.limits.programs:
+        if not self.limits.allow(needed):
             return None
         if any(symbols[name] == 1 < self.binding.symbols[name] for name in self.freedom.free):
             return None

@@ -210,6 +210,10 @@ class Limits:
     longest: int = MOST
     effort: int = 1 << 62
 
+    def allow(self, needed: Limits) -> bool:
+        """Whether a run may have as many elements and programs as another one needs."""
+        return needed.elements <= self.elements and needed.programs <= self.programs
+
 
 INTERPRETED = Limits(elements=1 << 17, programs=24, longest=512, effort=1 << 25)
 #: Windows of 63 by 64 over channels are too much for C++, too: about ten seconds.
@@ -218,22 +222,16 @@ NATIVE = Limits(elements=1 << 22, programs=1 << 20, effort=1 << 33)
 OWN = Limits(elements=1 << 28, programs=1 << 40)
 
 
-def _loop_bounds(plan: Plan) -> Iterator[ir.Expr]:
-    """The expressions that say how often something is done: grid axes and loops that remain."""
-    for phase in plan.phases:
-        for axis in phase.grid:
-            yield axis.count
-        for statement in walk.statements(phase.body):
-            if isinstance(statement, ir.For):
-                yield ir.Binary("cdiv", statement.stop, statement.step)
-
-
 def tile_sizes(plan: Plan) -> dict[str, set[int]]:
     """Symbol -> the tile sizes of the loops over it; {1} for a loop over single elements, and the
     empty set where one tile covers the axis."""
     constants = {constant.name: constant.value for constant in plan.sketch.constants}
     found: dict[str, set[int]] = {symbol.name: set() for symbol in plan.sketch.symbols}
-    for bound in _loop_bounds(plan):
+    # How often something is done: along grid axes, and in loops that remain.
+    bounds = [axis.count for phase in plan.phases for axis in phase.grid]
+    loops = (one for one in walk.in_phases(plan.phases) if isinstance(one, ir.For))
+    bounds += [ir.Binary("cdiv", loop.stop, loop.step) for loop in loops]
+    for bound in bounds:
         symbols, sizes = set(), set()
         for leaf in walk.parts(bound):
             match leaf:
@@ -443,7 +441,7 @@ class Trials:
         needed, limits = self._cost(symbols), self.limits
         if needed is None:
             return True  # such a case is left out later
-        if needed.elements > limits.elements or needed.programs > limits.programs:
+        if not limits.allow(needed):
             return False
         most = limits.effort
         return most >= 1 << 62 or effort(self.plan, symbols, self.binding.params) <= most

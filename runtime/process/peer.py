@@ -26,6 +26,8 @@ from sketchc.runtime.process import messages
 PROGRAM = str(Path(__file__).resolve().with_name("program.py"))
 #: How much of what a process printed is kept, in bytes.
 OUTPUT_TAIL = 32_768
+#: Seconds that a compiler has to say its version.
+_ANSWER = 20.0
 #: Seconds that a process that has closed its channel has to end.
 _GRACE = 5.0
 #: Environment variables that a worker may see; everything else may hold a secret.
@@ -149,7 +151,7 @@ class Peer:
     def close(self) -> None:
         """End the process and all that it started."""
         if not self._gone:
-            kill_group(self.process.pid)  # before it is told by the end of its channel
+            signal_group(self.process.pid)  # before it is told by the end of its channel
             self.process.wait()
             self._gone = True
         self._channel.close()
@@ -170,14 +172,15 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def kill_group(leader: int) -> None:
-    """End a process and what it started. The group's id stays reserved while a member lives."""
+def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
+    """End a process and what it started, or stop them, or let them go on. The group's id stays
+    reserved while a member lives."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
-        os.killpg(leader, signal.SIGKILL)
+        os.killpg(leader, number)
 
 
 def end_group(leader: int, patience: float) -> bool:
-    """`kill_group` once the process has ended by itself, or has not within `patience` seconds: one
+    """End the group once the process has ended by itself, or has not within `patience` seconds: one
     that has closed its channel may go on for ever. It must not have been waited for. Returns
     whether it had ended."""
     gone = True
@@ -189,7 +192,7 @@ def end_group(leader: int, patience: float) -> bool:
             gone = bool(ended.poll(1000 * patience))
         finally:
             os.close(descriptor)
-    kill_group(leader)
+    signal_group(leader)
     return gone
 
 
@@ -210,13 +213,27 @@ def run_compiler(
     try:
         _, printed = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        kill_group(process.pid)
+        signal_group(process.pid)
         process.communicate()
         return None, ""
     except BaseException:  # told to end: a compiler would go on for a while
-        kill_group(process.pid)
+        signal_group(process.pid)
         raise
     return process.returncode, printed.decode("utf-8", "replace")
+
+
+def answer_of(compiler: str, question: str) -> str:
+    """What a compiler prints when it is asked about itself; "" where it cannot be."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(
+            [compiler, question],
+            capture_output=True,
+            text=True,
+            timeout=_ANSWER,
+            check=False,
+            env=compiler_environment(),
+        ).stdout
+    return ""
 
 
 # ---------------------------------------------------------------- environments

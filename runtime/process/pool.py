@@ -80,78 +80,6 @@ class Result:
     error: str = ""
 
 
-class Sender:
-    """The end that the pool's processes have; it travels to them when they start."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self._socket = end
-
-    def send(self, event: Event) -> None:
-        """Let the other side know. What it has no room for is lost: a job never waits for that."""
-        with contextlib.suppress(OSError):
-            shown = attrs.evolve(event, text=event.text[:_MOST_CHARACTERS])
-            content = json.dumps(attrs.astuple(shown)).encode()
-            self._socket.send(content, socket.MSG_DONTWAIT)
-
-    def send_end(self) -> None:
-        """The last packet of one run; waits until there is room."""
-        with contextlib.suppress(OSError):  # closed: whoever listened knows
-            self._socket.send(_END)
-
-    def end_with_receiver(self) -> None:
-        """End this process when the one with the other end has ended, however that was. What it has
-        started ends with it."""
-        threading.Thread(target=self._wait_for_the_end, daemon=True).start()
-
-    def _wait_for_the_end(self) -> None:
-        ended = select.poll()
-        ended.register(self._socket, 0)  # nothing but POLLHUP and POLLERR
-        ended.poll()
-        os._exit(1)
-
-    def close(self) -> None:
-        """Close the end of the channel that this process has."""
-        self._socket.close()
-
-
-class Channel:
-    """Both ends: `sender` for the pool's processes, and the one where events arrive."""
-
-    def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.sender = Sender(theirs)
-
-    def close(self) -> None:
-        """Close both ends; processes that are still there end, and a thread that listens."""
-        self._ours.shutdown(socket.SHUT_RDWR)
-        self._ours.close()
-        self.sender.close()
-
-    @contextmanager
-    def watched_by(self, watch: Callable[[Event], None] | None) -> Iterator[None]:
-        """`watch` hears of what is sent; what it raises is raised when the block ends."""
-        failures: list[Exception] = []
-        listener = threading.Thread(target=self._listen, args=(watch, failures), daemon=True)
-        listener.start()
-        try:
-            yield
-        finally:
-            self.sender.send_end()
-            listener.join()
-        if failures:
-            raise failures[0]
-
-    def _listen(self, watch: Callable[[Event], None] | None, failures: list[Exception]) -> None:
-        """Take events until the end, also when nobody wants them any more."""
-        while (packet := self._ours.recv(_MOST_BYTES)) not in (_END, b""):
-            if watch is None or failures:
-                continue
-            try:
-                watch(Event(*json.loads(packet)))
-            except Exception as error:
-                failures.append(error)
-
-
 # ---------------------------------------------------------------- slots
 
 
@@ -239,27 +167,41 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 
 #: In a process of the pool: where events go, and the job that it is at.
-_sender: Sender | None = None
+_events: socket.socket | None = None
 _job = 0
 
 
 def tell(text: str, done: int = 0, total: int = 0) -> None:
-    """From within a job: let whoever watches know."""
-    if _sender is not None:
-        _sender.send(Event(_job, text, done, total))
+    """From within a job: let whoever watches know. What that has no room for is lost: a job never
+    waits for it."""
+    if _events is not None:
+        event = Event(_job, text[:_MOST_CHARACTERS], done, total)
+        with contextlib.suppress(OSError):
+            _events.send(json.dumps(attrs.astuple(event)).encode(), socket.MSG_DONTWAIT)
 
 
-def _begin(shared: _SharedSlots, sender: Sender, place: str, environment: dict[str, str]) -> None:
+def _begin(
+    shared: _SharedSlots, events: socket.socket, place: str, environment: dict[str, str]
+) -> None:
     """In a new process of the pool, which is to stand where the one that asked stands: the server
     that forked it may be older. Ctrl-C is for the process that has the terminal."""
-    global _sender
+    global _events
     os.chdir(place)
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     use(shared)
-    _sender = sender
-    sender.end_with_receiver()
+    _events = events
+    threading.Thread(target=_end_with_receiver, args=(events,), daemon=True).start()
+
+
+def _end_with_receiver(events: socket.socket) -> None:
+    """End this process when the one with the other end has ended, however that was. What it has
+    started ends with it."""
+    ended = select.poll()
+    ended.register(events, 0)  # nothing but POLLHUP and POLLERR
+    ended.poll()
+    os._exit(1)
 
 
 def _perform(number: int, function: str, argument: Any) -> Any:
@@ -290,7 +232,8 @@ class LocalEngine:
         self._context: Any = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
         self._executor: ProcessPoolExecutor | None = None
-        self._channel = Channel()
+        # Where events arrive, and the end that travels to the processes when they start.
+        self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What one process has imported serves the others.
         self._templates = tempfile.TemporaryDirectory(prefix="sketchc-")
 
@@ -299,7 +242,9 @@ class LocalEngine:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
-        self._channel.close()
+        self._ours.shutdown(socket.SHUT_RDWR)  # what still listens ends: processes, a thread
+        self._ours.close()
+        self._theirs.close()
         self._templates.cleanup()
 
     def run(
@@ -307,7 +252,7 @@ class LocalEngine:
     ) -> Iterator[Result]:
         """The results as they come; `watch` hears of progress in between."""
         listed = list(jobs)
-        with self._channel.watched_by(watch):
+        with self._watched_by(watch):
             try:
                 lost = yield from self._all(listed, range(len(listed)))
                 # Whose fault it was nobody knows: each by itself.
@@ -317,6 +262,31 @@ class LocalEngine:
             except BaseException:  # nobody takes the other results, nor hears of these jobs
                 self._stop()
                 raise
+
+    @contextmanager
+    def _watched_by(self, watch: Callable[[Event], None] | None) -> Iterator[None]:
+        """`watch` hears of what is sent; what it raises is raised when the block ends."""
+        failures: list[Exception] = []
+        listener = threading.Thread(target=self._listen, args=(watch, failures), daemon=True)
+        listener.start()
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # closed: whoever listened knows
+                self._theirs.send(_END)
+            listener.join()
+        if failures:
+            raise failures[0]
+
+    def _listen(self, watch: Callable[[Event], None] | None, failures: list[Exception]) -> None:
+        """Take events until the end, also when nobody wants them any more."""
+        while (packet := self._ours.recv(_MOST_BYTES)) not in (_END, b""):
+            if watch is None or failures:
+                continue
+            try:
+                watch(Event(*json.loads(packet)))
+            except Exception as error:
+                failures.append(error)
 
     def _all(self, jobs: list[Job], numbers: Iterable[int]) -> Generator[Result, None, list[int]]:
         """The results as they come; returns the numbers of jobs whose process or pool ended."""
@@ -366,7 +336,7 @@ class LocalEngine:
                 self.workers,
                 mp_context=self._context,
                 initializer=_begin,
-                initargs=(shared, self._channel.sender, os.getcwd(), environment),
+                initargs=(shared, self._theirs, os.getcwd(), environment),
             )
         return self._executor
 

@@ -1,18 +1,21 @@
 """Virtual environments that sketchc makes for packages which cannot stand in the user's own; and
-what stands in that."""
+what stands in that, and on this machine."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+import attrs
+
 #: Python versions that triton-ascend has wheels for and that worker processes run on.
-PYTHONS = ("3.11",)
+_PYTHONS = ("3.11",)
 
 
 def installed(*packages: str) -> dict[str, str]:
@@ -32,49 +35,77 @@ def user_folder(variable: str, default: str) -> Path:
     return (Path(configured) if configured else Path.home() / default) / "sketchc"
 
 
-def find_python() -> str | None:
-    """A Python that triton-ascend has wheels for: this one, or one on the path."""
-    if f"{sys.version_info.major}.{sys.version_info.minor}" in PYTHONS:
-        return sys.executable
-    names = (f"python{version}" for version in PYTHONS)
-    return next((path for name in names if (path := shutil.which(name))), None)
+def processor_says(name: str) -> str:
+    """What Linux says of the first processor under this name; "" for nothing."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text()
+        found = re.search(rf"^{name}\s*:(.*)$", lines, re.MULTILINE)
+        return found[1].strip() if found else ""
+    return ""
 
 
 class InstallError(Exception):
     """An installation failed; the message says why, for the user."""
 
 
-@contextlib.contextmanager
-def new_environment(folder: Path, python: str) -> Iterator[Callable[..., None]]:
-    """Make a virtual environment, to be filled by calls of what is given, with arguments of
-    `pip install`; it counts as unfinished until that is done. Raises `InstallError`."""
-    unfinished = _unfinished(folder)
-    if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
-        raise InstallError(f"{folder} exists and is not such an environment: move it away")
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished.touch()
-    _run([python, "-m", "venv", "--clear", str(folder)])
-    unfinished.touch()
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    yield lambda *arguments: _run([*pip, "--disable-pip-version-check", *arguments])
-    unfinished.unlink()
+@attrs.frozen
+class Environment:
+    """The virtual environment of one distribution, at one version: in the folder that the variable
+    of this name holds, else among the user's data."""
+
+    distribution: str
+    version: str
+    variable: str
+
+    def folder(self) -> Path:
+        """The environment, whether it exists or not."""
+        own = user_folder("XDG_DATA_HOME", ".local/share") / f"{self.distribution}-{self.version}"
+        return Path(os.environ.get(self.variable) or own)
+
+    def python(self) -> Path | None:
+        """The interpreter of a finished environment that has the distribution, or None."""
+        python = self.folder() / "bin" / "python"
+        metadata = f"{self.distribution.replace('-', '_')}-{self.version}.dist-info"
+        there = any(self.folder().glob(f"lib/python3*/site-packages/{metadata}"))
+        return python if python.exists() and there and not self._unfinished().exists() else None
+
+    def install(self, wanted: str, fill: Callable[[Callable[..., None]], None]) -> str:
+        """Make it, unless it is there; returns what was done. `fill` gets a function of arguments
+        of `pip install`; until it is done, the environment counts as unfinished. Raises
+        `InstallError` with pip's words, and without a Python for what is `wanted`."""
+        folder, unfinished = self.folder(), self._unfinished()
+        if self.python() is not None:
+            return f"{self.distribution} {self.version} is installed in {folder}"
+        python = _find_python()
+        if python is None:
+            versions = " or ".join(_PYTHONS)
+            raise InstallError(f"{wanted} needs Python {versions}, and none is on the path")
+        if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
+            raise InstallError(f"{folder} exists and is not such an environment: move it away")
+        folder.mkdir(parents=True, exist_ok=True)
+        unfinished.touch()
+        run_installer([python, "-m", "venv", "--clear", str(folder)])
+        unfinished.touch()
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+        fill(lambda *arguments: run_installer([*pip, "--disable-pip-version-check", *arguments]))
+        unfinished.unlink()
+        return f"installed {self.distribution} {self.version} into {folder}"
+
+    def _unfinished(self) -> Path:
+        """Present while an installation runs, and after one that failed."""
+        return self.folder() / "sketchc-unfinished"
 
 
-def python_with(folder: Path, distribution: str) -> Path | None:
-    """The interpreter of a finished environment that has this distribution ("NAME-VERSION", as its
-    folder of metadata begins), or None."""
-    python = folder / "bin" / "python"
-    pattern = f"lib/python3*/site-packages/{distribution}.dist-info"
-    complete = python.exists() and any(folder.glob(pattern)) and not _unfinished(folder).exists()
-    return python if complete else None
+def _find_python() -> str | None:
+    """A Python that triton-ascend has wheels for: this one, or one on the path."""
+    if f"{sys.version_info.major}.{sys.version_info.minor}" in _PYTHONS:
+        return sys.executable
+    names = (f"python{version}" for version in _PYTHONS)
+    return next((path for name in names if (path := shutil.which(name))), None)
 
 
-def _unfinished(folder: Path) -> Path:
-    """Present while an installation runs, and after one that failed."""
-    return folder / "sketchc-unfinished"
-
-
-def _run(command: list[str], environment: dict[str, str] | None = None) -> None:
+def run_installer(command: list[str], environment: dict[str, str] | None = None) -> None:
+    """One step of an installation. Raises `InstallError` with its words."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         tail = (done.stdout + done.stderr).strip()[-1500:]

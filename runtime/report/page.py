@@ -30,10 +30,7 @@ _AXIS = 1000.0
 #: Functions that templates use as filters.
 _FILTERS = (
     (text, "short seconds rate share times"),
-    (
-        results,
-        "pairs sizes measured_at machine paper relaxed place element difference allowed",
-    ),
+    (results, "pairs sizes measured_at machine paper relaxed place element"),
 )
 
 

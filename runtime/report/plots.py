@@ -16,7 +16,7 @@ from markupsafe import Markup
 from sketchc.runtime.bench.measurement import Speedup
 from sketchc.runtime.report.content import Contender, Measured
 from sketchc.runtime.report.results import sizes
-from sketchc.runtime.report.text import power, rate, seconds, short, times
+from sketchc.runtime.report.text import power, rate, seconds, short, times, unit_of
 from sketchc.runtime.verify.verdict import Verdict
 
 #: Of the drawing's own coordinates; the page scales it.
@@ -204,8 +204,6 @@ _GOLDEN = 0.6180339887
 _SMALLEST = 1e-5
 #: Where samples span more than this, their axis is logarithmic.
 _SPREAD = 30.0
-#: Units of times.
-_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 #: Rows of a plot over several measurements.
 _MOST_ROWS = 24
 
@@ -262,8 +260,7 @@ def times_plot(measured: Measured, identifier: str) -> Markup:
     samples = [value for one in contenders for value in one.samples if value > 0]
     wide = bool(samples) and max(samples) / min(samples) > _SPREAD
     scale = log_scale(samples, _LEFT, _RIGHT) if wide else linear_scale(samples, _LEFT, _RIGHT)
-    largest = max(samples, default=1.0)
-    unit, size = next((unit for unit in _UNITS if largest >= unit[1]), _UNITS[-1])
+    unit, size = unit_of(max(samples, default=1.0))
     height = 60 + 62 * len(contenders)
     bottom = height - 42.0
     drawing = Drawing(

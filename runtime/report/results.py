@@ -16,7 +16,7 @@ from sketchc.runtime.bench.measurement import Baseline, Measurement
 from sketchc.runtime.report.content import Contender, Failure, Measured, Verified
 from sketchc.runtime.report.steps import OPEN
 from sketchc.runtime.report.text import clean, clean_line
-from sketchc.runtime.verify.compare import Comparison, PaperRule, Waiver, WrongElement
+from sketchc.runtime.verify.compare import PaperRule, Waiver
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
 from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
@@ -177,19 +177,6 @@ def place(index: Sequence[int]) -> str:
 def element(value: float | int) -> str:
     """An element, with as many digits as tell neighbours in f32 apart."""
     return f"{value}"[:60] if isinstance(value, int) else f"{value:.9g}"
-
-
-def difference(first: WrongElement) -> float | None:
-    """How far off an element is; None where that says nothing."""
-    found = abs(float(first.actual) - float(first.expected))
-    return found if math.isfinite(found) else None
-
-
-def allowed(output: Comparison) -> float | None:
-    """How far off the first wrong element of an output may be; None where that says nothing."""
-    if output.first is None or not output.rtol or difference(output.first) is None:
-        return None
-    return output.atol + output.rtol * abs(float(output.first.expected))
 
 
 # ---------------------------------------------------------------- failures

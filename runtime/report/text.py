@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 #: Characters that a page shows of one log or reply; the middle of a longer one is left out.
 LONGEST = 60_000
@@ -64,7 +65,8 @@ def _shortened(line: str) -> str:
     return f"{line[:LONGEST_LINE]} \u2026 {left_out:,} characters of this line left out"
 
 
-_RATES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
+_RATES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
+_TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def short(value: float | int | None, digits: int = 3) -> str:
@@ -92,20 +94,21 @@ def seconds(value: float | None, digits: int = 3) -> str:
         return f"{short(value)} s"
     if value >= 120:
         return f"{value / 60:.1f} min"
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= scale:
-            return f"{significant(value / scale, digits)} {unit}"
-    return f"{significant(value / 1e-9, digits)} ns"
+    unit, scale = unit_of(value)
+    return f"{significant(value / scale, digits)} {unit}"
+
+
+def unit_of(value: float, units: Sequence[tuple[str, float]] = _TIMES) -> tuple[str, float]:
+    """The largest unit that a value has one of, else the smallest: by default, of a time."""
+    return next((unit for unit in units if abs(value) >= unit[1]), units[-1])
 
 
 def rate(value: float | None, unit: str, digits: int = 3) -> str:
     """A rate or an amount, as 22.8 GB/s."""
     if value is None or not math.isfinite(value):
         return ""
-    for prefix, scale in _RATES:
-        if abs(value) >= scale:
-            return f"{significant(value / scale, digits)} {prefix}{unit}"
-    return f"{significant(value, digits)} {unit}"
+    prefix, scale = unit_of(value, _RATES)
+    return f"{significant(value / scale, digits)} {prefix}{unit}"
 
 
 def significant(value: float, digits: int = 3) -> str:

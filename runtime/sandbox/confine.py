@@ -22,7 +22,6 @@ Only the standard library, so that it runs in environments without sketchc.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import importlib
 import importlib.util
@@ -69,33 +68,18 @@ _CHANNEL = 3
 Settings = Mapping[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Descriptors:
-    """`lifeline`: everything ends when its other end is closed; `status` takes what the watcher
-    says, and has what it is told (see `seccomp.Gate`); `own` are the candidate's alone: the parent
-    takes their closing for its end."""
-
-    lifeline: int
-    status: int
-    own: tuple[int, ...]
-
-    def leave(self) -> None:
-        """In the keeper and the watcher, once the candidate has its copies."""
-        for descriptor in self.own:
-            os.close(descriptor)
-
-
 def keep(settings: Settings, given: Sequence[int]) -> None:
     """The keeper: runs a candidate shut in, as `settings` say. Does not return. The descriptors
-    that it is `given` are channel, output, lifeline and status.
+    that it is `given` are channel, output, lifeline and status. The first two are the candidate's
+    alone: the parent takes their closing for its end. Everything ends when the other end of the
+    lifeline is closed; `status` takes what the watcher says, and has what it is told.
 
     `settings`: "folder" and "environment" of the candidate, "mode", "hidden", "readable",
     "writable" (paths), "scratch_bytes", "nobody" (whether root's candidates run as that user),
     "limits" (by rlimit's name), "memory_bytes" and "processes" (of all together, or None), "gated"
     (see `seccomp.Gate`).
     """
-    channel, output, lifeline, status = given
-    descriptors = Descriptors(lifeline, status, (channel, output))
+    *own, lifeline, status = given
     mode, code = settings["mode"], 1
     try:
         os.setsid()
@@ -107,10 +91,10 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
         with _groups(settings) as groups:
             watcher = os.fork()
             if watcher == 0:
-                os.close(descriptors.lifeline)
-                _watch_over(settings, descriptors, groups)
-            descriptors.leave()
-            _wait(watcher, descriptors.lifeline)
+                os.close(lifeline)
+                _watch_over(settings, status, own, groups)
+            _leave(own)
+            _wait(watcher, lifeline)
             if mode == PLAIN:
                 _end_descendants()
         code = 0
@@ -118,6 +102,12 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
         _tell(status, {"failed": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(code)
+
+
+def _leave(own: Sequence[int]) -> None:
+    """In the keeper and the watcher, once the candidate has its copies."""
+    for descriptor in own:
+        os.close(descriptor)
 
 
 def _enter(settings: Settings) -> None:
@@ -224,10 +214,10 @@ def _remove(group: Path) -> None:
 # ---------------------------------------------------------------- the watcher
 
 
-def _watch_over(settings: Settings, descriptors: Descriptors, groups: list[Path]) -> None:
+def _watch_over(settings: Settings, status: int, own: Sequence[int], groups: list[Path]) -> None:
     """The watcher: starts the candidate, bounds what it and its children use together, says how it
     ended. Does not return; its end is the end of the PID namespace."""
-    mode, status = settings["mode"], descriptors.status
+    mode = settings["mode"]
     try:
         namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
         namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
@@ -236,8 +226,8 @@ def _watch_over(settings: Settings, descriptors: Descriptors, groups: list[Path]
         else:
             namespaces.mount_proc()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-        child, listener = _start(settings, descriptors, groups)
-        descriptors.leave()
+        child, listener = _start(settings, status, own, groups)
+        _leave(own)
         if settings["gated"]:
             seccomp.Gate(listener, status, child, lambda: _own(mode)).start()
         _tell(status, _supervise(settings, mode, child, groups))
@@ -248,7 +238,7 @@ def _watch_over(settings: Settings, descriptors: Descriptors, groups: list[Path]
 
 
 def _start(
-    settings: Settings, descriptors: Descriptors, groups: list[Path]
+    settings: Settings, status: int, own: Sequence[int], groups: list[Path]
 ) -> tuple[int, int | None]:
     """Fork the candidate; it runs when its user is mapped. Also what listens at its gate."""
     asks, answered = os.pipe()
@@ -258,7 +248,7 @@ def _start(
     if child == 0:
         code = 70
         try:
-            for descriptor in (asks, answers, descriptors.status, ours.detach()):
+            for descriptor in (asks, answers, status, ours.detach()):
                 os.close(descriptor)
             for group in groups:  # with what it will start
                 with contextlib.suppress(OSError):
@@ -270,7 +260,7 @@ def _start(
             if settings["gated"]:
                 seccomp.hand_over(theirs)
             theirs.close()
-            code = _candidate(settings, *descriptors.own)
+            code = _candidate(settings, *own)
         finally:
             os._exit(code)
     os.close(answered)

@@ -304,9 +304,10 @@ class Worker:
         most = self._limits.file_bytes or _OUTPUT_BYTES + 4 * sum(
             raw.data.nbytes for raw in given.values()
         )
+        asked = {"handler": handler, "request": dict(request), "arrays": given}
         started = time.monotonic()
         for _ in range(_ATTEMPTS):
-            result = self._try(handler, request, given, timeout, started, most)
+            result = self._try(asked, started, timeout, most)
             if result is not None:
                 return result
         raise OSError(f"no worker can be started: {_assumed().reason}")
@@ -332,19 +333,12 @@ class Worker:
         raise OSError("the worker's watcher does not answer")
 
     def _try(
-        self,
-        handler: str,
-        request: Mapping[str, Any],
-        given: Mapping[str, messages.Raw],
-        timeout: float,
-        started: float,
-        most: int,
+        self, asked: Mapping[str, Any], started: float, timeout: float, most: int
     ) -> WorkerResult | None:
         """One attempt; None where the sandbox could not be made."""
         deadline = started + timeout
         offset = os.fstat(self._output).st_size
         try:
-            asked = {"handler": handler, "request": dict(request), "arrays": dict(given)}
             messages.send(self._channel, asked, deadline)
             body = messages.receive(self._channel, deadline, most)
         except TimeoutError:

@@ -29,9 +29,17 @@ from sketchc.runtime.store.schema import APPLICATION_ID, MIGRATIONS, VERSION
 PATIENCE = 20.0
 
 _NO_STORE = "{path} is not a store of sketchc; name another file with --store"
-_DAMAGED = (
-    "the store {path} is damaged ({error}); move it away (a new one is made), or restore a copy"
-)
+_IN_USE = "the store {path} is in use by other processes: try again"
+#: What is said of SQLite's errors; of others, their own words.
+_WORDS = {
+    sqlite3.SQLITE_NOTADB: _NO_STORE,
+    sqlite3.SQLITE_CORRUPT: "the store {path} is damaged ({error}); move it away (a new one is "
+    "made), or restore a copy",
+    sqlite3.SQLITE_BUSY: _IN_USE,
+    sqlite3.SQLITE_LOCKED: _IN_USE,
+    sqlite3.SQLITE_READONLY: "cannot {doing} the store {path}: it is read-only",
+    sqlite3.SQLITE_FULL: "cannot {doing} the store {path}: the disk is full",
+}
 
 
 class StoreError(UsageError):
@@ -133,26 +141,11 @@ def _explained(path: Path, doing: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise StoreError(_explanation(path, doing, error)) from error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        text = _WORDS.get(code, "cannot {doing} the store {path}: {error}")
+        raise StoreError(text.format(path=path, doing=doing, error=error)) from error
     except OSError as error:
         raise StoreError(f"cannot {doing} the store {path}: {error.strerror or error}") from error
-
-
-def _explanation(path: Path, doing: str, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    match code:
-        case sqlite3.SQLITE_NOTADB:
-            return _NO_STORE.format(path=path)
-        case sqlite3.SQLITE_CORRUPT:
-            return _DAMAGED.format(path=path, error=error)
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"the store {path} is in use by other processes: try again"
-        case sqlite3.SQLITE_READONLY:
-            return f"cannot {doing} the store {path}: it is read-only"
-        case sqlite3.SQLITE_FULL:
-            return f"cannot {doing} the store {path}: the disk is full"
-        case _:
-            return f"cannot {doing} the store {path}: {error}"
 
 
 # ---------------------------------------------------------------- versions

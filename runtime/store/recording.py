@@ -199,19 +199,8 @@ def kernel_row(
     own, where it has one; `origin` is told from the kernel where it is not given."""
     from sketchc.ir.evaluate import constants_of
 
-    plan, kernel = candidate.plan, candidate.kernel
-    source = candidate.source
+    plan, kernel, source = candidate.plan, candidate.kernel, candidate.source
     if sketch is None and source is not None:
         sketch = sketch_text(source.text, plan.sketch.name)
-    return KernelRow(
-        kernel.target,
-        kernel.hardware,
-        kernel.name,
-        kernel.entry,
-        kernel.language,
-        origin or ("given" if kernel.foreign else "builtin"),
-        kernel.source,
-        constants_of(plan.sketch),
-        kernel.extras,
-        sketch,
-    )
+    origin = origin or ("given" if kernel.foreign else "builtin")
+    return KernelRow(kernel, origin, constants_of(plan.sketch), sketch)

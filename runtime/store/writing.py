@@ -14,9 +14,12 @@ import json
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
 
 #: Of the JSON documents of verdicts and measurements (`evidence`); raised by one with every change
 #: that an older reader would misread.
@@ -51,15 +54,9 @@ class KernelRow:
     """A kernel, with all that it was made from. `origin` says who wrote it: "builtin", "llm" or
     "given"; `sketch` None: made without."""
 
-    target: str
-    hardware: str
-    name: str
-    entry: str
-    language: str
+    kernel: Kernel
     origin: str
-    source: str
     constants: Mapping[str, Scalar] = attrs.field(factory=dict)
-    extras: tuple[tuple[str, str], ...] = ()
     sketch: SketchText | None = None
 
 
@@ -139,17 +136,17 @@ def put_sketch(connection: sqlite3.Connection, sketch: SketchText) -> str:
     return text
 
 
-def put_kernel(connection: sqlite3.Connection, kernel: KernelRow) -> str:
+def put_kernel(connection: sqlite3.Connection, row: KernelRow) -> str:
     """Keep a kernel; its id is a digest of all that it consists of and was made from. Another
     spelling of the same sketch that gives the same code gives the same kernel."""
-    named = ("target", "hardware", "name", "entry", "language", "origin")
-    own = {name: getattr(kernel, name) for name in named}
-    own |= {"constants": dump(dict(kernel.constants)), "text": put_text(connection, kernel.source)}
+    named, kernel = ("target", "hardware", "name", "entry", "language"), row.kernel
+    own = {**{name: getattr(kernel, name) for name in named}, "origin": row.origin}
+    own |= {"constants": dump(dict(row.constants)), "text": put_text(connection, kernel.source)}
     extras = {name: put_text(connection, content) for name, content in kernel.extras}
     made_from: dict[str, str | None] = {"sketch": None, "sketch_text": None}
-    if kernel.sketch is not None:
-        text = put_sketch(connection, kernel.sketch)
-        made_from = {"sketch": kernel.sketch.canonical, "sketch_text": text}
+    if row.sketch is not None:
+        text = put_sketch(connection, row.sketch)
+        made_from = {"sketch": row.sketch.canonical, "sketch_text": text}
     identity = digest_of(*own.values(), dump(extras), made_from["sketch"] or "")
     insert(connection, "kernels", id=identity, **made_from, **own, recorded=now())
     for name, digest in extras.items():

@@ -7,17 +7,11 @@ which tasks on the CPU do not need: it is removed after the installation.
 
 from __future__ import annotations
 
-import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from sketchc.runtime.process.venvs import (
-    InstallError,
-    find_python,
-    new_environment,
-    python_with,
-    user_folder,
-)
+from sketchc.runtime.process.venvs import Environment
 
 VERSION = "2.10.0"
 #: Installed without what it asks for: NumPy 2 would do, and some of its operations then fail.
@@ -34,33 +28,19 @@ _SUPERFLUOUS = (
 )
 
 
-def environment_folder() -> Path:
-    """The virtual environment, whether it exists or not."""
-    configured = os.environ.get("SKETCHC_MINDSPORE_ENV")
-    if configured:
-        return Path(configured)
-    return user_folder("XDG_DATA_HOME", ".local/share") / f"mindspore-{VERSION}"
-
-
-def mindspore_python() -> Path | None:
-    """The interpreter of a complete environment, or None."""
-    return python_with(environment_folder(), f"mindspore-{VERSION}")
+MINDSPORE = Environment("mindspore", VERSION, variable="SKETCHC_MINDSPORE_ENV")
 
 
 def install() -> str:
     """Create the environment; returns what was done. Raises `InstallError` with pip's words."""
-    folder = environment_folder()
-    if mindspore_python() is not None:
-        return f"mindspore {VERSION} is installed in {folder}"
-    python = find_python()
-    if python is None:
-        raise InstallError(f"mindspore {VERSION} needs Python 3.11, and none is on the path")
-    with new_environment(folder, python) as pip_install:
-        pip_install("--no-cache-dir", "--no-deps", PACKAGE)
-        for package in folder.glob("lib/python3*/site-packages/mindspore"):
-            _trim(package)
-        pip_install("--no-cache-dir", *REQUIREMENTS)
-    return f"installed mindspore {VERSION} into {folder}"
+    return MINDSPORE.install(f"mindspore {VERSION}", _fill)
+
+
+def _fill(pip_install: Callable[..., None]) -> None:
+    pip_install("--no-cache-dir", "--no-deps", PACKAGE)
+    for package in MINDSPORE.folder().glob("lib/python3*/site-packages/mindspore"):
+        _trim(package)
+    pip_install("--no-cache-dir", *REQUIREMENTS)
 
 
 def _trim(package: Path) -> None:

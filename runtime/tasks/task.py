@@ -25,7 +25,7 @@ from sketchc.runtime.tasks.description import (
     Values,
     fail,
 )
-from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, mindspore_python
+from sketchc.runtime.tasks.mindspore_environment import INSTALL_LINE, MINDSPORE
 from sketchc.runtime.tasks.outline import read_outline
 
 _WORKERS = "sketchc.runtime.tasks.worker"
@@ -82,7 +82,7 @@ class MindsporeTask(TaskClient):
 
     def python(self) -> str:
         """The interpreter of MindSpore's own environment. Raises `TaskFailure` without one."""
-        python = mindspore_python()
+        python = MINDSPORE.python()
         if python is None:
             fail(f"{self.path} is a MindSpore task, and MindSpore is not installed: {INSTALL_LINE}")
         return str(python)

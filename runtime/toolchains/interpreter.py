@@ -7,12 +7,12 @@ as a pickle *to* the worker, which runs no foreign code; only plain arrays and J
 
 from __future__ import annotations
 
-import importlib.metadata
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sketchc.ir import nodes as ir
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -48,7 +48,7 @@ class InterpreterToolchain(Toolchain):
             True,
             True,
             HOW_IT_RUNS,
-            {"numpy": importlib.metadata.version("numpy")},
+            installed("numpy"),
             interpreted=True,
         )
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from sketchc.base.types import numpy_dtype
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.lowering.abi import passed
@@ -80,12 +81,12 @@ def run_launches(
 
 
 def complete(sketch: ir.Sketch, symbols: Sizes, params: Params, given: Tensors) -> Arrays:
-    """An array for every parameter: those given, else ones for what is read and NaN (or -1) for
-    outputs, so that an element that is not written shows."""
-    import ml_dtypes  # NumPy knows "bfloat16" from here on
+    """An array for every parameter: those given, else ones for what is read and poison for outputs,
+    so that an element that is not written shows."""
     import numpy as np
 
-    assert ml_dtypes is not None
+    from sketchc.runtime.tasks.inputs import poison
+
     # What has no value, or a negative one, is for the wrapper's checks to refuse.
     values = host_sample(sketch, symbols, params)
     arrays: Arrays = {}
@@ -96,8 +97,6 @@ def complete(sketch: ir.Sketch, symbols: Sizes, params: Params, given: Tensors) 
         if tensor.optional and given:
             continue  # absent
         shape = tuple(max(0, extent) for extent in sample_extents(tensor, values))
-        poison = float("nan") if tensor.dtype.is_float else -1 if tensor.dtype.is_signed else 1
-        fill = poison if tensor.role is ir.Role.OUT else 1
-        dtype = np.dtype(tensor.dtype.numpy_name)
-        arrays[tensor.name] = np.full(shape, fill).astype(dtype)
+        ones = np.ones(shape, numpy_dtype(tensor.dtype))
+        arrays[tensor.name] = poison(tensor.dtype, shape) if tensor.role is ir.Role.OUT else ones
     return arrays

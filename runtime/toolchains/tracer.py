@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sketchc.runtime.guards.wrapper_guard import takes_out
+from sketchc.runtime.tasks.worker.operations import Operations
 
 #: What a buffer holds: bytes.
 Contents = dict[str, "np.ndarray[Any, Any]"]
@@ -33,12 +33,12 @@ class ForeignResultError(Exception):
     """The wrapper returns tensors that it was not given."""
 
 
-class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Tracer(Operations):  # type: ignore[no-untyped-call]
     """Notes the launches of one call; `given` are its tensors by name, `states` the contents of
     buffers at the places where earlier traces of the same call had stopped."""
 
     def __init__(self, given: Mapping[str, torch.Tensor], states: Sequence[Contents]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._given = given
         self._states = list(states)
         self._names = {_storage(tensor): name for name, tensor in given.items()}
@@ -46,11 +46,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._kept = dict(given)
         self._touched: dict[str, None] = {}
         self.launches: list[dict[str, Any]] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """As in `wrapper_guard`: torch would import its compiler, and a Triton with it."""
-        return False
 
     def argument(self, value: Any, kind: str) -> dict[str, Any]:
         """A launch's argument as it is written down: a place in a buffer, or a number."""
@@ -92,18 +87,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise ForeignResultError(msg)
         return True, self._contents({**self._touched, **dict.fromkeys(results)})
 
-    def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Any,
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        if self._touched and not _only_looks(function):
-            tensors = (v for v in tree_leaves((args, kwargs)) if isinstance(v, torch.Tensor))
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Carries out one operation, once it is known what the launches before it have written."""
+        if self._touched and not _only_looks(func):
+            tensors = (v for v in tree_leaves((args, given)) if isinstance(v, torch.Tensor))
             if any(self._names.get(_storage(tensor)) in self._touched for tensor in tensors):
                 self._synchronise()
-        return function(*args, **(kwargs or {}))
+        return func(*args, **given)
 
     def _synchronise(self) -> None:
         """Go on with what the launches so far have written, where that is known."""

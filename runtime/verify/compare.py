@@ -62,6 +62,12 @@ class WrongElement:
     actual: float | int
     before: float | None = None
 
+    @property
+    def error(self) -> float | None:
+        """How far off it is; None where that says nothing."""
+        found = abs(float(self.actual) - float(self.expected))
+        return found if math.isfinite(found) else None
+
 
 @attrs.frozen
 class PaperRule:
@@ -117,6 +123,13 @@ class Comparison:
     def passed(self) -> bool:
         """Whether the output is right."""
         return not self.failure
+
+    @property
+    def allowed(self) -> float | None:
+        """How far off the first wrong element may be; None where that says nothing."""
+        if self.first is None or not self.rtol or self.first.error is None:
+            return None
+        return self.atol + self.rtol * abs(float(self.first.expected))
 
     @property
     def waived(self) -> int:

@@ -139,8 +139,7 @@ def _own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
         shapes = tensor_shapes(sketch, symbols, params)
         if any(extent == 0 for shape in shapes.values() for extent in shape):
             return False
-        needed = cost_at(plan, symbols, params)
-        return needed.elements <= INTERPRETED.elements and needed.programs <= INTERPRETED.programs
+        return INTERPRETED.allow(cost_at(plan, symbols, params))
 
     found = choose(options, accepted)
     if found is None:

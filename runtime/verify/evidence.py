@@ -73,7 +73,6 @@ _RAISED: tuple[FailureRule, ...] = (
     FailureRule("launch", ("launch",), kinds=frozenset({"InterpreterError"})),
     FailureRule("api_misuse", kinds=_MISUSED),
 )
-TABLE = (*_SEEN, *_RAISED)
 
 
 def classify(error: ToolchainError, language: str) -> str:
@@ -209,16 +208,12 @@ def _wrong(comparison: Comparison) -> dict[str, Any]:
     if comparison.wrong:
         found["wrong"] = comparison.wrong
     if (first := comparison.first) is not None:
-        expected, actual = float(first.expected), float(first.actual)
+        shown: dict[str, float | int | None]
         shown = {"expected": first.expected, "actual": first.actual}
-        # How far off it is, and how far it may be: with four digits, the values may look the same.
-        error = abs(actual - expected)
-        if comparison.rtol and math.isfinite(error):
-            allowed = comparison.atol + comparison.rtol * abs(expected)
-            shown |= {"error": error, "allowed": allowed}
-        if first.before is not None:
-            shown["before_rounding"] = first.before
-        values = {name: rounded(value) for name, value in shown.items()}
+        if comparison.allowed is not None:  # with four digits, the values may look the same
+            shown |= {"error": first.error, "allowed": comparison.allowed}
+        shown["before_rounding"] = first.before
+        values = {name: rounded(value) for name, value in shown.items() if value is not None}
         found["first_wrong"] = {"index": list(first.index), **values}
     return found
 

@@ -29,7 +29,6 @@ from sketchc.runtime.toolchains.torch_module.toolchain import (
     BUILDS,
     COMPILER_ERROR,
     Call,
-    Text,
     TorchModules,
 )
 from sketchc.runtime.verify.case_runner import CaseRunner, Finding, Trial
@@ -78,10 +77,8 @@ class ModuleCaseRunner(CaseRunner):
                 where = self.binding.description.name_of(position)
                 refuse(f"{where} of the task is a {value.type}, which cannot be passed on")
         try:
-            if self.modules.compiles_launches(kernel):
-                self.modules.build_launches(
-                    kernel, init, self._own_inputs(), self.binding.description.layout, timeout
-                )
+            inputs, layout = self._own_inputs(), self.binding.description.layout
+            self.modules.build_launches(kernel, init, inputs, layout, timeout)
             self.modules.load(kernel, init, timeout)
             if not self.modules.shuts:
                 self.notes.append("nothing on this machine keeps forward from starting programs")
@@ -111,8 +108,7 @@ class ModuleCaseRunner(CaseRunner):
         """Forward's inputs by position: the task's own, where the sketch has nothing for them."""
         found: list[Any] = list(inputs.arguments)
         for position in self.binding.nothing:
-            value = self.binding.description.inputs[position]
-            found[position] = Text(value.text) if isinstance(value, OtherSpec) else value
+            found[position] = self.binding.description.inputs[position]
         return found
 
     def _compare_states(self) -> None:

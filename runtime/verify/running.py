@@ -168,7 +168,7 @@ class Runner:
                 needed = cost_at(plan, symbols, binding.params)
             except (ArithmeticError, ValueError):
                 continue
-            if needed.elements <= limits.elements and needed.programs <= limits.programs:
+            if limits.allow(needed):
                 yield symbols
 
     def all_kinds(self, own: ShapeCase | None, budget: float) -> None:

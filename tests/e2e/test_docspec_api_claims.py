@@ -31,9 +31,8 @@ from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
 from sketchc.runtime.toolchains.triton_ascend import frontend
 from sketchc.runtime.toolchains.triton_ascend.environment import (
-    environment_folder,
+    FRONTEND,
     find_tools,
-    frontend_python,
 )
 from sketchc.runtime.toolchains.triton_ascend.linalg import (
     BuildError,
@@ -139,8 +138,8 @@ def ascend() -> Any:
 
 def lowered(folder: Path, claims: tuple[str, ...]) -> list[dict[str, str]]:
     request = write(folder, claims) | {"frontend": str(frontend.__file__)}
-    request["python"] = str(frontend_python())
-    seen = [environment_folder(), Path(frontend.__file__)]
+    request["python"] = str(FRONTEND.python())
+    seen = [FRONTEND.folder(), Path(frontend.__file__)]
     return list(reply_of("lower_elsewhere", request, readable=seen)["replies"])
 
 

@@ -17,7 +17,7 @@ from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.tasks.task import TorchTask
-from sketchc.runtime.toolchains.triton_ascend.environment import environment_folder
+from sketchc.runtime.toolchains.triton_ascend.environment import FRONTEND
 
 ROOT = Path(__file__).parents[2]
 #: example -> init inputs and shapes of the inputs, at sizes that divide nothing.
@@ -77,7 +77,7 @@ def run(code: str, folder: Path, *used: Path) -> tuple[str, str]:
         request,
         preload=("torch",),
         timeout=300,
-        readable=[environment_folder()],
+        readable=[FRONTEND.folder()],
         writable=[folder, *used],
     )
     assert result.reply is not None, result.describe() + result.output
@@ -131,7 +131,7 @@ from pathlib import Path
 from sketchc.runtime.toolchains.triton_ascend import environment, standin
 from sketchc.runtime.toolchains.triton_ascend.execute import Machine
 kernel = Path({folder!r}, "softmax.py")
-machine = Machine(kernel, str(environment.frontend_python()), "Ascend910B4", "shuffled", False)
+machine = Machine(kernel, str(environment.FRONTEND.python()), "Ascend910B4", "shuffled", False)
 standin.install(machine.launch)
 sys.path.insert(0, {folder!r})
 import softmax_dropin as module, torch

@@ -28,7 +28,7 @@ from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, UNHURRIED, _build
+from sketchc.runtime.toolchains.cpp.toolchain import UNHURRIED, _build
 
 #: So many sketches whose plan a bug changes are tried for each.
 TRIES = 4
@@ -68,7 +68,7 @@ def test_the_bug_is_found(bug, tmp_path: Path):
         kernels = [load_target("cpp").emit(plan) for _, _, plan in spoilt]
         source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
         source.write_text(unit(kernels), "utf-8")
-        _build([source], quick(), LIBRARIES, library)
+        _build([source], quick(), library)
     except (InternalError, ToolchainError):
         return  # the emitter or the compiler refuses such code
     sketches = [(generated, sketch) for generated, sketch, _ in spoilt]

@@ -37,7 +37,7 @@ from sketchc.launch.conditions import Kind, launch_conditions
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import TARGETS
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import LIBRARIES, TOOLCHAIN, _build
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN, _build
 
 Array = np.ndarray[Any, Any]
 TRITON = ("triton_cuda", "triton_ascend")
@@ -133,7 +133,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, dic
     kernels = {refusal.name: lower_cpp(refusal.text)[1] for refusal in REFUSALS}
     source, library = folder / "unit.cpp", folder / "unit.so"
     source.write_text(unit(list(kernels.values())), "utf-8")
-    warnings, _ = _build([source], quick(), LIBRARIES, library)
+    warnings, _ = _build([source], quick(), library)
     assert warnings == ""
     return ctypes.CDLL(str(library)), kernels
 

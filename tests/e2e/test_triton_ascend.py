@@ -458,7 +458,7 @@ def linked(here: str, there: str) -> None:
 def crashing_environment(folder: Path, times: int) -> Path:
     """A copy of the front end's environment, with a triton-adapter-opt that crashes."""
     place = folder / "environment"
-    shutil.copytree(environment.environment_folder(), place, symlinks=True, copy_function=linked)
+    shutil.copytree(environment.FRONTEND.folder(), place, symlinks=True, copy_function=linked)
     (tool,) = place.glob("lib/python3*/site-packages/triton/backends/ascend/triton-adapter-opt")
     real = tool.rename(tool.with_name("the-real-one"))
     text = CRASHING.replace("TIMES", str(times)).replace("REAL", str(real))

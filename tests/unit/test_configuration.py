@@ -458,7 +458,9 @@ def test_the_documentation_lists_every_key_and_variable() -> None:
 
 def test_the_documentation_lists_every_variable_that_the_code_reads() -> None:
     text = (ROOT / "docs" / "CONFIGURATION.md").read_text()
-    pattern = re.compile(r"""(?:environ\.get|getenv|user_folder)\(\s*"([A-Z][A-Z0-9_]+)\"""")
+    pattern = re.compile(
+        r"""(?:(?:environ\.get|getenv|user_folder)\(\s*|variable=)"([A-Z][A-Z0-9_]+)\""""
+    )
     read = set()
     for part in ("sketchc", "lowering", "runtime", "agents", "docspec"):
         for path in (ROOT / part).rglob("*.py"):

@@ -19,7 +19,7 @@ from toolchains import require
 
 from sketchc.agents.llm.secret import REDACTED, redact, take_key
 from sketchc.runtime.process import templates
-from sketchc.runtime.process.peer import clean_environment
+from sketchc.runtime.process.peer import answer_of, clean_environment
 from sketchc.runtime.sandbox.worker import run_worker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,7 +205,7 @@ def test_a_source_that_embeds_the_environment_gets_none_of_it(
     )
     library = tmp_path / "steal.so"
     try:
-        log, _ = toolchain._build([source], toolchain.FLAGS, toolchain.LIBRARIES, library)
+        log, _ = toolchain._build([source], toolchain.FLAGS, library)
     except ToolchainError as error:
         log = error.log
     made = library.read_bytes() if library.exists() else b""
@@ -227,8 +227,8 @@ def test_the_compiler_does_not_see_it(
     source = tmp_path / "empty.cpp"
     source.write_text("int dummy;\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    toolchain._build([source], toolchain.FLAGS, toolchain.LIBRARIES, tmp_path / "empty.so")
-    assert toolchain._ask(str(noting), "--version").returncode == 0
+    toolchain._build([source], toolchain.FLAGS, tmp_path / "empty.so")
+    assert answer_of(str(noting), "--version")
     seen = (tmp_path / "seen.txt").read_text()
     assert seen.count("PATH=") >= 2
     assert marker not in seen
@@ -263,7 +263,7 @@ def test_names_that_say_secret_never_pass(marker: str) -> None:
 #: Calls that may inherit the environment: (file, function).
 INHERITING = {
     # pip and apt-get, asked for by the user, need proxies and package indexes; no generated code.
-    ("runtime/process/venvs.py", "_run"),
+    ("runtime/process/venvs.py", "run_installer"),
     # A worker's own process: its environment is cleared already.
     ("runtime/toolchains/triton_cuda/worker.py", "_resources"),
 }
@@ -320,7 +320,7 @@ def test_compiled_kernels_still_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "{ return std::fma(x, 2.0, 0.0) * (omp_get_max_threads() > 0); }\n"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    toolchain._build([source], toolchain.FLAGS, toolchain.LIBRARIES, tmp_path / "a.so")
+    toolchain._build([source], toolchain.FLAGS, tmp_path / "a.so")
     import ctypes
 
     twice = ctypes.CDLL(str(tmp_path / "a.so")).twice

@@ -18,7 +18,7 @@ from sketchc.runtime.cases.drawing import (
     fitted,
     literals,
     plant_floats,
-    plant_integers,
+    planted,
     plants_of,
 )
 from sketchc.runtime.cases.variants import Branches, other_values
@@ -94,7 +94,7 @@ def test_extremes_are_for_tasks_that_select() -> None:
 def test_integers_stay_in_their_range() -> None:
     random = np.random.default_rng(1)
     drawn = random.integers(3, 40, 2000)
-    found = plant_integers(drawn, Plants((7, 100, 2.5)), 3, 40, random)
+    found = planted(drawn, Plants((7, 100, 2.5)).integers(3, 40), random)
     assert found.min() == 3
     assert found.max() == 39
     assert {6, 7, 8} <= set(found.tolist())

@@ -51,7 +51,7 @@ def build(folder: Path, text: str) -> str:
     source = folder / "kernel.cpp"
     source.write_text(text)
     flags = (*toolchain.FLAGS, "-Winvalid-pch", "-H")
-    printed, cached = toolchain._build([source], flags, (), folder / "kernel.so")
+    printed, cached = toolchain._build([source], flags, folder / "kernel.so")
     assert not cached
     return printed
 

@@ -126,7 +126,7 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch would import its compiler, for seconds, to keep it away from here."""
+        """torch would import its compiler, for seconds, and a Triton with it, to keep it away."""
         return False
 
     def __torch_dispatch__(

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -75,12 +74,7 @@ class Watch:
         self._old = set(_made)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         global _watch
         _watch = self._before
         for source in self._shared.values():

@@ -11,9 +11,7 @@ import contextlib
 import hashlib
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sysconfig
 import tempfile
 import time
@@ -29,8 +27,8 @@ from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
 from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.process.peer import compiler_environment, run_compiler
-from sketchc.runtime.process.venvs import installed, user_folder
+from sketchc.runtime.process.peer import answer_of, run_compiler
+from sketchc.runtime.process.venvs import installed, processor_says, user_folder
 from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -94,7 +92,6 @@ class CppToolchain(Toolchain):
 
     target = "cpp"
     launcher = "sketchc.runtime.toolchains.cpp.launch"
-    flags = FLAGS
     models_need_torch = True
 
     def model_run(self, kernel: Kernel) -> ModelRun:
@@ -133,7 +130,7 @@ class CppToolchain(Toolchain):
         source = place(kernel, folder, f"{kernel.name}.cpp")
         library = folder / f"{kernel.name}.so"
         started = time.perf_counter()
-        warnings, cached = _build([source], FLAGS, LIBRARIES, library, timeout)
+        warnings, cached = _build([source], FLAGS, library, timeout)
         details = {
             "seconds": round(time.perf_counter() - started, 3),
             "warnings": warnings,
@@ -167,7 +164,7 @@ class CppToolchain(Toolchain):
         library = folder / f"{kernel.name}_module{suffix}"
         includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
         flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
-        _build(sources, flags, LIBRARIES, library)
+        _build(sources, flags, library)
         return library
 
     def module_command(self, kernel: Kernel) -> str:
@@ -296,36 +293,19 @@ def find_compiler() -> str | None:
 @lru_cache(maxsize=8)
 def compiler_version(compiler: str) -> str:
     """The first line of `--version`, less the compiler's own name."""
-    done = _ask(compiler, "--version")
-    first = done.stdout.splitlines()[0] if done.stdout else "unknown"
+    first = (answer_of(compiler, "--version") or "unknown").splitlines()[0]
     return first.removeprefix(f"{Path(compiler).name} ")
 
 
 @lru_cache(maxsize=8)
 def _has_openmp(compiler: str) -> bool:
-    done = _ask(compiler, "-print-file-name=libgomp.so")
-    return Path(done.stdout.strip()).is_absolute()
-
-
-def _ask(compiler: str, question: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [compiler, question],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=compiler_environment(),
-    )
+    return Path(answer_of(compiler, "-print-file-name=libgomp.so").strip()).is_absolute()
 
 
 @lru_cache(maxsize=1)
 def cpu_features() -> tuple[str, ...]:
     """The instruction sets of this CPU that matter here, as Linux names them."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ()
-    found = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
-    flags = set(found.group(1).split()) if found else set()
+    flags = processor_says("flags").split()
     return tuple(feature for feature in _CPU_FEATURES if feature in flags)
 
 
@@ -337,7 +317,6 @@ def cache_folder() -> Path:
 def _build(
     sources: list[Path],
     flags: tuple[str, ...],
-    libraries: tuple[str, ...],
     library: Path,
     timeout: float = COMPILE_TIMEOUT,
 ) -> tuple[str, bool]:
@@ -347,7 +326,7 @@ def _build(
         msg = "no C++ compiler: install g++"
         raise ToolchainError(stage="infrastructure", message=msg)
     key = hashlib.sha256()
-    parts = [compiler_version(compiler), platform.machine(), *cpu_features(), *flags, *libraries]
+    parts = [compiler_version(compiler), platform.machine(), *cpu_features(), *flags, *LIBRARIES]
     for part in parts:
         key.update(part.encode() + b"\0")
     for source in sources:
@@ -365,7 +344,7 @@ def _build(
             "\0".join(parts),
             lambda header, made: _compile_header([compiler, *flags], header, made, timeout),
         )
-    command = [compiler, *flags, *known, *map(str, sources), *libraries]
+    command = [compiler, *flags, *known, *map(str, sources), *LIBRARIES]
     warnings = _compile(command, library, timeout)
     with contextlib.suppress(OSError):  # where nothing can be kept, the next run compiles again
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ import attrs
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import Limits, Worker, WorkerResult
+from sketchc.runtime.tasks.description import OtherSpec
 from sketchc.runtime.tasks.layout import Layout
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -48,8 +49,8 @@ COMPILER_ERROR = re.compile(r"^\S+\.(cpp|cc|cxx|cu|h|hpp):\d+.*\berror: .*$", re
 @attrs.frozen
 class Call:
     """One run of forward. `init` are the init inputs as Python text; `inputs` forward's inputs by
-    position, those that are neither arrays nor numbers as Python text in a `Text`, and `layout` how
-    forward takes them; `state` parameters and buffers by the model's names; `outputs` names what
+    position, those that are neither arrays nor numbers as Python text, and `layout` how forward
+    takes them; `state` parameters and buffers by the model's names; `outputs` names what
     comes back.
 
     `fresh`: at addresses that no call has used. `strided`: the inputs are not contiguous. `turn`:
@@ -66,13 +67,6 @@ class Call:
     turn: int = 0
     judge_writes: bool = False
     layout: Layout = attrs.field(factory=list)
-
-
-@attrs.frozen
-class Text:
-    """A value as Python writes it; see `layout.is_text`."""
-
-    text: str
 
 
 @attrs.define(eq=False)
@@ -132,13 +126,20 @@ class TorchModules(Toolchain):
         Raises `ToolchainError`.
         """
         self.close()
-        self._how = self._run_of(kernel)
+        how = self._how = self._run_of(kernel)
         request = self._request(kernel, init)
-        self._worker = self._start()
+        self._worker = Worker(
+            limits=Limits(None if how.on_device else _MEMORY_BYTES),
+            preload=how.preload,
+            gated=how.gated,
+            environment={"OMP_WAIT_POLICY": "passive", **how.environment},
+            readable=how.readable,
+            writable=how.writable,
+        )
         result = self._worker.call(f"{_WORKER}:load", request, timeout=timeout)
         try:
             reply = _reply(result, "compile", timeout)
-            if self._how.gated:
+            if how.gated:
                 self.shuts = self._worker.let_start(False)
         except BaseException:
             self.close()
@@ -159,6 +160,9 @@ class TorchModules(Toolchain):
         {"shape", "dtype"} (torch's name), {"value"} or {"text"}. Raises `ToolchainError`."""
         from sketchc.lowering.hardware import load_hardware
 
+        how = self._run_of(kernel)
+        if not how.compiled_by:
+            return
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         request = {
             **self._request(kernel, init),
@@ -172,25 +176,22 @@ class TorchModules(Toolchain):
             preload=("torch",),
             environment={load_target(self.target).interpreted_by: "0"},
         ) as worker:
-            result = worker.call(self._run_of(kernel).compiled_by, request, timeout=timeout)
+            result = worker.call(how.compiled_by, request, timeout=timeout)
             _reply(result, "compile", timeout)
 
     def _request(self, kernel: Kernel, init: Sequence[str]) -> dict[str, Any]:
         """What every worker of this file is told."""
+        how = self._run_of(kernel)
         return {
             "source": kernel.source,
             "name": "model_new",
-            "prepare": self._run_of(kernel).prepare,
-            **self._run_of(kernel).told,
+            "prepare": how.prepare,
+            **how.told,
             "init": list(init),
             "forbidden": list(self.forbidden),
             "extensions": sorted(load_target(self.target).extensions),
             "dry": False,
         }
-
-    def compiles_launches(self, kernel: Kernel) -> bool:
-        """Whether launches are interpreted here, and compiled by `build_launches`."""
-        return bool(self._run_of(kernel).compiled_by)
 
     def _run_of(self, kernel: Kernel) -> ModelRun:
         found = getattr(self.base, "model_run", None)
@@ -236,21 +237,15 @@ class TorchModules(Toolchain):
         for position, value in enumerate(call.inputs):
             if value is None or isinstance(value, bool | int | float):
                 inputs.append({"value": value})
-            elif isinstance(value, Text):
+            elif isinstance(value, OtherSpec):
                 inputs.append({"text": value.text})
             else:
                 arrays[f"input.{position}"] = value
                 inputs.append({"array": f"input.{position}"})
         request = {
-            "init": list(call.init),
+            **attrs.asdict(call, recurse=False),
             "inputs": inputs,
-            "layout": call.layout,
             "state": list(call.state),
-            "outputs": list(call.outputs),
-            "fresh": call.fresh,
-            "strided": call.strided,
-            "turn": call.turn,
-            "judge_writes": call.judge_writes,
             "shut": shut,
         }
         result = self._worker.call(f"{_WORKER}:forward", request, arrays, timeout)
@@ -262,17 +257,6 @@ class TorchModules(Toolchain):
         if self._worker is not None:
             self._worker.close()
             self._worker = None
-
-    def _start(self) -> Worker:
-        how = self._how
-        return Worker(
-            limits=Limits(None if how.on_device else _MEMORY_BYTES),
-            preload=how.preload,
-            gated=how.gated,
-            environment={"OMP_WAIT_POLICY": "passive", **how.environment},
-            readable=how.readable,
-            writable=how.writable,
-        )
 
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:

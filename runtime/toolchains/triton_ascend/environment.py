@@ -10,25 +10,22 @@ import functools
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
 
-from sketchc.runtime.process.peer import compiler_environment
+from sketchc.runtime.process.peer import answer_of
 from sketchc.runtime.process.venvs import (
-    PYTHONS,
+    Environment,
     InstallError,
-    _run,
-    find_python,
-    new_environment,
-    python_with,
+    run_installer,
     user_folder,
 )
 
 FRONTEND_VERSION = "3.2.0"
+FRONTEND = Environment("triton-ascend", FRONTEND_VERSION, variable="SKETCHC_ASCEND_ENV")
 REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
 APT_PACKAGES = ("mlir-19-tools", "llvm-19", "gcc")
 APT_LINE = f"apt-get install -y {' '.join(APT_PACKAGES)}"
@@ -54,19 +51,6 @@ class Tools:
 def cache_folder() -> Path:
     """Where builds are kept; it may be deleted at any time."""
     return user_folder("XDG_CACHE_HOME", ".cache") / "ascend"
-
-
-def environment_folder() -> Path:
-    """The front end's virtual environment, whether it exists or not."""
-    configured = os.environ.get("SKETCHC_ASCEND_ENV")
-    if configured:
-        return Path(configured)
-    return user_folder("XDG_DATA_HOME", ".local/share") / f"triton-ascend-{FRONTEND_VERSION}"
-
-
-def frontend_python() -> Path | None:
-    """The interpreter of a complete environment, or None."""
-    return python_with(environment_folder(), f"triton_ascend-{FRONTEND_VERSION}")
 
 
 def missing_tools() -> tuple[str, ...]:
@@ -106,33 +90,13 @@ def _llvm() -> tuple[str, dict[str, str]] | None:
 
 
 def _version(program: str, option: str, pattern: str) -> str | None:
-    try:
-        done = subprocess.run(
-            [program, option],
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-            env=compiler_environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = re.search(pattern, done.stdout)
+    found = re.search(pattern, answer_of(program, option))
     return found.group(1) if found else None
 
 
 def install_frontend() -> str:
     """Create the environment; returns what was done. Raises `InstallError` with pip's words."""
-    folder = environment_folder()
-    if frontend_python() is not None:
-        return f"triton-ascend {FRONTEND_VERSION} is installed in {folder}"
-    python = find_python()
-    if python is None:
-        message = f"triton-ascend needs Python {' or '.join(PYTHONS)}, and none is on the path"
-        raise InstallError(message)
-    with new_environment(folder, python) as install:
-        install(*REQUIREMENTS)
-    return f"installed triton-ascend {FRONTEND_VERSION} into {folder}"
+    return FRONTEND.install("triton-ascend", lambda pip_install: pip_install(*REQUIREMENTS))
 
 
 def install_tools() -> str:
@@ -142,8 +106,8 @@ def install_tools() -> str:
         message = f"installing system packages needs apt-get and root; as root: {APT_LINE}"
         raise InstallError(message)
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    _run([apt, "update", "-qq"], quiet)
-    _run([apt, "install", "-y", "-qq", "--no-install-recommends", *APT_PACKAGES], quiet)
+    run_installer([apt, "update", "-qq"], quiet)
+    run_installer([apt, "install", "-y", "-qq", "--no-install-recommends", *APT_PACKAGES], quiet)
     _llvm.cache_clear()
     find_tools.cache_clear()
     return f"installed {', '.join(APT_PACKAGES)}"

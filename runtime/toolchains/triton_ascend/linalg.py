@@ -17,6 +17,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.runtime.process.peer import run_compiler
+from sketchc.runtime.process.venvs import processor_says
 from sketchc.runtime.toolchains.triton_ascend.environment import Tools, cache_folder
 
 #: `__hmf_<name>f` on f32 and `__hmf_<name>Dh` on f16 -> one operation of MLIR's math dialect.
@@ -71,9 +72,8 @@ def _math_body(name: str, types: list[str], result: str) -> str | None:
     kind = types[0]
     if operation := _MATH.get(stem):
         operands = ", ".join(f"%a{i}" for i in range(len(types)))
-        return _define(
-            name, types, result, [f"%r = {operation} {operands} : {kind}", *_end(result)]
-        )
+        lines = [f"%r = {operation} {operands} : {kind}", f"return %r : {result}"]
+        return _define(name, types, result, lines)
     constant = f"%c = arith.constant {'0.0' if stem == 'relu' else '1.0'} : {kind}"
     match name.removeprefix("__hmf_"):
         case "isnan":
@@ -91,11 +91,7 @@ def _math_body(name: str, types: list[str], result: str) -> str | None:
             lines = [constant, f"%r = arith.divf %c, %a0 : {kind}"]
         case _:
             return None
-    return _define(name, types, result, [*lines, *_end(result)])
-
-
-def _end(result: str) -> list[str]:
-    return [f"return %r : {result}"]
+    return _define(name, types, result, [*lines, f"return %r : {result}"])
 
 
 def _constant_operand(name: str, text: str, position: int = 1) -> int:
@@ -123,14 +119,19 @@ def _scan_body(name: str, kind: str, types: list[str], axis: int) -> str:
     outer = [i for i in range(len(extents)) if i != axis]
     indices = ", ".join("%p" if i == axis else f"%i{i}" for i in range(len(extents)))
     lines = [
-        *_constants(extents),
+        "%zero = arith.constant 0 : index",
+        "%one = arith.constant 1 : index",
+        *(f"%d{i} = arith.constant {extent} : index" for i, extent in enumerate(extents)),
         f"%last = arith.constant {extents[axis] - 1} : index",
         f"%start = arith.constant {start} : {element}",
         f"%t = tensor.empty() : {tensor}",
     ]
     carried = "%t"
     for i in outer:
-        lines.append(_loop(f"%r{i}", f"%i{i}", f"%d{i}", f"%t{i} = {carried}", tensor))
+        lines.append(
+            f"%r{i} = scf.for %i{i} = %zero to %d{i} step %one "
+            f"iter_args(%t{i} = {carried}) -> ({tensor}) {{"
+        )
         carried = f"%t{i}"
     both = f"{element}, {tensor}"
     lines += [
@@ -187,21 +188,6 @@ def _taken(
         f"return %r : {result}",
     ]
     return _define(name, types, result, lines)
-
-
-def _constants(extents: list[int]) -> list[str]:
-    return [
-        "%zero = arith.constant 0 : index",
-        "%one = arith.constant 1 : index",
-        *(f"%d{i} = arith.constant {extent} : index" for i, extent in enumerate(extents)),
-    ]
-
-
-def _loop(result: str, variable: str, extent: str, carried: str, tensor: str) -> str:
-    return (
-        f"{result} = scf.for {variable} = %zero to {extent} step %one "
-        f"iter_args({carried}) -> ({tensor}) {{"
-    )
 
 
 _HINT_LINES = re.compile(
@@ -326,7 +312,9 @@ def build(linalg: str, tools: Tools) -> tuple[Path, Function]:
     function = read_function(linalg)
     source = glue_source(function)
     launcher = Path(__file__).with_name("launcher.c").read_text()
-    parts = (text, source, launcher, " ".join(PASSES), tools.fingerprint, _processor())
+    # `-mcpu=native` code may not run on another machine with this cache.
+    processor = processor_says("flags") or processor_says("Features")
+    parts = (text, source, launcher, " ".join(PASSES), tools.fingerprint, processor)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     library = cache_folder() / key[:2] / f"{key}.so"
     if library.exists():
@@ -389,14 +377,3 @@ def glue_source(function: Function) -> str:
         "    (void)arguments;\n    (void)lengths;\n"
         f"    {KERNEL}({', '.join(values)});\n}}\n"
     )
-
-
-def _processor() -> str:
-    """Part of the key: `-mcpu=native` code may not run on another machine with this cache."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        import platform
-
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

@@ -71,10 +71,11 @@ class Launcher:
         general: Collection[str | int] = (),
     ) -> None:
         self.function = function
-        self.general = frozenset(general)
         self.launch = launch
         self.__name__ = function.__name__
         self.signature = inspect.signature(function)
+        order = list(self.signature.parameters)
+        self.general = frozenset(order[one] if isinstance(one, int) else one for one in general)
         self.constants = {
             name
             for name, parameter in self.signature.parameters.items()
@@ -90,11 +91,6 @@ class Launcher:
     def __call__(self, *_: Any, **__: Any) -> None:
         """A call without a grid: raises `LaunchError`."""
         raise LaunchError(f"the kernel {self.__name__} is called without a launch grid")
-
-    def _names(self, given: Collection[str | int]) -> list[str]:
-        """Arguments that are named, or numbered, by their names."""
-        order = list(self.signature.parameters)
-        return [order[each] if isinstance(each, int) else each for each in given]
 
     def start(self, grid: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Bind the arguments and hand the launch over. Raises `LaunchError`."""
@@ -125,7 +121,7 @@ class Launcher:
                 {k: v for k, v in values.items() if k not in self.constants},
                 {k: v for k, v in values.items() if k in self.constants},
                 options,
-                frozenset(self._names(self.general)),
+                self.general,
             )
         )
 

@@ -60,22 +60,20 @@ class TritonAscendToolchain(Toolchain):
     def model_run(self, kernel: Kernel) -> ModelRun:
         """Launches go through the front end, which lives in a private place and builds into
         another, which is this file's own."""
-        digest = hashlib.sha256(kernel.source.encode("utf-8", "replace")).hexdigest()[:32]
-        kept = environment.cache_folder() / digest
-        kept.mkdir(parents=True, exist_ok=True)
+        kept = _kept_builds(kernel.source.encode("utf-8", "replace"))
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         return ModelRun(
             prepare="sketchc.runtime.toolchains.triton_ascend.models:prepare",
-            told={"python": str(environment.frontend_python()), "chip": chip},
+            told={"python": str(environment.FRONTEND.python()), "chip": chip},
             environment={"XDG_CACHE_HOME": str(kept)},
-            readable=(environment.environment_folder(),),
+            readable=(environment.FRONTEND.folder(),),
             writable=(kept,),
         )
 
     def status(self) -> ToolchainStatus:
         """Looks for the environment and the tools; starts two of them with `--version`."""
         tools = environment.find_tools()
-        frontend = environment.frontend_python()
+        frontend = environment.FRONTEND.python()
         missing, advice = [], []
         if frontend is None:
             missing.append(f"triton-ascend {environment.FRONTEND_VERSION} in its own environment")
@@ -163,7 +161,7 @@ class TritonAscendToolchain(Toolchain):
         self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
     ) -> Arrays:
         """What the wrapper launches, executed by a process that holds only what was built."""
-        built = _kept_builds(request["source"])
+        built = _kept_builds(Path(request["source"]).read_bytes())
 
         def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
             return self._run({**request, **more}, arrays, left, TRACE, of=timeout)
@@ -188,7 +186,7 @@ class TritonAscendToolchain(Toolchain):
     ) -> dict[str, Any]:
         return {
             **call_request(kernel, path.resolve(), symbols, params),
-            "python": str(environment.frontend_python()),
+            "python": str(environment.FRONTEND.python()),
             "chip": load_hardware(kernel.hardware).facts["chip"],
             "order": order,
             "dry": dry,
@@ -203,7 +201,7 @@ class TritonAscendToolchain(Toolchain):
         of: float | None = None,
     ) -> Reply:
         """A reply and its arrays, within what is left `of` the time. Raises `ToolchainError`."""
-        kept = _kept_builds(request["source"])
+        kept = _kept_builds(Path(request["source"]).read_bytes())
         # The front end's place is part of the request: the worker's environment is cleared.
         result = run_worker(
             handler,
@@ -214,7 +212,7 @@ class TritonAscendToolchain(Toolchain):
             file_bytes=file_limit(arrays),
             preload=("torch",),
             environment={"XDG_CACHE_HOME": str(kept)},
-            readable=[request["source"], environment.environment_folder()],
+            readable=[request["source"], environment.FRONTEND.folder()],
             writable=[kept],
         )
         return _replied(result, timeout if of is None else of)
@@ -226,9 +224,8 @@ class TritonAscendToolchain(Toolchain):
             raise ToolchainError(stage="infrastructure", message=message)
 
 
-def _kept_builds(source: str) -> Path:
+def _kept_builds(text: bytes) -> Path:
     """Where one kernel's builds are: its code could write there, so others' are kept elsewhere."""
-    text = Path(source).read_bytes()
     kept = environment.cache_folder() / hashlib.sha256(text).hexdigest()[:32]
     kept.mkdir(parents=True, exist_ok=True)
     return kept

@@ -14,23 +14,26 @@ import numpy as np
 @functools.cache
 def mend() -> None:
     """Apply all changes to Triton's interpreter; further calls do nothing."""
-    _prepare_once()
-    _count_no_overflows()
-    _describe_types_once()
-    _reduce_whole_rows()
-    _scan_whole_rows()
-    _multiply_bfloat16()
-    _round_to_bfloat16()
-    _take_bools()
-    _update_bfloat16()
-
-
-def _prepare_once() -> None:
-    """Let Triton's interpreter replace the language's functions once per launch. It does so again
-    for each call of a device function, which takes longer than most such functions."""
     import triton.language as tl
     from triton.runtime import interpreter
 
+    for change in (
+        _prepare_once,
+        _count_no_overflows,
+        _describe_types_once,
+        _reduce_whole_rows,
+        _scan_whole_rows,
+        _multiply_bfloat16,
+        _round_to_bfloat16,
+        _take_bools,
+        _update_bfloat16,
+    ):
+        change(tl, interpreter)
+
+
+def _prepare_once(tl: Any, interpreter: Any) -> None:
+    """Let Triton's interpreter replace the language's functions once per launch. It does so again
+    for each call of a device function, which takes longer than most such functions."""
     original = interpreter._patch_lang
     done: set[int] = set()
 
@@ -54,22 +57,17 @@ def _prepare_once() -> None:
     interpreter._patch_lang = patch_lang
 
 
-def _count_no_overflows() -> None:
+def _count_no_overflows(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter leave out what is only for assertions of kernels in debug mode: it
     works out every sum and product of integers again in 64 bits, and then asserts nothing."""
-    from triton.runtime import interpreter
-
     options = interpreter.interpreter_builder.options
     if not options.debug:
         interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
 
 
-def _describe_types_once() -> None:
+def _describe_types_once(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter look up what follows from a type alone. It makes a table of all
     types for each number that it reads, and a type of its shape for each tensor."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
     numpy_type = interpreter._get_np_dtype
     equal, initialise = tl.dtype.__eq__, tl.tensor.__init__
     numpy_types: dict[str, Any] = {}
@@ -98,13 +96,12 @@ def _describe_types_once() -> None:
     tl.tensor.__init__ = make_tensor
 
 
-def _reduce_whole_rows() -> None:
+def _reduce_whole_rows(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter reduce with a combine function over whole slices.
 
     It calls the function once per element, which takes a second per row of a softmax; the function
     is element-wise, so halves of the axis (a power of two long) can be combined at once.
     """
-    from triton.runtime import interpreter
 
     def generic_reduce(self: Any, inputs: Any) -> Any:
         values, axis = self.unravel(inputs, self.axis)
@@ -134,10 +131,9 @@ def _combined(operation: Any, kinds: list[Any], *sides: list[Any]) -> list[Any]:
     return [tensor.handle.data for tensor in results]
 
 
-def _scan_whole_rows() -> None:
+def _scan_whole_rows(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter scan with a combine function over whole slices, in the order in
     which it does so element by element."""
-    from triton.runtime import interpreter
 
     def generic_scan(self: Any, inputs: Any) -> Any:
         values = [value.handle.data for value in inputs]
@@ -152,12 +148,9 @@ def _scan_whole_rows() -> None:
     interpreter.ScanOps.generic_scan = generic_scan
 
 
-def _multiply_bfloat16() -> None:
+def _multiply_bfloat16(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter multiply bf16 matrices: it keeps their bits in integers, and its
     `tl.dot` multiplies those."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
     original = interpreter.InterpreterBuilder.create_dot
 
     def widened(handle: Any) -> Any:
@@ -172,12 +165,9 @@ def _multiply_bfloat16() -> None:
     interpreter.InterpreterBuilder.create_dot = create_dot
 
 
-def _round_to_bfloat16() -> None:
+def _round_to_bfloat16(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
     f32, and writes the whole part of anything else as if it were the bits."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
     original = interpreter.InterpreterBuilder.cast_impl
 
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
@@ -190,13 +180,10 @@ def _round_to_bfloat16() -> None:
     interpreter.InterpreterBuilder.cast_impl = cast_impl
 
 
-def _take_bools() -> None:
+def _take_bools(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
     and then finds that they are no bools. Our own kernels pass integers; files of others pass what
     works on GPUs."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
     original = interpreter._implicit_cvt
 
     def implicit_cvt(argument: Any) -> Any:
@@ -208,12 +195,9 @@ def _take_bools() -> None:
     interpreter._implicit_cvt = implicit_cvt
 
 
-def _update_bfloat16() -> None:
+def _update_bfloat16(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter add bf16 in memory: it knows no such type there. Its programs and
     lanes run one after another, so that plain reads and writes are atomic."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
     original = interpreter.InterpreterBuilder.create_atomic_rmw
 
     def create_atomic_rmw(

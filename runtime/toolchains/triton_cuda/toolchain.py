@@ -7,8 +7,6 @@ holds only its cubins.
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import math
 import os
 from collections.abc import Mapping
@@ -19,6 +17,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import (
     Limits,
     PersistentWorker,
@@ -95,12 +94,8 @@ class TritonCuda(Toolchain):
 
     def status(self) -> ToolchainStatus:
         """Looks for packages and for the driver's device file; imports nothing heavy."""
-        versions, missing = {}, []
-        for name in ("torch", "triton"):
-            if importlib.util.find_spec(name) is None:
-                missing.append(name)
-            else:
-                versions[name] = importlib.metadata.version(name)
+        versions = installed("torch", "triton")
+        missing = tuple(name for name in ("torch", "triton") if name not in versions)
         # An empty list hides all GPUs from CUDA's driver.
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
         gpu = Path("/dev/nvidiactl").exists() and "+cpu" not in versions.get("torch", "+cpu")
@@ -113,7 +108,7 @@ class TritonCuda(Toolchain):
             can_run=usable,
             how_it_runs=how if usable else "nowhere",
             versions=versions,
-            missing=tuple(missing),
+            missing=missing,
             advice="" if usable and gpu else _ADVICE,
             interpreted=usable and not gpu,
         )

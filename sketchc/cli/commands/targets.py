@@ -165,7 +165,7 @@ def list_toolchains() -> int:
         click.echo(f"{name:<15} {text}")
     from sketchc.runtime.tasks import mindspore_environment as mindspore
 
-    found = f"ready: mindspore {mindspore.VERSION}" if mindspore.mindspore_python() else ""
+    found = f"ready: mindspore {mindspore.VERSION}" if mindspore.MINDSPORE.python() else ""
     text = found or f"missing: mindspore, for MindSpore tasks alone ({mindspore.INSTALL_LINE})"
     click.echo(f"{'mindspore':<15} {text}")
     return 0
