@@ -13,7 +13,7 @@ import click
 from sketchc.base.diagnostics import refuse
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import load_sketch
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     from sketchc.runtime.verify import text
 
     console.rule(f"sketchc lower {sketch} --target triton_ascend")
-    candidate = prepare(sketch, None, "triton_ascend", None, {})
+    candidate = lower(VerifyRequest(sketch, "triton_ascend"))
     console.print(
         Syntax(
             _kernels(candidate.kernel.source),
@@ -135,7 +135,7 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     from sketchc.runtime.verify import text
 
     console.rule(f"the same sketch for this CPU: {sketch} --target cpp")
-    candidate = prepare(sketch, None, "cpp", None, {})
+    candidate = lower(VerifyRequest(sketch, "cpp"))
     status = candidate.toolchain.status()
     if not status.can_run:
         console.print(f"not executed: run {status.advice}")
@@ -167,7 +167,7 @@ def _gen(console: Console, task: Path) -> bool:
         # The language reads like Python, near enough for colours.
         shown = Syntax(path.read_text("utf-8"), "python", background_color="default")
         console.print(shown)
-        candidate = prepare(str(path), None, "cpp", None, {})
+        candidate = lower(VerifyRequest(str(path), "cpp"))
         if not candidate.toolchain.status().can_run:
             return False
     verdict = _verify(candidate, task)
