@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sketchc.base.types import DType
@@ -48,10 +48,11 @@ def _operation_table(category: Category, rows: list[Op]) -> str:
         )
         for row in rows
     ]
-    return f"**{category.value.capitalize()}**\n\n{_table(head, cells)}"
+    return f"**{category.value.capitalize()}**\n\n{table(head, cells)}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
     return "\n".join((next(lines), "|" + "---|" * len(head), *lines))
 
@@ -85,7 +86,7 @@ def type_table() -> str:
         else:
             kind = "signed integer" if dtype.is_signed else "unsigned integer"
         rows.append((f"`{dtype.value}`", str(dtype.bytes), kind, f"`{dtype.compute.value}`"))
-    return _table(("type", "bytes", "kind", "computed in"), rows)
+    return table(("type", "bytes", "kind", "computed in"), rows)
 
 
 def hint_table() -> str:
@@ -97,14 +98,14 @@ def hint_table() -> str:
         (f'`"{word}"`', *("yes" if word in words else "" for words in places))
         for word in sorted(LOOP_HINTS | TILE_HINTS)
     )
-    return _table(("hint", "on loops", "on tiles"), rows)
+    return table(("hint", "on loops", "on tiles"), rows)
 
 
 def diagnostic_table() -> str:
     """Every code with the title of its page."""
     from sketchc.base.explain import codes, title
 
-    return _table(("code", "says"), ((code, _cell(title(code))) for code in codes()))
+    return table(("code", "says"), ((code, _cell(title(code))) for code in codes()))
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -115,16 +116,16 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def filled(text: str) -> str:
+def filled(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
     """The text with every table between markers made anew. Raises `KeyError` for an unknown one."""
-    return _MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+    return _MARKED.sub(lambda found: f"{found[1]}{tables[found[2]]()}\n{found[3]}", text)
 
 
-def main() -> None:
+def main(tables: Mapping[str, Callable[[], str]] = TABLES) -> None:
     """Fill the tables of the files that the command line names."""
     for name in sys.argv[1:]:
         path = Path(name)
-        path.write_text(filled(path.read_text("utf-8")), "utf-8")
+        path.write_text(filled(path.read_text("utf-8"), tables), "utf-8")
 
 
 if __name__ == "__main__":
