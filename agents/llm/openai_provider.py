@@ -151,7 +151,7 @@ _STARRED = re.compile(r"\S*\*{3,}\S*")
 
 def hide_key(text: str, key: str) -> str:
     """`text` of a server or library without the key, and without any longer piece of it."""
-    text = redact(text, [key])
+    text = redact(text, key)
     size = max(8, min(12, len(key) // 2))
     pieces = {key[start : start + size] for start in range(len(key) - size + 1)}
     if any(piece in text for piece in pieces):
@@ -556,7 +556,7 @@ class OpenAIProvider:
 
     def _clean(self, text: str) -> str:
         """Without the key, should a server echo it, and with nothing that UTF-8 cannot hold."""
-        return redact(text, [self._key]).encode(errors="replace").decode()
+        return redact(text, self._key).encode(errors="replace").decode()
 
 
 def _cost(usage: Usage, model: ModelSettings) -> float | None:
@@ -584,7 +584,7 @@ def _keep_out_of_logs(key: str) -> None:
 
     def hide(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        hidden = redact(text, [key])
+        hidden = redact(text, key)
         if hidden != text:
             record.msg, record.args = hidden, ()
         return True
