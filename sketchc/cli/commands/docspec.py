@@ -188,12 +188,11 @@ def _line(part: Part) -> str:
 
 
 def _sizes(spec: DocSpec) -> str:
-
-    sizes = []
-    for category in Category:
-        tokens = sum(estimate_tokens(section.text) for section in spec.of(category))
-        if category is not Category.EXAMPLES:
-            sizes.append(f"{category.value} {tokens}")
+    sizes = [
+        f"{category.value} {sum(estimate_tokens(section.text) for section in spec.of(category))}"
+        for category in Category
+        if category is not Category.EXAMPLES
+    ]
     tokens = sum(estimate_tokens(x.sketch) + estimate_tokens(x.source) for x in spec.examples)
     return f"{', '.join(sizes)}, {len(spec.examples)} examples {tokens} tokens"
 
