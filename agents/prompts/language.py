@@ -10,8 +10,6 @@ from importlib.resources import files
 from math import prod
 from typing import Any
 
-import attrs
-
 from sketchc.agents.prompts.rendering import render
 from sketchc.base.types import DType
 from sketchc.checker.api import LOOP_HINTS, TILE_HINTS
@@ -31,14 +29,6 @@ EXAMPLES: tuple[str, ...] = (
     "linear_tanh",
     "scale_by_total",
 )
-
-
-@attrs.frozen
-class Example:
-    """A complete sketch of this package."""
-
-    name: str
-    text: str
 
 
 def language(examples: bool = True) -> str:
@@ -91,12 +81,10 @@ def _values(attribute: Attribute) -> str:
     return str(attribute.kind) if attribute.default is None else str(attribute.default)
 
 
-def example_sketches() -> tuple[Example, ...]:
-    """The sketches of `EXAMPLES` with their names."""
+def example_sketches() -> list[str]:
+    """The texts of `EXAMPLES`."""
     folder = files("sketchc.agents.prompts") / "examples"
-    return tuple(
-        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in EXAMPLES
-    )
+    return [(folder / f"{name}.sketch").read_text(encoding="utf-8") for name in EXAMPLES]
 
 
 def reach(task: TaskDescription, target: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from rich.console import Console
 from rich.markup import escape
 
 from sketchc.agents.llm.client import Client, Provider, Spend
@@ -56,8 +55,8 @@ _REFRESH = 0.2
 class Display:
     """Hears what agents do (`state.Progress`) and how replies stream in."""
 
-    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
-        self.console = console or make_console(stderr=True, quiet=quiet, highlight=False)
+    def __init__(self, *, quiet: bool) -> None:
+        self.console = make_console(stderr=True, quiet=quiet, highlight=False)
         self.client: Client | None = None
         self._status: Status | None = None
         self._doing = "starting"
