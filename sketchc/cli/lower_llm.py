@@ -129,16 +129,15 @@ def _report(coding: Coding, spend: Spend) -> None:
 
         if coding.verdict is not None:
             show(coding.verdict, make_console(stderr=True))
-        problem = coding.attempts[-1].problem
-        if problem:
-            click.echo(f"error: {problem}", err=True)
+        if coding.problem:
+            click.echo(f"error: {coding.problem}", err=True)
     cases = 0 if coding.verdict is None else sum(case.passed for case in coding.verdict.cases)
     outcome = f"accepted: equal to the sketch in {cases} cases" if coding.kernel else "not accepted"
     cost = (
         f", cost {spend.cost:.4g}" if spend.cost else ", cost unknown" * bool(spend.unpriced_calls)
     )
     click.echo(
-        f"{outcome}; {counted(len(coding.attempts), 'attempt')}, {counted(spend.calls, 'call')}, "
+        f"{outcome}; {counted(coding.attempts, 'attempt')}, {counted(spend.calls, 'call')}, "
         f"{counted(spend.input_tokens, 'token')} in, {spend.output_tokens:,} out{cost}",
         err=True,
     )
