@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sketchc.base.types import DType
-from sketchc.ops.table import OPS, Category, Op
+from sketchc.ops.table import OPS, Attribute, Category, Op
 
 _MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 _IDENTITIES = {
@@ -57,11 +57,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join((next(lines), "|" + "---|" * len(head), *lines))
 
 
-def call_of(row: Op) -> str:
-    """How a row is called: operands, positional attributes, destinations, keywords."""
+def call_of(
+    row: Op,
+    two: Sequence[str] = ("dst_values", "dst_indices"),
+    shown: Callable[[Attribute], str] = lambda attribute: _default(attribute.default),
+) -> str:
+    """How a row is called: operands, positional attributes, destinations (`two`, where there are
+    several), and keywords with what is `shown` of their values."""
     arguments = [*row.operands, *(a.name for a in row.attributes if a.positional)]
-    destinations = {1: ["dst"], 2: ["dst_values", "dst_indices"]}[row.outputs]
-    keywords = [f"{a.name}={_default(a.default)}" for a in row.attributes if not a.positional]
+    destinations = two if row.outputs > 1 else ["dst"]
+    keywords = [f"{a.name}={shown(a)}" for a in row.attributes if not a.positional]
     return f"{row.name}({', '.join([*arguments, *destinations, *keywords])})"
 
 
