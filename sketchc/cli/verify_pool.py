@@ -7,6 +7,7 @@ in the order of the files.
 from __future__ import annotations
 
 import atexit
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,8 +72,6 @@ def verify_all(
 
 # ---------------------------------------------------------------- in a process of the pool
 
-_tasks: dict[tuple[str, float], TaskClient] = {}
-
 
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
     """One file; what the user did wrong is in the outcome."""
@@ -94,17 +93,11 @@ def perform(job: VerifyJob) -> Outcome | TaskBroken:
         return TaskBroken(str(error))
 
 
+@functools.cache
 def _task(name: str, patience: float) -> TaskClient:
+    """The task, loaded once; it is closed when the process ends."""
     from sketchc.runtime.tasks.task import load_task
 
-    key = (name, patience)
-    if key not in _tasks:
-        _tasks[key] = load_task(name, patience)
-    return _tasks[key]
-
-
-@atexit.register
-def _close_tasks() -> None:
-    for task in _tasks.values():
-        task.close()
-    _tasks.clear()
+    task = load_task(name, patience)
+    atexit.register(task.close)
+    return task
