@@ -150,20 +150,19 @@ def rank_examples(
     docspec: DocSpec, operations: Iterable[str], topics: Iterable[str]
 ) -> tuple[Example, ...]:
     """All examples, the most similar first; equals in the order of the manifest."""
-    wanted, words = Counter(operations), frozenset(topics)
+    wanted, words = _computing(operations), Counter(set(topics))
     return tuple(sorted(docspec.examples, key=lambda example: -similarity(example, wanted, words)))
 
 
-def similarity(example: Example, operations: Iterable[str], topics: Iterable[str]) -> float:
+def similarity(example: Example, wanted: Counter[str], topics: Counter[str]) -> float:
     """How alike an example and a kernel are, 0 to 1: half by operations, the rest by their kinds
     (element-wise, reduction, ...) and by topics. Each is the weighted Jaccard index of multisets,
     loads and stores left out."""
-    wanted = _computing(operations)
     offered = _computing(example.operations)
     return (
         0.5 * _overlap(offered, wanted)
         + 0.25 * _overlap(_kinds(offered), _kinds(wanted))
-        + 0.25 * _overlap(Counter(set(example.topics)), Counter(set(topics)))
+        + 0.25 * _overlap(Counter(set(example.topics)), topics)
     )
 
 

@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -201,7 +201,6 @@ class Translator:
     where: str
     key: str = attrs.field(repr=False)
     timeout: float
-    wall_clock: Callable[[], float] = time.time
 
     def hide(self, text: str) -> str:
         """One line without the key, of bounded length."""
@@ -252,7 +251,7 @@ class Translator:
     def _status(self, error: openai.APIStatusError, model: str) -> LlmError:
         # A body that is not JSON is text; an empty one leaves the status.
         body = error.body if error.body not in (None, "") else None
-        pause = retry_after(error.response.headers, self.wall_clock())
+        pause = retry_after(error.response.headers, time.time())
         return self.refusal(said(body), error.status_code, model, pause)
 
     def refusal(
