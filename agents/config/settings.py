@@ -38,8 +38,8 @@ from sketchc.base.diagnostics import refuse
 
 @attrs.frozen
 class Configuration:
-    """All settings of one run. `path` is the file they came from, None without one. `origins` says
-    for a dotted key where its value came from; a key that is not in it has its default."""
+    """All settings of one run. `origins` says for a dotted key where its value came from; one that
+    is not in it has its default."""
 
     llm: LlmSettings = LlmSettings()
     workflow: str = "default"
@@ -49,7 +49,6 @@ class Configuration:
     #: Budget of the DocSpec excerpts in one Coder prompt, in tokens (estimated).
     docs_tokens: int = 12_000
     targets: Mapping[str, TargetSettings] = attrs.field(factory=dict)
-    path: Path | None = None
     origins: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
     def target(self, name: str) -> TargetSettings:
@@ -107,9 +106,7 @@ def _build(
     llm = _changed(LlmSettings(), values, models, folder)
     names = {key.split(".")[1] for key in values if key.startswith("target.")}
     targets = {name: _target(values, name, models, folder) for name in sorted(names)}
-    return Configuration(
-        llm, **_group(values, "gen"), targets=targets, path=path, origins=dict(origins)
-    )
+    return Configuration(llm, **_group(values, "gen"), targets=targets, origins=dict(origins))
 
 
 def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
