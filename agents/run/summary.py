@@ -93,20 +93,10 @@ def ending(state: RunState, stopped: str) -> str:
     return f"{headline(state, '')}: {told}" if told else headline(state, "")
 
 
-#: How a run that came to an end without a right kernel ended.
-_ENDED = {
-    "rejected": "The kernel is wrong",
-    "incomplete": "The kernel could not be judged",
-    "exhausted": "No kernel was found that is right",
-}
-
-
 def conclusion(record: RunRecord) -> str:
     """The verdict in words."""
-    reason, outcome = record.reason, record.outcome
-    if outcome == "rejected" and record.steps and record.steps[-1].failure == "infrastructure":
-        outcome = "incomplete"
-    match outcome:
+    reason = record.reason
+    match record.outcome:
         case "stopped":
             return (
                 f"The run stopped before an end: {reason.rstrip('.')}. What follows is how far it "
@@ -120,8 +110,16 @@ def conclusion(record: RunRecord) -> str:
                 "and compares nothing. Do not rely on it before `--workflow verifier-only` has "
                 "passed."
             )
+        case "rejected" if record.steps and record.steps[-1].failure == "infrastructure":
+            return f"**The kernel could not be judged**: {reason}."
+        case "rejected":
+            return f"**The kernel is wrong**: {reason}."
+        case "incomplete":
+            return f"**The kernel could not be judged**: {reason}."
+        case "exhausted":
+            return f"**No kernel was found that is right**: {reason}."
         case _:
-            return f"**{_ENDED.get(outcome, 'The run could not go on')}**: {reason}."
+            return f"**The run could not go on**: {reason}."
 
 
 def _going_on(stopped: str) -> str:
