@@ -189,7 +189,7 @@ def run(name: str, target: str) -> dict[str, str]:
     """Column -> "yes", or what stands against it, in a few words."""
     from sketchc.base.diagnostics import UsageError
     from sketchc.cli.options import SketchError
-    from sketchc.cli.verify_files import prepare
+    from sketchc.cli.verify_files import VerifyRequest, lower
     from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.toolchains import interpreter
     from sketchc.runtime.verify.verify import Candidate, verify
@@ -197,7 +197,7 @@ def run(name: str, target: str) -> dict[str, str]:
     columns = ("triton_cuda", "cubin") if target == "triton_cuda" else (target,)
     lowered = "cpp" if target == "interpreter" else target
     try:
-        candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, lowered, None, {})
+        candidate = lower(VerifyRequest(str(EXAMPLES / f"{name}.sketch"), lowered))
     except SketchError as error:
         return dict.fromkeys(columns, error.diagnostics[0].code)
     task = TorchTask(EXAMPLES / "tasks" / f"{name}.py")

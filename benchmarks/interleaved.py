@@ -26,7 +26,7 @@ import attrs
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli.options import SketchError
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.bench import text
 from sketchc.runtime.bench.bench import bench
 from sketchc.runtime.bench.machine import Machine, this_machine
@@ -58,7 +58,7 @@ _LEFT_OUT = ("source", "sketch_text", "rounds")
 def measure(name: str, machine: Machine, settings: Settings) -> Measurement:
     """One example. Raises `UsageError` and `SketchError`."""
     target = TARGETS[settings.device]
-    candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
+    candidate = lower(VerifyRequest(str(EXAMPLES / f"{name}.sketch"), target))
     sizes = SIZES.get(name, {}) if settings.device == "cuda" else {}
     settings = attrs.evolve(settings, seed=secrets.randbits(48), sizes=sizes)
     task = str(EXAMPLES / "tasks" / f"{name}.py")

@@ -18,7 +18,6 @@ from sketchc.base.types import DType
 from sketchc.docspec.markdown import parse_document
 from sketchc.docspec.needs import needs_of
 from sketchc.docspec.schema import (
-    FRONTENDS,
     Category,
     DocSpec,
     DocSpecError,
@@ -27,8 +26,6 @@ from sketchc.docspec.schema import (
     Finding,
     Manifest,
     Section,
-    StatedCapabilities,
-    ToolchainCommands,
 )
 from sketchc.lowering.registry import all_languages, all_targets, load_language
 from sketchc.ops.table import OPS
@@ -40,8 +37,15 @@ if TYPE_CHECKING:
 #: Name of the manifest in its folder.
 MANIFEST = "docspec.toml"
 
-#: What the commands of `[toolchain]` may refer to.
+#: How a target without a toolchain in Python builds and runs a kernel, and what its commands may
+#: refer to.
+TOOLCHAIN = ("build", "run", "timeout_seconds")
 PLACEHOLDERS = ("source", "artefact", "folder", "inputs", "outputs")
+#: What such a target can do: of the fields of `lowering.plan.Capabilities`.
+CAPABILITIES = (
+    *("dtypes", "precisions", "power_of_two_extents", "symbolic_extents", "persistent_grid"),
+    *("maximum_elements", "matrix_minimum", "missing_operations"),
+)
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TABLES = ("basic", "api", "suggestions", "examples", "toolchain", "capabilities", "memory")
@@ -87,12 +91,15 @@ class _Reader:
         tables = {name: self.table(data, name) for name in _TABLES}
         files = self.files(tables)
         examples = self.examples(tables["examples"])
-        toolchain = self.toolchain(tables["toolchain"]) if "toolchain" in data else None
-        capabilities = self.capabilities(tables["capabilities"]) if "capabilities" in data else None
-        memory = self.sizes(tables["memory"], "memory")
+        # How a target of documents alone is built and run is checked, and used by nobody yet.
+        if "toolchain" in data:
+            self.toolchain(tables["toolchain"])
+        if "capabilities" in data:
+            self.capabilities(tables["capabilities"])
+        self.positive(tables["memory"], tuple(tables["memory"]), "memory")
         if self.findings:
             return None
-        return Manifest(target, title, language, files, examples, toolchain, capabilities, memory)
+        return Manifest(target, title, language, files, examples)
 
     # ------------------------------------------------------------ documents and examples
 
@@ -116,27 +123,24 @@ class _Reader:
                     seen.add(name)
         return files
 
-    def examples(self, table: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-        self.known(table, FRONTENDS, "examples")
-        examples: dict[str, dict[str, str]] = {}
-        for frontend in FRONTENDS:
-            entries = table.get(frontend, {})
-            if not isinstance(entries, dict):
-                self.say(frontend, f"[examples.{frontend}] must be a table")
-                continue
-            for name, summary in entries.items():
-                place = f"examples.{frontend}"
-                if not _NAME.fullmatch(name):
-                    self.say(name, f"{name!r} is no name for an example", place)
-                if not isinstance(summary, str) or not summary.strip():
-                    self.say(name, f"{name} needs one sentence that says what it shows", place)
-            examples[frontend] = {name: str(text).strip() for name, text in entries.items()}
-        return examples
+    def examples(self, table: Mapping[str, Any]) -> dict[str, str]:
+        self.known(table, ("torch",), "examples")
+        entries = table.get("torch", {})
+        if not isinstance(entries, dict):
+            self.say("torch", "[examples.torch] must be a table")
+            return {}
+        for name, summary in entries.items():
+            if not _NAME.fullmatch(name):
+                self.say(name, f"{name!r} is no name for an example", "examples.torch")
+            if not isinstance(summary, str) or not summary.strip():
+                message = f"{name} needs one sentence that says what it shows"
+                self.say(name, message, "examples.torch")
+        return {name: str(text).strip() for name, text in entries.items()}
 
     # ------------------------------------------------------------ the target itself
 
-    def toolchain(self, table: Mapping[str, Any]) -> ToolchainCommands:
-        self.known(table, ("build", "run", "timeout_seconds"), "toolchain")
+    def toolchain(self, table: Mapping[str, Any]) -> None:
+        self.known(table, TOOLCHAIN, "toolchain")
         commands = {}
         for key in ("build", "run"):
             commands[key] = self.strings(table, key, "toolchain")
@@ -152,33 +156,25 @@ class _Reader:
         timeout = table.get("timeout_seconds", 300.0)
         if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
             self.say("timeout_seconds", "timeout_seconds must be a positive number")
-            timeout = 300.0
-        return ToolchainCommands(commands["build"], commands["run"], float(timeout))
 
-    def capabilities(self, table: Mapping[str, Any]) -> StatedCapabilities:
-        self.known(table, tuple(f.name for f in attrs.fields(StatedCapabilities)), "capabilities")
-        values: dict[str, Any] = {"dtypes": self.words(table, "dtypes", _DTYPES)}
-        if not values["dtypes"]:
+    def capabilities(self, table: Mapping[str, Any]) -> None:
+        self.known(table, CAPABILITIES, "capabilities")
+        if not self.words(table, "dtypes", _DTYPES):
             self.say("capabilities", "[capabilities] needs dtypes = [...]")
-        for key, known in (("precisions", _PRECISIONS), ("missing_operations", tuple(OPS))):
-            if key in table:
-                values[key] = self.words(table, key, known)
+        self.words(table, "precisions", _PRECISIONS)
+        self.words(table, "missing_operations", tuple(OPS))
         for key in ("power_of_two_extents", "symbolic_extents", "persistent_grid"):
-            if key in table:
-                values[key] = table[key]
-                if not isinstance(table[key], bool):
-                    self.say(key, f"{key} must be true or false")
-        if "maximum_elements" in table:
-            values["maximum_elements"] = self.positive(table, "maximum_elements", "capabilities")
+            if not isinstance(table.get(key, False), bool):
+                self.say(key, f"{key} must be true or false")
+        self.positive(table, ("maximum_elements",), "capabilities")
         minimum = table.get("matrix_minimum", {})
         if not isinstance(minimum, dict):
             self.say("matrix_minimum", "matrix_minimum must be a table: type -> smallest extent")
-            minimum = {}
+            return
         for dtype in minimum:
             if dtype not in _DTYPES:
                 self.say(dtype, f"matrix_minimum: unknown type {dtype!r}")
-        values["matrix_minimum"] = self.sizes(minimum, "matrix_minimum")
-        return StatedCapabilities(**values)
+        self.positive(minimum, tuple(minimum), "matrix_minimum")
 
     def words(self, table: Mapping[str, Any], key: str, known: tuple[str, ...]) -> tuple[str, ...]:
         values = self.strings(table, key, "capabilities")
@@ -187,15 +183,11 @@ class _Reader:
                 self.say(key, f"{key}: unknown {value!r}; known: {', '.join(known)}")
         return values
 
-    def sizes(self, table: Mapping[str, Any], place: str) -> dict[str, int]:
-        return {key: self.positive(table, key, place) for key in table}
-
-    def positive(self, table: Mapping[str, Any], key: str, place: str) -> int:
-        value = table[key]
-        if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-            self.say(key, f"[{place}] {key} must be a positive integer")
-            return 1
-        return value
+    def positive(self, table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
+        for key in keys:
+            value = table.get(key, 1)
+            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+                self.say(key, f"[{place}] {key} must be a positive integer")
 
     # ------------------------------------------------------------ values
 
@@ -331,11 +323,10 @@ class _Folder:
         suffix = load_language(manifest.language).suffix
         examples = [
             example
-            for frontend, entries in manifest.examples.items()
-            for name, summary in entries.items()
-            if (example := self.example(frontend, name, summary, suffix)) is not None
+            for name, summary in manifest.examples.items()
+            if (example := self.example(name, summary, suffix)) is not None
         ]
-        if not any(manifest.examples.values()):
+        if not manifest.examples:
             self.say(MANIFEST, 0, "there is no example: [examples.torch]")
         texts: dict[str, str] = {}
         for example in examples:
@@ -348,7 +339,7 @@ class _Folder:
         self.strays()
         return DocSpec(manifest, self.folder, tuple(sections), tuple(examples))
 
-    def example(self, frontend: str, name: str, summary: str, suffix: str) -> Example | None:
+    def example(self, name: str, summary: str, suffix: str) -> Example | None:
         """An example with what its sketch does; None where that cannot be read, or is wrong."""
         source_file, sketch_file = f"{_EXAMPLES}/{name}{suffix}", f"{_EXAMPLES}/{name}.sketch"
         text, source = self.text(sketch_file), self.text(source_file)
@@ -371,7 +362,7 @@ class _Folder:
         if f"{sketch.name}(" not in source:
             self.say(source_file, 0, f"nothing here is named {sketch.name!r}")
         needs, files = needs_of(sketch), (text, source, sketch_file, source_file)
-        return Example(name, frontend, summary, *files, sketch.name, needs.operations, needs.topics)
+        return Example(name, summary, *files, sketch.name, needs.operations, needs.topics)
 
     # ------------------------------------------------------------ files
 

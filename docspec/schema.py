@@ -26,9 +26,6 @@ class Category(Enum):
     EXAMPLES = "examples"
 
 
-#: Frontends that examples can be written for.
-FRONTENDS = ("torch",)
-
 _TOPICS = (
     "elementwise reduction matrix layout loop carried ragged inner-axis outer-axis grid phases "
     "workspace inout view broadcast-extent params require index gather scatter stride padding "
@@ -116,7 +113,6 @@ class Example:
     """
 
     name: str
-    frontend: str
     summary: str
     sketch: str
     source: str
@@ -128,44 +124,15 @@ class Example:
 
 
 @attrs.frozen
-class ToolchainCommands:
-    """How to build and run a kernel of a target without a toolchain in Python: argument lists with
-    the placeholders `{source}`, `{artefact}`, `{folder}`, `{inputs}` and `{outputs}`.
-    `timeout_seconds` bounds each."""
-
-    build: tuple[str, ...] = ()
-    run: tuple[str, ...] = ()
-    timeout_seconds: float = 300.0
-
-
-@attrs.frozen
-class StatedCapabilities:
-    """What a target known only by its documents can do; the fields mean what they mean in
-    `lowering.plan.Capabilities`."""
-
-    dtypes: tuple[str, ...]
-    precisions: tuple[str, ...] = ("ieee",)
-    power_of_two_extents: bool = False
-    symbolic_extents: bool = False
-    persistent_grid: bool = False
-    maximum_elements: int = 1 << 20
-    matrix_minimum: Mapping[str, int] = attrs.field(factory=dict)
-    missing_operations: tuple[str, ...] = ()
-
-
-@attrs.frozen
 class Manifest:
     """`docspec.toml`. Files are relative to the folder, in the order in which they are read;
-    `memory` gives the bytes of each memory that tiles may take."""
+    `examples` say in a sentence what each of them shows."""
 
     target: str
     title: str
     language: str
     files: Mapping[Category, tuple[str, ...]]
-    examples: Mapping[str, Mapping[str, str]]  # frontend -> name -> summary
-    toolchain: ToolchainCommands | None = None
-    capabilities: StatedCapabilities | None = None
-    memory: Mapping[str, int] = attrs.field(factory=dict)
+    examples: Mapping[str, str]
 
 
 @attrs.frozen

@@ -40,6 +40,7 @@ OVER_BUDGET = "over the budget"
 
 _DTYPES = frozenset(dtype.value for dtype in DType)
 _CHARACTERS_PER_TOKEN = 4
+_MOST_EXAMPLES = 3
 #: Between two parts of a text.
 _SEPARATOR = "\n\n"
 
@@ -69,7 +70,6 @@ class Selection:
 
     taken: tuple[Part, ...]
     left_out: tuple[Part, ...]
-    budget_tokens: int
     unserved: tuple[str, ...]
 
     @property
@@ -77,15 +77,9 @@ class Selection:
         """What was taken of the budget."""
         return sum(part.tokens for part in self.taken)
 
-    def of(self, category: Category) -> tuple[Part, ...]:
-        """The parts of one category that were taken."""
-        return tuple(part for part in self.taken if part.category is category)
-
-    def text(self, *categories: Category) -> str:
-        """The taken parts of these categories (none given: of all) as one Markdown text."""
-        return _SEPARATOR.join(
-            part.text for part in self.taken if not categories or part.category in categories
-        )
+    def text(self) -> str:
+        """The taken parts as one Markdown text."""
+        return _SEPARATOR.join(part.text for part in self.taken)
 
 
 def estimate_tokens(text: str) -> int:
@@ -99,7 +93,6 @@ def select(
     topics: Iterable[str],
     budget_tokens: int,
     categories: Collection[Category] = ORDER,
-    most_examples: int = 3,
 ) -> Selection:
     """The parts of `categories` that serve a kernel, at most `budget_tokens` in all.
 
@@ -124,7 +117,7 @@ def select(
     for place, example in enumerate(ranked):
         text = example_text(docspec, example)
         part = Part(Category.EXAMPLES, example.source_file, 1, example.name, text)
-        if place < most_examples:
+        if place < _MOST_EXAMPLES:
             needed.append((ORDER.index(Category.EXAMPLES), 0, place, part))
         else:
             left_out.append(attrs.evolve(part, reason=NOT_NEEDED))
@@ -136,9 +129,7 @@ def select(
     over = [attrs.evolve(part, reason=OVER_BUDGET) for *_, part in needed[fitting:]]
     known = {name for entry in docspec.of(Category.API) for name in entry.operations}
     unserved = sorted(wanted.keys() - known)
-    return Selection(
-        tuple(part for *_, part in taken), (*over, *left_out), budget_tokens, tuple(unserved)
-    )
+    return Selection(tuple(part for *_, part in taken), (*over, *left_out), tuple(unserved))
 
 
 def serves(section: Section, operations: Collection[str], topics: Collection[str]) -> bool:
@@ -150,31 +141,28 @@ def serves(section: Section, operations: Collection[str], topics: Collection[str
     if section.category is Category.BASIC or section.general:
         return True
     deciding = [word for word in section.keywords if word not in _DTYPES and word not in FAILURES]
-    if section.operations or deciding:
-        return any(name in operations for name in section.operations) or any(
-            word in topics for word in deciding
-        )
-    return any(word in topics for word in section.keywords)
+    words = deciding if section.operations or deciding else section.keywords
+    named = any(name in operations for name in section.operations)
+    return named or any(word in topics for word in words)
 
 
 def rank_examples(
     docspec: DocSpec, operations: Iterable[str], topics: Iterable[str]
 ) -> tuple[Example, ...]:
     """All examples, the most similar first; equals in the order of the manifest."""
-    wanted, words = Counter(operations), frozenset(topics)
+    wanted, words = _computing(operations), Counter(set(topics))
     return tuple(sorted(docspec.examples, key=lambda example: -similarity(example, wanted, words)))
 
 
-def similarity(example: Example, operations: Iterable[str], topics: Iterable[str]) -> float:
+def similarity(example: Example, wanted: Counter[str], topics: Counter[str]) -> float:
     """How alike an example and a kernel are, 0 to 1: half by operations, the rest by their kinds
     (element-wise, reduction, ...) and by topics. Each is the weighted Jaccard index of multisets,
     loads and stores left out."""
-    wanted = _computing(operations)
     offered = _computing(example.operations)
     return (
         0.5 * _overlap(offered, wanted)
         + 0.25 * _overlap(_kinds(offered), _kinds(wanted))
-        + 0.25 * _overlap(Counter(set(example.topics)), Counter(set(topics)))
+        + 0.25 * _overlap(Counter(set(example.topics)), topics)
     )
 
 

@@ -80,7 +80,7 @@ class KernelWriter:
             return write_messages(self.assignment, text, start, budget)
 
         talk = _Conversation(self.model, "coder", messages, self.docs_tokens)
-        return self._kernel(talk.code(self.assignment.contract.language.fence))
+        return self._kernel(talk.usable(self._block))
 
     def repair(
         self,
@@ -103,11 +103,15 @@ class KernelWriter:
         half = self.docs_tokens // 2
         try:
             talk = _Conversation(self.model, "coder-repair", messages, half, dispute)
-            return self._kernel(talk.edited(source))
+            return self._kernel(talk.usable(lambda text: apply_edits(source, parse_edits(text))))
         except UnusableReplyError:
             whole = functools.partial(messages, whole=True)
             again = _Conversation(self.model, "coder-repair", whole, half, dispute)
-            return self._kernel(again.code(given.contract.language.fence))
+            return self._kernel(again.usable(self._block))
+
+    def _block(self, text: str) -> str:
+        """The one fenced block of a reply."""
+        return single_block(text, self.assignment.contract.language.fence)
 
     def _kernel(self, source: str) -> Kernel:
         given = self.assignment
@@ -154,15 +158,7 @@ class _Conversation:
     dispute: bool = False
     rest: tuple[Message, ...] = ()
 
-    def code(self, language: str) -> str:
-        """The one fenced block of a reply."""
-        return self._usable(lambda text: single_block(text, language))
-
-    def edited(self, source: str) -> str:
-        """`source` after the edits of a reply."""
-        return self._usable(lambda text: apply_edits(source, parse_edits(text)))
-
-    def _usable(self, read: Callable[[str], str]) -> str:
+    def usable(self, read: Callable[[str], str]) -> str:
         """What `read` makes of the first reply that it can use."""
         for _ in range(1 + _CORRECTIONS):
             text = self._ask()
@@ -197,34 +193,24 @@ Note = Callable[[str], None]
 
 @attrs.frozen
 class Attempt:
-    """One candidate. `kernel` and `verdict` are None when the model gave no usable reply, and
-    `problem` then says so. `again`: it is the one before, whose evidence was taken again."""
+    """One candidate. `again`: it is the one before, whose evidence was taken again."""
 
     number: int
-    kernel: Kernel | None
-    verdict: Verdict | None
-    problem: str = ""
+    kernel: Kernel
+    verdict: Verdict
     again: bool = False
-
-    @property
-    def checked(self) -> tuple[Kernel, Verdict]:
-        """The candidate and its verdict, of one that has both."""
-        assert self.kernel is not None
-        assert self.verdict is not None
-        return self.kernel, self.verdict
 
 
 @attrs.frozen
 class Coding:
-    """How writing the kernel went. `kernel` is the accepted one, None when there is none."""
+    """How writing the kernel went, in so many attempts. `kernel` is the accepted one, None when
+    there is none; `verdict` is the last, None when no code was ever checked; `problem` says why the
+    last reply could not be used, "" where it could."""
 
+    attempts: int
     kernel: Kernel | None
-    attempts: tuple[Attempt, ...]
-
-    @property
-    def verdict(self) -> Verdict | None:
-        """The last verdict; None when no code was ever checked."""
-        return next((a.verdict for a in reversed(self.attempts) if a.verdict is not None), None)
+    verdict: Verdict | None
+    problem: str = ""
 
 
 def code_until_right(
@@ -237,41 +223,41 @@ def code_until_right(
     "infrastructure", or one without a case): there is nothing to repair then. Raises `LlmError`.
     """
     attempts: list[Attempt] = []
+    number, problem = 0, ""
     for number in range(1, max_attempts + 1):
         note(f"attempt {number} of {max_attempts}")
         try:
             kernel = _next(writer, attempts)
-            attempts.append(Attempt(number, kernel, check(kernel, number)))
+            last = Attempt(number, kernel, check(kernel, number))
         except NothingWrongError as error:
             note(f"the model says that nothing is wrong: {error}; the evidence is taken again")
-            attempts.append(_again(attempts[-1], number, check))
+            last = _again(attempts[-1], number, check)
         except UnusableReplyError as error:
-            attempts.append(Attempt(number, None, None, str(error)))
+            problem = str(error)
             break
-        kernel, verdict = attempts[-1].checked
-        if verdict.passed:
-            return Coding(kernel, tuple(attempts))
-        note(_told(attempts[-1]))
-        if verdict.failure in ("", "infrastructure"):
+        attempts.append(last)
+        if last.verdict.passed:
+            return Coding(number, last.kernel, last.verdict)
+        note(_told(last))
+        if last.verdict.failure in ("", "infrastructure"):
             break
-    return Coding(None, tuple(attempts))
+    return Coding(number, None, attempts[-1].verdict if attempts else None, problem)
 
 
 def _next(writer: KernelWriter, attempts: list[Attempt]) -> Kernel:
     """The first candidate, or the last one mended."""
     if not attempts:
         return writer.write()
-    kernel, verdict = attempts[-1].checked
+    last = attempts[-1]
     earlier = [_told(attempt) for attempt in attempts[:-1]]
-    dispute = not attempts[-1].again
-    return writer.repair(kernel.source, feedback_of(verdict), earlier, dispute)
+    return writer.repair(last.kernel.source, feedback_of(last.verdict), earlier, not last.again)
 
 
 def _again(last: Attempt, number: int, check: Check) -> Attempt:
     """The candidate before once more: with the inputs of that verdict, and with others."""
-    kernel, verdict = last.checked
-    same = check(kernel, last.number)
-    return Attempt(number, kernel, taken_again(verdict, same, check(kernel, number)), again=True)
+    same = check(last.kernel, last.number)
+    verdict = taken_again(last.verdict, same, check(last.kernel, number))
+    return Attempt(number, last.kernel, verdict, again=True)
 
 
 def feedback_of(verdict: Verdict) -> Feedback:
@@ -282,8 +268,6 @@ def feedback_of(verdict: Verdict) -> Feedback:
 
 def _told(attempt: Attempt) -> str:
     """One line on a failed attempt."""
-    if attempt.verdict is None:
-        return f"attempt {attempt.number}: {attempt.problem}"
     feedback = feedback_of(attempt.verdict)
     return f"attempt {attempt.number}: {feedback.failure}: {feedback.reason}"
 

@@ -26,7 +26,8 @@ from sketchc.lowering.language import Language
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_target
-from sketchc.ops.table import OPS, Category, Op
+from sketchc.ops.table import OPS, Attribute, Category, Op
+from sketchc.reporting.language_pages import call_of
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.verdict import FAILURES
 
@@ -285,15 +286,8 @@ def _operations(plan: Plan) -> list[str]:
 
 
 def _operation(row: Op) -> str:
-    positional = [attribute.name for attribute in row.attributes if attribute.positional]
-    destinations = ["dst"] if row.outputs == 1 else [f"dst{n + 1}" for n in range(row.outputs)]
-    keywords = [
-        f"{attribute.name}={_shown(attribute.default)}"
-        for attribute in row.attributes
-        if not attribute.positional
-    ]
-    call = ", ".join([*row.operands, *positional, *destinations, *keywords])
-    text = f"`{row.name}({call})`: {row.doc}"
+    call = call_of(row, ("dst1", "dst2"), _shown)
+    text = f"`{call}`: {row.doc}"
     if row.category is not Category.ELEMENTWISE:
         text += f"; result {row.result.value}"
     if row.identity is not None:
@@ -301,5 +295,6 @@ def _operation(row: Op) -> str:
     return text
 
 
-def _shown(default: object) -> str:
+def _shown(attribute: Attribute) -> str:
+    default = attribute.default
     return f'"{default}"' if isinstance(default, str) else str(default)

@@ -427,15 +427,13 @@ class Conductor:
         advice = ask(context.model, state, context, found)
         record["advice"] = attrs.asdict(advice)
         if advice.nothing_wrong:
-            record["decided_by"] = "model"
             reason = f"a model says that nothing is wrong here: {advice.nothing_wrong}"
             found = Route("verifier", f"{reason} (the evidence is taken again)")
-            record["route"] = attrs.asdict(found)
-            return found, ""
-        if not found.certain and advice.agent:
-            record["decided_by"] = "model"
+        elif not found.certain and advice.agent:
             found = Route(advice.agent, f"{advice.diagnosis} (evidence did not decide)")
-            record["route"] = attrs.asdict(found)
+        else:
+            return found, advice.suggestion
+        record |= {"decided_by": "model", "route": attrs.asdict(found)}
         return found, advice.suggestion
 
 

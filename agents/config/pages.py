@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import re
-import sys
-from pathlib import Path
 from typing import Any
 
 from sketchc.agents.config.schema import OTHER_VARIABLES, SETTINGS, Setting, variables
 from sketchc.agents.config.settings import Configuration
 from sketchc.agents.llm.settings import ModelSettings, TargetSettings
+from sketchc.reporting.language_pages import main, table
 
 #: What the code has for "not set", in the reader's words.
 _UNSET = {
@@ -27,21 +25,20 @@ _UNSET = {
 
 def key_table() -> str:
     """Every key: what it takes, its default, its variable, its meaning."""
-    lines = ["| key | takes | default | variable | meaning |", "|---|---|---|---|---|"]
+    rows = []
     for setting in SETTINGS:
         variable = f"`{setting.variable}`" if setting.variable else ""
         cells = (f"`{setting.key}`", setting.kind.expected, default_of(setting), variable)
-        lines.append(f"| {' | '.join(cells)} | {setting.meaning} |")
-    return "\n".join(lines)
+        rows.append((*cells, setting.meaning))
+    return table(("key", "takes", "default", "variable", "meaning"), rows)
 
 
 def variable_table() -> str:
     """Every environment variable of the agents, by name."""
-    rows = {name: (kind, f"As `{key}`.") for name, (key, kind) in variables().items()}
-    rows |= OTHER_VARIABLES
-    lines = ["| variable | takes | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {rows[name][0].expected} | {rows[name][1]} |" for name in sorted(rows)]
-    return "\n".join(lines)
+    found = {name: (kind, f"As `{key}`.") for name, (key, kind) in variables().items()}
+    found |= OTHER_VARIABLES
+    rows = ((f"`{name}`", kind.expected, text) for name, (kind, text) in sorted(found.items()))
+    return table(("variable", "takes", "meaning"), rows)
 
 
 def default_of(setting: Setting) -> str:
@@ -70,14 +67,5 @@ def _plain(value: object) -> str:
             return str(value)
 
 
-def filled(text: str) -> str:
-    """A page with its two tables, between their marks, made anew."""
-    for name, table in (("keys", key_table()), ("variables", variable_table())):
-        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)"
-        text = re.sub(pattern, lambda found, t=table: found[1] + t + found[2], text, flags=re.S)  # type: ignore[misc]
-    return text
-
-
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(filled(page.read_text()))
+    main({"keys": key_table, "variables": variable_table})

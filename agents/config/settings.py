@@ -38,8 +38,8 @@ from sketchc.base.diagnostics import refuse
 
 @attrs.frozen
 class Configuration:
-    """All settings of one run. `path` is the file they came from, None without one. `origins` says
-    for a dotted key where its value came from; a key that is not in it has its default."""
+    """All settings of one run. `origins` says for a dotted key where its value came from; one that
+    is not in it has its default."""
 
     llm: LlmSettings = LlmSettings()
     workflow: str = "default"
@@ -49,7 +49,6 @@ class Configuration:
     #: Budget of the DocSpec excerpts in one Coder prompt, in tokens (estimated).
     docs_tokens: int = 12_000
     targets: Mapping[str, TargetSettings] = attrs.field(factory=dict)
-    path: Path | None = None
     origins: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
     def target(self, name: str) -> TargetSettings:
@@ -107,9 +106,7 @@ def _build(
     llm = _changed(LlmSettings(), values, models, folder)
     names = {key.split(".")[1] for key in values if key.startswith("target.")}
     targets = {name: _target(values, name, models, folder) for name in sorted(names)}
-    return Configuration(
-        llm, **_group(values, "gen"), targets=targets, path=path, origins=dict(origins)
-    )
+    return Configuration(llm, **_group(values, "gen"), targets=targets, origins=dict(origins))
 
 
 def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -198,10 +195,10 @@ def override(
         if value is not None:
             key, option = _OPTIONS[name], f"--{name.replace('_', '-')}"
             changes[key] = (option, _required(kinds[key], value, option))
-    names = {}
     if model is not None:
-        names = dict.fromkeys(LEVELS, ("--model", _required(TEXT, model, "--model")))
-    return _change(configuration, changes, names)
+        named = ("--model", _required(TEXT, model, "--model"))
+        changes |= {f"llm.models.{level}.name": named for level in LEVELS}
+    return _change(configuration, changes)
 
 
 def _required(kind: Any, value: Any, where: str, given: object = None) -> Any:
@@ -218,24 +215,18 @@ def _apply_environment(
     from sketchc.agents.config.schema import OTHER_VARIABLES, variables
 
     changes: dict[str, tuple[str, Any]] = {}
-    names: dict[str, tuple[str, str]] = {}
     for variable, (key, kind) in variables().items():
-        if environment.get(variable, "").strip():
-            value = _from_text(kind, environment[variable].strip(), variable)
-            changes[key] = (variable, value)
-    for level in LEVELS:
-        own = changes.pop(f"llm.models.{level}.name", None)
-        general = environment.get("SKETCHC_LLM_MODEL", "").strip()
-        if own or general:
-            names[level] = own or ("SKETCHC_LLM_MODEL", general)
-    general_url = environment.get("OPENAI_BASE_URL", "").strip()
-    if general_url and "llm.base_url" not in changes and not configuration.llm.base_url:
-        kind, _ = OTHER_VARIABLES["OPENAI_BASE_URL"]
-        changes["llm.base_url"] = (
-            "OPENAI_BASE_URL",
-            _from_text(kind, general_url, "OPENAI_BASE_URL"),
-        )
-    return _change(configuration, changes, names)
+        if text := environment.get(variable, "").strip():
+            changes[key] = (variable, _from_text(kind, text, variable))
+    if general := environment.get("SKETCHC_LLM_MODEL", "").strip():
+        for level in LEVELS:
+            changes.setdefault(f"llm.models.{level}.name", ("SKETCHC_LLM_MODEL", general))
+    variable = "OPENAI_BASE_URL"
+    known = configuration.llm.base_url or "llm.base_url" in changes
+    if (text := environment.get(variable, "").strip()) and not known:
+        kind, _ = OTHER_VARIABLES[variable]
+        changes["llm.base_url"] = (variable, _from_text(kind, text, variable))
+    return _change(configuration, changes)
 
 
 def _from_text(kind: Any, text: str, variable: str) -> Any:
@@ -246,31 +237,27 @@ def _from_text(kind: Any, text: str, variable: str) -> Any:
     return _required(kind, value, f"the environment variable {variable}", text)
 
 
-def _change(
-    configuration: Configuration,
-    changes: Mapping[str, tuple[str, Any]],
-    names: Mapping[str, tuple[str, str]],
-) -> Configuration:
-    """Put `changes` (key -> origin, value) and the models' names (level -> origin, name) in.
+def _change(configuration: Configuration, changes: Mapping[str, tuple[str, Any]]) -> Configuration:
+    """Put `changes` (key -> origin, value) in.
 
-    A name given here wins over the ones of single targets, too.
+    The name of a level's model that is given here wins over the ones of single targets, too.
     """
     values = {key: value for key, (_, value) in changes.items()}
     old = configuration.llm
+    names = {level: f"llm.models.{level}.name" for level in LEVELS}
+    named = {level: values[key] for level, key in names.items() if key in values}
     models = dict(old.models)
-    for level, (_, name) in names.items():
+    for level, name in named.items():
         base = nearest_model(old.models, level) or ModelSettings()
         models[level] = with_name(old.models, base, name)
     llm = _changed(old, values, models, Path())
     targets = {
         target: attrs.evolve(
-            own, models={level: model for level, model in own.models.items() if level not in names}
+            own, models={level: model for level, model in own.models.items() if level not in named}
         )
         for target, own in configuration.targets.items()
     }
-    origins = {
-        **configuration.origins,
-        **{key: origin for key, (origin, _) in changes.items()},
-        **{f"llm.models.{level}.name": origin for level, (origin, _) in names.items()},
-    }
-    return attrs.evolve(configuration, llm=llm, targets=targets, origins=origins)
+    origins = {key: origin for key, (origin, _) in changes.items()}
+    return attrs.evolve(
+        configuration, llm=llm, targets=targets, origins={**configuration.origins, **origins}
+    )

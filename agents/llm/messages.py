@@ -141,86 +141,61 @@ class LlmError(Exception):
     kind = "llm"
     retry = False
 
+    def __init_subclass__(cls, kind: str, retry: bool = False) -> None:
+        cls.kind, cls.retry = kind, retry
+
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         self.retry_after = retry_after
         super().__init__(message)
 
 
-class AuthenticationError(LlmError):
+class AuthenticationError(LlmError, kind="authentication"):
     """The key is missing, wrong, or not allowed to use the model."""
 
-    kind = "authentication"
 
-
-class RateLimitError(LlmError):
+class RateLimitError(LlmError, kind="rate_limit", retry=True):
     """HTTP 429."""
 
-    kind = "rate_limit"
-    retry = True
 
-
-class ServerError(LlmError):
+class ServerError(LlmError, kind="server", retry=True):
     """HTTP 5xx, or a body that is not what the API promises."""
 
-    kind = "server"
-    retry = True
 
-
-class ConnectionFailure(LlmError):
+class ConnectionFailure(LlmError, kind="connection", retry=True):
     """No connection, or one that broke."""
 
-    kind = "connection"
-    retry = True
 
-
-class TimeoutFailure(LlmError):
+class TimeoutFailure(LlmError, kind="timeout", retry=True):
     """No complete reply in time."""
 
-    kind = "timeout"
-    retry = True
 
-
-class BadRequestError(LlmError):
+class BadRequestError(LlmError, kind="bad_request"):
     """The server refuses the request as such (HTTP 4xx)."""
 
-    kind = "bad_request"
 
-
-class ContextOverflowError(LlmError):
+class ContextOverflowError(LlmError, kind="context_overflow"):
     """The prompt is longer than the model's context: ask again with less."""
 
-    kind = "context_overflow"
 
-
-class QuotaError(LlmError):
+class QuotaError(LlmError, kind="quota"):
     """The account has no money or quota left: waiting does not help."""
 
-    kind = "quota"
 
-
-class ContentFilterError(LlmError):
+class ContentFilterError(LlmError, kind="content_filter"):
     """The server withheld the reply, or the model declined to give one."""
 
-    kind = "content_filter"
 
-
-class TruncatedError(LlmError):
+class TruncatedError(LlmError, kind="truncated"):
     """The reply was cut off by the limit on output tokens, with a raised limit as well."""
 
-    kind = "truncated"
 
-
-class ReplayMissError(LlmError):
+class ReplayMissError(LlmError, kind="replay_miss"):
     """A recording does not hold this prompt."""
 
-    kind = "replay_miss"
 
-
-class CapReachedError(LlmError):
+class CapReachedError(LlmError, kind="cap_reached"):
     """A cap on calls, tokens, money or wall time is reached: the run stops and can be resumed.
     `cap` names it: "calls", "tokens", "money", "seconds"."""
-
-    kind = "cap_reached"
 
     def __init__(self, cap: str, message: str) -> None:
         self.cap = cap

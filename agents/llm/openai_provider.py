@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -151,7 +151,7 @@ _STARRED = re.compile(r"\S*\*{3,}\S*")
 
 def hide_key(text: str, key: str) -> str:
     """`text` of a server or library without the key, and without any longer piece of it."""
-    text = redact(text, [key])
+    text = redact(text, key)
     size = max(8, min(12, len(key) // 2))
     pieces = {key[start : start + size] for start in range(len(key) - size + 1)}
     if any(piece in text for piece in pieces):
@@ -201,7 +201,6 @@ class Translator:
     where: str
     key: str = attrs.field(repr=False)
     timeout: float
-    wall_clock: Callable[[], float] = time.time
 
     def hide(self, text: str) -> str:
         """One line without the key, of bounded length."""
@@ -252,7 +251,7 @@ class Translator:
     def _status(self, error: openai.APIStatusError, model: str) -> LlmError:
         # A body that is not JSON is text; an empty one leaves the status.
         body = error.body if error.body not in (None, "") else None
-        pause = retry_after(error.response.headers, self.wall_clock())
+        pause = retry_after(error.response.headers, time.time())
         return self.refusal(said(body), error.status_code, model, pause)
 
     def refusal(
@@ -556,7 +555,7 @@ class OpenAIProvider:
 
     def _clean(self, text: str) -> str:
         """Without the key, should a server echo it, and with nothing that UTF-8 cannot hold."""
-        return redact(text, [self._key]).encode(errors="replace").decode()
+        return redact(text, self._key).encode(errors="replace").decode()
 
 
 def _cost(usage: Usage, model: ModelSettings) -> float | None:
@@ -584,7 +583,7 @@ def _keep_out_of_logs(key: str) -> None:
 
     def hide(record: logging.LogRecord) -> bool:
         text = record.getMessage()
-        hidden = redact(text, [key])
+        hidden = redact(text, key)
         if hidden != text:
             record.msg, record.args = hidden, ()
         return True

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from sketchc.agents.llm.client import Provider
+from sketchc.agents.llm.client import Client, Provider
+from sketchc.agents.llm.ledger import Ledger
+from sketchc.agents.llm.mailbox import MailboxProvider
+from sketchc.agents.llm.replay import ReplayProvider
 from sketchc.agents.llm.secret import take_key
 from sketchc.agents.llm.settings import (
     NOTHING_CONFIGURED,
@@ -32,6 +36,26 @@ def make_provider(settings: LlmSettings, target: TargetSettings | None = None) -
     return PROVIDERS[settings.provider](settings.for_target(target or TargetSettings()))
 
 
+def make_client(
+    provider: Provider,
+    ledger: Ledger,
+    settings: LlmSettings,
+    noted: Callable[[str], None],
+    waiting: Callable[[Path], None],
+    **more: Any,
+) -> Client:
+    """A client of the provider, which goes on where the ledger ends; `noted` hears of changes since
+    a recording, `waiting` of a reply that somebody is to write; `more` is as for `Client`."""
+    if isinstance(provider, ReplayProvider | MailboxProvider):
+        # What a run that goes on has been given already, it does not get again.
+        provider.advance(ledger.records)
+    if isinstance(provider, ReplayProvider):
+        provider.noted = noted
+    if isinstance(provider, MailboxProvider):
+        provider.waiting = waiting
+    return Client(provider, ledger, settings.caps, settings.retry, **more)
+
+
 def _openai(settings: LlmSettings) -> Provider:
     from sketchc.agents.llm.openai_provider import OpenAIProvider
 
@@ -54,8 +78,6 @@ def _openai(settings: LlmSettings) -> Provider:
 
 
 def _replay(settings: LlmSettings) -> Provider:
-    from sketchc.agents.llm.replay import ReplayProvider
-
     path = Path(settings.location)
     if not path.is_file():
         refuse(
@@ -66,8 +88,6 @@ def _replay(settings: LlmSettings) -> Provider:
 
 
 def _mailbox(settings: LlmSettings) -> Provider:
-    from sketchc.agents.llm.mailbox import MailboxProvider
-
     return MailboxProvider(Path(settings.location), settings.mailbox_timeout)
 
 

@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import attrs
@@ -67,19 +67,17 @@ def fenced_blocks(text: str) -> tuple[Block, ...]:
     return tuple(found)
 
 
-def single_block(text: str, languages: str | Iterable[str]) -> str:
-    """The text of the one fenced block in an allowed language.
+def single_block(text: str, language: str) -> str:
+    """The text of the one fenced block in a language.
 
     Blocks in other languages do not count, except where one without a language is the only block
     there is. Raises `ReplyError` for none, several, an empty one, and one that was cut off.
     """
-    allowed = [languages] if isinstance(languages, str) else list(languages)
-    names = {_language(name) for name in allowed}
     blocks = _whole_blocks(text, "send it again, complete and shorter")
-    fitting = [block for block in blocks if block.language in names]
+    fitting = [block for block in blocks if block.language == _language(language)]
     if len(blocks) == 1 and not blocks[0].language:
         fitting = list(blocks)
-    form = " or ".join(f"```{name}" for name in allowed)
+    form = f"```{language}"
     if not fitting:
         others = ", ".join(block.info or "no language" for block in blocks)
         held = (

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 #: Keys that were taken, by the variable's name: asking twice gives the same key.
@@ -48,12 +47,9 @@ def take_key(name: str) -> str:
     return _TAKEN.get(name, "")
 
 
-def redact(text: str, keys: Iterable[str]) -> str:
-    """`text` with every key replaced, for messages that quote what a server said."""
-    for key in sorted(set(keys), key=len, reverse=True):
-        if len(key) >= _SHORTEST_KEY:
-            text = text.replace(key, REDACTED)
-    return text
+def redact(text: str, key: str) -> str:
+    """`text` with the key replaced, for messages that quote what a server said."""
+    return text.replace(key, REDACTED) if len(key) >= _SHORTEST_KEY else text
 
 
 def _wipe_c_value(name: str) -> None:

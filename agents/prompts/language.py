@@ -10,13 +10,12 @@ from importlib.resources import files
 from math import prod
 from typing import Any
 
-import attrs
-
 from sketchc.agents.prompts.rendering import render
 from sketchc.base.types import DType
 from sketchc.checker.api import LOOP_HINTS, TILE_HINTS
 from sketchc.ops.table import OPS, Attribute, Category, Op, Result, Shape
 from sketchc.parsing.syntax import SECTIONS
+from sketchc.reporting.language_pages import call_of
 from sketchc.runtime.cases.shapes import INTERPRETED, OWN
 from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
 from sketchc.runtime.toolchains.base import toolchain
@@ -31,14 +30,6 @@ EXAMPLES: tuple[str, ...] = (
     "linear_tanh",
     "scale_by_total",
 )
-
-
-@attrs.frozen
-class Example:
-    """A complete sketch of this package."""
-
-    name: str
-    text: str
 
 
 def language(examples: bool = True) -> str:
@@ -65,20 +56,15 @@ def _operation_groups() -> list[dict[str, Any]]:
             "category": category.value,
             "shape": shape.value,
             "dtype": result.value,
-            "rows": [{"call": _call(row), "doc": row.doc} for row in rows],
+            "rows": [
+                {"call": call_of(row, ("dst", "dst_indices"), _values), "doc": row.doc}
+                for row in rows
+            ],
         }
         for (category, shape, result), rows in sorted(
             found.items(), key=lambda item: list(Category).index(item[0][0])
         )
     ]
-
-
-def _call(row: Op) -> str:
-    """An operation's call, with the destination last."""
-    positional = [*row.operands, *(a.name for a in row.attributes if a.positional)]
-    keywords = [f"{a.name}={_values(a)}" for a in row.attributes if not a.positional]
-    destinations = ["dst", "dst_indices"][: row.outputs]
-    return f"{row.name}({', '.join([*positional, *destinations, *keywords])})"
 
 
 def _values(attribute: Attribute) -> str:
@@ -91,12 +77,10 @@ def _values(attribute: Attribute) -> str:
     return str(attribute.kind) if attribute.default is None else str(attribute.default)
 
 
-def example_sketches() -> tuple[Example, ...]:
-    """The sketches of `EXAMPLES` with their names."""
+def example_sketches() -> list[str]:
+    """The texts of `EXAMPLES`."""
     folder = files("sketchc.agents.prompts") / "examples"
-    return tuple(
-        Example(name, (folder / f"{name}.sketch").read_text(encoding="utf-8")) for name in EXAMPLES
-    )
+    return [(folder / f"{name}.sketch").read_text(encoding="utf-8") for name in EXAMPLES]
 
 
 def reach(task: TaskDescription, target: str) -> str:

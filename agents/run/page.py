@@ -48,15 +48,10 @@ _WORDS = {
 }
 
 
-def is_run(folder: Path) -> bool:
-    """True for a folder that `sketchc gen` wrote its outputs to, or is writing to."""
-    return (folder / "trace.json").exists() or (folder / "run" / "run.json").exists()
-
-
 def page_of_run(folder: Path) -> Page:
     """The page of a run. Raises `UsageError` for a folder without one, or one that has no end."""
     if not (folder / "trace.json").exists():
-        if is_run(folder):
+        if (folder / "run" / "run.json").exists():
             msg = f"the run in {folder} has not come to an end; `sketchc gen ... --resume` goes on"
         else:
             msg = f"{folder} holds no run: `sketchc gen` leaves a trace.json in its folder"

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.agents.llm.client import Client, Spend, spent_on
 from sketchc.agents.state.state import (
     KernelText,
     Progress,
@@ -43,12 +44,9 @@ from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
-    from sketchc.agents.llm.client import Client, Spend
     from sketchc.agents.llm.ledger import Header, Ledger, Record
     from sketchc.agents.state.state import Agent
     from sketchc.runtime.tasks.client import TaskClient
-
-Checkpoint = Callable[[RunState, int], None]
 
 
 def load_agent(name: str) -> Agent:
@@ -58,40 +56,9 @@ def load_agent(name: str) -> Agent:
     return agent
 
 
-def walk(
-    workflow: Workflow,
-    state: RunState,
-    context: RunContext,
-    ledger: Ledger,
-    consumed: int,
-    checkpoint: Checkpoint,
-    position: Callable[[], int],
-) -> RunState:
-    """Run to an end of the workflow; returns the last state.
-
-    `consumed` counts the records of the ledger that belong to steps done before; `position` says
-    how many do by now, and `checkpoint` hears of each new state with that count.
-    Raises what agents raise: `LlmError` and
-    `UsageError`; the last checkpoint then stands.
-    """
-    while state.node:
-        loops = "conductor" in context.agents and state.node != "conductor"
-        attempt = f"attempt {state.attempt} of {context.max_attempts}"
-        context.progress.note(state.node, attempt if loops else "at work")
-        started = time.monotonic()
-        turn = load_agent(state.node).run(state, context)
-        before, consumed = consumed, position()
-        used = ledger.records[before:consumed]
-        state = _take(workflow, state, turn, _step(state, turn, used, started))
-        # As a resumed run would read it: prompts are the same with and without a stop.
-        state = load_state(dump_state(state))
-        checkpoint(state, consumed)
-    return state
-
-
 def _step(state: RunState, turn: Turn, used: Sequence[Record], started: float) -> Step:
     """The record of one turn, with what its calls used."""
-    replies = [record.reply for record in used if record.reply is not None]
+    spent = spent_on(used)
     return Step(
         number=len(state.history) + 1,
         agent=state.node,
@@ -100,10 +67,10 @@ def _step(state: RunState, turn: Turn, used: Sequence[Record], started: float) -
         reason=turn.reason,
         failure=turn.failure,
         seconds=round(time.monotonic() - started, 3),
-        calls=len(replies),
-        input_tokens=sum(reply.usage.input_tokens for reply in replies),
-        output_tokens=sum(reply.usage.output_tokens for reply in replies),
-        cost=sum(reply.cost or 0.0 for reply in replies),
+        calls=sum(record.reply is not None for record in used),
+        input_tokens=spent.input_tokens,
+        output_tokens=spent.output_tokens,
+        cost=spent.cost,
         details=turn.details,
     )
 
@@ -396,15 +363,29 @@ def go(run: Run, bench: bool) -> RunState:
         bench=bench,
     )
     state, consumed = run.folder.read_checkpoint() or (first_state(workflow, options), 0)
-    state = reopened(state, options.max_attempts)
-    client, ledger = run.client, run.ledger
+    return walk(workflow, reopened(state, options.max_attempts), context, run, consumed)
 
-    def position() -> int:
-        return len(ledger.records) if client is None else client.position
 
-    def checkpoint(state: RunState, consumed: int) -> None:
+def walk(
+    workflow: Workflow, state: RunState, context: RunContext, run: Run, consumed: int
+) -> RunState:
+    """Run to an end of the workflow; returns the last state.
+
+    `consumed` counts the records of the ledger that belong to steps done before. Raises what agents
+    raise: `LlmError` and `UsageError`; the last checkpoint then stands.
+    """
+    while state.node:
+        loops = "conductor" in context.agents and state.node != "conductor"
+        attempt = f"attempt {state.attempt} of {context.max_attempts}"
+        context.progress.note(state.node, attempt if loops else "at work")
+        started = time.monotonic()
+        turn = load_agent(state.node).run(state, context)
+        records, before = run.ledger.records, consumed
+        consumed = len(records) if run.client is None else run.client.position
+        step = _step(state, turn, records[before:consumed], started)
+        # As a resumed run would read it: prompts are the same with and without a stop.
+        state = load_state(dump_state(_take(workflow, state, turn, step)))
         run.folder.write_checkpoint(state, consumed)
         if run.on_step is not None:
             run.on_step(state, context)
-
-    return walk(workflow, state, context, ledger, consumed, checkpoint, position)
+    return state

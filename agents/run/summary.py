@@ -432,16 +432,12 @@ def _repeat(facts: Facts) -> str:
         words += ["--set", f"{name}={value}"]
     if options.everything_to_coder:
         words.append("--everything-to-coder")
-    given = [
-        (flag, name)
-        for flag, text, name in (
-            ("--sketch", options.sketch, f"{_stem(options.task)}.sketch"),
-            ("--kernel", options.kernel, facts.given_kernel),
-        )
-        if text
-    ]
-    for flag, name in given:
-        words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
+    for flag, text, name in (
+        ("--sketch", options.sketch, f"{_stem(options.task)}.sketch"),
+        ("--kernel", options.kernel, facts.given_kernel),
+    ):
+        if text:
+            words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
     if options.entry:
         words += ["--entry", options.entry]
     needs_model = facts.workflow.needs_model(options.coder)

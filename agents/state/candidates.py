@@ -63,16 +63,13 @@ def kernel_of(text: KernelText, plan: Plan) -> Kernel:
         from sketchc.runtime.verify.kernel_file import entry_point
 
         entry = entry_point(text.source, text.language, plan.sketch.name, wanted=text.entry or None)
-    return Kernel(
-        plan.target,
-        plan.hardware.name,
-        plan.sketch.name,
-        entry,
-        text.language,
-        text.source,
-        plan.sketch,
-        foreign=True,
-    )
+    return foreign_kernel(plan, entry, text.language, text.source)
+
+
+def foreign_kernel(plan: Plan, entry: str, language: str, source: str) -> Kernel:
+    """Code that the built-in Coder did not write, for a plan."""
+    named = (plan.target, plan.hardware.name, plan.sketch.name)
+    return Kernel(*named, entry, language, source, plan.sketch, foreign=True)
 
 
 def signature_plan(context: RunContext) -> Plan:

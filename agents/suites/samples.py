@@ -76,7 +76,8 @@ def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str)
     )
     if ended.cut or ended.status not in _WRITTEN:
         return found
-    used, result = _record(folder).used, _json(folder / "verdict.json", RunVerdict)
+    used = _json(folder / "trace.json", RunRecord).used
+    result = _json(folder / "verdict.json", RunVerdict)
     sketches = [path.read_text("utf-8") for path in folder.glob("*.sketch")]
     return attrs.evolve(
         found,
@@ -95,18 +96,13 @@ def _outcome(folder: Path, ended: Ended) -> tuple[str, str]:
         held = f"{ended.peak / 2**30:.1f} GiB in use"
         return ended.cut, f"ended by the suite after {ended.seconds:.0f} s with {held}"
     if ended.status in _WRITTEN:
-        record = _record(folder)
+        record = _json(folder / "trace.json", RunRecord)
         return record.outcome or CRASHED, record.reason
     lines = [line.strip() for line in ended.printed.split("\n") if line.strip()]
     if ended.status == 2:
         said = next((line for line in reversed(lines) if line.startswith("error: ")), "")
         return BROKEN, said.removeprefix("error: ") or "the command was refused"
     return CRASHED, f"status {ended.status}: {lines[-1] if lines else 'it printed nothing'}"
-
-
-def _record(folder: Path) -> RunRecord:
-    """The record of the run; nothing in it where it is missing."""
-    return _json(folder / "trace.json", RunRecord)
 
 
 def _json(path: Path, kind: type[Data]) -> Data:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -91,6 +91,14 @@ def akg_suite(checkout: Path) -> Suite:
         for task in _found(folder / f"{part}_shape", checkout, part):
             tasks.append(attrs.evolve(task, excluded=_AKG_EXCLUDED.get(task.name, "")))
     return Suite("akg", tuple(tasks))
+
+
+#: Where tasks are found besides -> how the suite is made of the folder.
+FOLDERS: dict[str, Callable[[Path], Suite]] = {
+    "kernelbench": kernelbench_suite,
+    "akg": akg_suite,
+    "tasks": folder_suite,
+}
 
 
 def selected(suite: Suite, only: str) -> Suite:

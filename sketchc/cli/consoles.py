@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Literal, TextIO
+import threading
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,8 +51,52 @@ def table_console(width: int) -> Console:
     return make_console(highlight=False, width=width)
 
 
-def make_progress() -> Progress:
-    """Bars on standard error, with a `note` behind each, that go in the end."""
+class Watch:
+    """Counts the jobs of a command as they begin and end, in whatever thread they do; with a
+    `progress` it shows a bar over all, and a line for each that runs."""
+
+    def __init__(self, title: str, total: int, progress: Progress | None = None) -> None:
+        self.total, self.done, self.passed = total, 0, 0
+        self.progress = progress
+        self._all: Any = progress and progress.add_task(title, total=total, note="")
+        self._rows: dict[Hashable, Any] = {}
+        self._ended: set[Hashable] = set()
+        self._lock = threading.Lock()
+
+    def runs(self, job: Hashable, name: str, note: str = "", completed: int = 0) -> None:
+        """A job has begun, or has come so far; of one that has ended this comes too late."""
+        with self._lock:
+            if job in self._ended:
+                return
+            if job not in self._rows:
+                self._rows[job] = self.progress and self.progress.add_task(
+                    name, total=None, note=""
+                )
+            if self.progress is not None:
+                self.progress.update(self._rows[job], note=note, completed=completed)
+
+    def ends(self, job: Hashable, *, passed: bool) -> bool:
+        """A job has ended; returns whether it had begun here, or was known before."""
+        with self._lock:
+            began = job in self._rows
+            row = self._rows.pop(job, None)
+            self._ended.add(job)
+            self.done += 1
+            self.passed += passed
+            if self.progress is not None:
+                if began:
+                    self.progress.remove_task(row)
+                note = f"{self.passed} passed"
+                self.progress.update(self._all, completed=self.done, note=note)
+            return began
+
+
+@contextmanager
+def watching(title: str, total: int, *, quiet: bool = False) -> Iterator[Watch]:
+    """Bars on standard error that go in the end; none where nobody watches."""
+    if quiet or not sys.stderr.isatty():
+        yield Watch(title, total)
+        return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -59,4 +106,5 @@ def make_progress() -> Progress:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    return Progress(*columns, console=make_console(stderr=True), transient=True)
+    with Progress(*columns, console=make_console(stderr=True), transient=True) as progress:
+        yield Watch(title, total, progress)

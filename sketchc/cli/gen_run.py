@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from rich.console import Console
 from rich.markup import escape
 
 from sketchc.agents.llm.client import Client, Provider, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
-from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.messages import LlmError, Request
-from sketchc.agents.llm.replay import ReplayProvider
+from sketchc.agents.llm.providers import make_client, make_provider
 from sketchc.agents.llm.secret import take_key
 from sketchc.agents.run.output import write_outputs
 from sketchc.agents.run.run import (
@@ -57,8 +55,8 @@ _REFRESH = 0.2
 class Display:
     """Hears what agents do (`state.Progress`) and how replies stream in."""
 
-    def __init__(self, *, quiet: bool, console: Console | None = None) -> None:
-        self.console = console or make_console(stderr=True, quiet=quiet, highlight=False)
+    def __init__(self, *, quiet: bool) -> None:
+        self.console = make_console(stderr=True, quiet=quiet, highlight=False)
         self.client: Client | None = None
         self._status: Status | None = None
         self._doing = "starting"
@@ -226,8 +224,6 @@ def generate(
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
     if workflow.needs_model(wanted.coder):
-        from sketchc.agents.llm.providers import make_provider
-
         provider = make_provider(configuration.llm, configuration.target(wanted.target))
     recorded: Header | None = getattr(provider, "header", None)
     if recorded is not None:
@@ -308,25 +304,15 @@ def _client(
 ) -> Client | None:
     if provider is None:
         return None
-    # A recording, or a mailbox, does not give a run that goes on what it has been given already.
-    advance = getattr(provider, "advance", None)
-    if advance is not None:
-        advance(ledger.records)
-    if isinstance(provider, ReplayProvider):
-        provider.noted = lambda text: display.note("replay", text)
-    if isinstance(provider, MailboxProvider):
-        provider.waiting = lambda path: display.note("mailbox", f"waits for {path}")
     checkpoint = folder.read_checkpoint()
-    client = Client(
-        provider,
-        ledger,
-        configuration.llm.caps,
-        configuration.llm.retry,
+    display.client = make_client(
+        *(provider, ledger, configuration.llm),
+        lambda text: display.note("replay", text),
+        lambda path: display.note("mailbox", f"waits for {path}"),
         consumed=0 if checkpoint is None else checkpoint[1],
         streamed=display.streamed,
     )
-    display.client = client
-    return client
+    return display.client
 
 
 def visible_devices(hardware: str, devices: Sequence[int]) -> dict[str, str]:

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import attrs
 import click
 
 from sketchc.agents.coder.code_writer import Coding, KernelWriter, code_until_right, sketch_check
 from sketchc.agents.coder.coder import documents_of
 from sketchc.agents.coder.messages import for_plan
-from sketchc.agents.llm.client import Client, Spend
 from sketchc.agents.llm.ledger import Header, Ledger
-from sketchc.agents.llm.mailbox import MailboxProvider
 from sketchc.agents.llm.messages import LlmError
-from sketchc.agents.llm.providers import make_provider
-from sketchc.agents.llm.replay import ReplayProvider
+from sketchc.agents.llm.providers import make_client, make_provider
 from sketchc.agents.run.summary import counted
 from sketchc.cli.options import configuration_of
 from sketchc.cli.verify_files import require_running
@@ -30,7 +27,7 @@ from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
-    from sketchc.agents.llm.client import Provider
+    from sketchc.agents.llm.client import Provider, Spend
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.passes.pipeline import PlannedSketch
 
@@ -38,38 +35,24 @@ if TYPE_CHECKING:
 STOPPED = 3
 
 
-@attrs.frozen
-class ModelOptions:
-    """What the command line says on the model; None (or False) is not said."""
-
-    llm: str | None = None
-    model: str | None = None
-    base_url: str | None = None
-    config: str | None = None
-    ledger: str | None = None
-    max_attempts: int | None = None
-    seed: int | None = None
-    no_start: bool = False
-
-
 #: Attempts where neither the command line nor anything else says how many.
 MAX_ATTEMPTS = 4
 
 
 def code_with_model(
-    planned: PlannedSketch, text: str, file: str, options: ModelOptions, quiet: bool
+    planned: PlannedSketch, text: str, file: str, given: Mapping[str, Any], quiet: bool
 ) -> tuple[Kernel | None, int]:
     """The accepted kernel and status 0, or None and the exit status; tells people on standard
-    error. `text` is the sketch's, `file` its name.
+    error. `text` is the sketch's, `file` its name; `given` is what the command line says on the
+    model, by the names of its options.
 
     Raises `UsageError` where the target cannot run here or no model is configured.
     """
     plan = planned.plan
     said = "--coder llm runs what the model writes, and {} cannot run here"
     require_running(toolchain(plan.target), said)
-    configuration = configuration_of(
-        options.config, llm=options.llm, model=options.model, base_url=options.base_url
-    )
+    names = ("config", "llm", "model", "base_url")
+    configuration = configuration_of(**{name: given[name] for name in names})
 
     def note(line: str) -> None:
         if not quiet:
@@ -79,17 +62,10 @@ def code_with_model(
         click.echo(f"coder: waiting for {path}", err=True)
 
     provider = make_provider(configuration.llm, configuration.target(plan.target))
-    if isinstance(provider, MailboxProvider):
-        provider.waiting = waiting
-    if isinstance(provider, ReplayProvider):
-        provider.noted = note
-    ledger = Ledger(None if options.ledger is None else Path(options.ledger))
-    header = _header(planned, text, file, options, _seed(options, ledger, provider))
+    ledger = Ledger(None if given["ledger"] is None else Path(given["ledger"]))
+    header = _header(planned, text, file, given, _seed(given["seed"], ledger, provider))
     ledger.begin(header)
-    advance = getattr(provider, "advance", None)
-    if advance is not None:
-        advance(ledger.records)
-    client = Client(provider, ledger, configuration.llm.caps, configuration.llm.retry)
+    client = make_client(provider, ledger, configuration.llm, note, waiting)
 
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -101,11 +77,11 @@ def code_with_model(
                 client,
                 documents_of(plan.target),
                 configuration.docs_tokens,
-                starting_point=not options.no_start,
+                starting_point=not given["no_start"],
             )
-            coding = code_until_right(writer, check, options.max_attempts or MAX_ATTEMPTS, note)
+            coding = code_until_right(writer, check, given["max_attempts"] or MAX_ATTEMPTS, note)
     except LlmError as error:
-        again = "; the same --ledger goes on from here" if options.ledger else ""
+        again = "; the same --ledger goes on from here" if given["ledger"] else ""
         click.echo(f"error: the model cannot be asked: {error.kind}: {error}{again}", err=True)
         return None, STOPPED
     if not quiet or coding.kernel is None:
@@ -113,17 +89,17 @@ def code_with_model(
     return coding.kernel, 0 if coding.kernel is not None else 1
 
 
-def _seed(options: ModelOptions, ledger: Ledger, provider: Provider) -> int:
+def _seed(asked: int | None, ledger: Ledger, provider: Provider) -> int:
     """The seed of every drawn input: as asked for, else that of the ledger or of the recording,
     whose prompts depend on it, else a fresh one."""
-    if options.seed is not None:
-        return options.seed
+    if asked is not None:
+        return asked
     recorded: Header | None = ledger.header or getattr(provider, "header", None)
     return recorded.seed if recorded is not None else fresh_seed()
 
 
 def _header(
-    planned: PlannedSketch, text: str, file: str, options: ModelOptions, seed: int
+    planned: PlannedSketch, text: str, file: str, given: Mapping[str, Any], seed: int
 ) -> Header:
     plan = planned.plan
     constants = {constant.name: constant.value for constant in plan.sketch.constants}
@@ -140,7 +116,7 @@ def _header(
             "sketch_digest": hashlib.sha256(text.encode()).hexdigest(),
             "constants": constants,
             "params": defaults,
-            "starting_point": not options.no_start,
+            "starting_point": not given["no_start"],
         },
     )
 
@@ -153,16 +129,15 @@ def _report(coding: Coding, spend: Spend) -> None:
 
         if coding.verdict is not None:
             show(coding.verdict, make_console(stderr=True))
-        problem = coding.attempts[-1].problem
-        if problem:
-            click.echo(f"error: {problem}", err=True)
+        if coding.problem:
+            click.echo(f"error: {coding.problem}", err=True)
     cases = 0 if coding.verdict is None else sum(case.passed for case in coding.verdict.cases)
     outcome = f"accepted: equal to the sketch in {cases} cases" if coding.kernel else "not accepted"
     cost = (
         f", cost {spend.cost:.4g}" if spend.cost else ", cost unknown" * bool(spend.unpriced_calls)
     )
     click.echo(
-        f"{outcome}; {counted(len(coding.attempts), 'attempt')}, {counted(spend.calls, 'call')}, "
+        f"{outcome}; {counted(coding.attempts, 'attempt')}, {counted(spend.calls, 'call')}, "
         f"{counted(spend.input_tokens, 'token')} in, {spend.output_tokens:,} out{cost}",
         err=True,
     )

@@ -6,7 +6,6 @@ mistakes are diagnostics or one-line messages, and a compiler bug is reported as
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import importlib
@@ -107,28 +106,22 @@ def main(arguments: list[str] | None = None) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     checked = arguments is None and sys.argv[1:2] in (["check"], ["lint"])
-    if status == _INTERRUPTED or (checked and _written()):
-        _leave(status)  # a check has nothing to be ended, and much to be taken apart
+    if (status == _INTERRUPTED or checked) and (_written() or status == _INTERRUPTED):
+        # What large libraries do at the end takes seconds, and what was started ends with this
+        # process; a check has nothing to be ended, and much to be taken apart.
+        os._exit(status)
     sys.exit(status)
 
 
 def _written() -> bool:
     """Whether all that was said is written; what cannot be is reported at an ordinary end."""
-    try:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _leave(status: int) -> None:
-    """End at once: what large libraries do at the end takes seconds, and what was started ends with
-    this process."""
+    written = True
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
+        try:
             stream.flush()
-    os._exit(status)
+        except (OSError, ValueError):
+            written = False
+    return written
 
 
 def _told_to_end(*_: object) -> None:

@@ -209,16 +209,19 @@ def write_output(text: str, path: str | None) -> None:
     if path is None or path == "-":
         click.echo(text, nl=not text.endswith("\n"))
         return
-    try:
+    with writing(path):
         Path(path).write_text(text, "utf-8")
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Raises `UsageError` where `path` cannot be written in here: why, and what to do where its
+    folder is missing."""
+    try:
+        yield
     except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def unwritable(path: str, error: OSError) -> UsageError:
-    """Why `path` could not be written, and what to do where its folder is missing."""
-    hint = "" if Path(path).parent.is_dir() else "; make its folder first"
-    return UsageError(f"cannot write {path}: {error.strerror}{hint}")
+        hint = "" if Path(path).parent.is_dir() else "; make its folder first"
+        refuse(f"cannot write {path}: {error.strerror}{hint}", error)
 
 
 #: An import's name -> the extra of sketchc that brings it; those of targets are in their records.

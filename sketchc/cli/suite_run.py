@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,7 +10,7 @@ from sketchc.agents.suites.run import Effort, Results, SuiteFolder, SuiteOptions
 from sketchc.agents.suites.samples import Sample
 from sketchc.agents.suites.sources import Suite
 from sketchc.agents.workflows import load_workflow
-from sketchc.cli.consoles import make_progress
+from sketchc.cli.consoles import watching
 from sketchc.cli.suite_gen import PERFORM
 from sketchc.cli.verify_files import require_running
 from sketchc.runtime.toolchains.base import toolchain
@@ -36,11 +31,20 @@ def perform_suite(
         require_running(toolchain(options.target))
     kept = ("--no-store",) if store is None else ("--store", str(store))
     total = effort.samples * sum(not task.excluded for task in suite.tasks)
-    with folder.lock(), _progress(total, quiet=quiet) as shown:
+    with folder.lock(), watching("suite", total, quiet=quiet) as watch:
+
+        def started(task: str, number: int) -> None:
+            watch.runs((task, number), f"{task} {number}")
+
+        def ended(sample: Sample) -> None:
+            began = watch.ends((sample.task, sample.number), passed=sample.passed)
+            if began and not quiet and watch.progress is None:
+                count = f"{watch.done} of {watch.total}, {watch.passed} passed"
+                what = f"{sample.task} {sample.number}: {sample.outcome}"
+                click.echo(f"{what} in {sample.seconds:.0f} s ({count})", err=True)
+
         folder.settle(options)
-        run = SuiteRun(
-            folder, suite, options, effort, PERFORM, kept, started=shown.started, ended=shown.ended
-        )
+        run = SuiteRun(folder, suite, options, effort, PERFORM, kept, started, ended)
         try:
             return run.go()
         finally:
@@ -55,66 +59,3 @@ def _write_page(folder: Path) -> None:
 
     if is_suite(folder):
         write_output(render(page_of_suite(folder)), str(folder / "report.html"))
-
-
-class _Watch:
-    """Counts what began and ended; says a line for each sample that ends, unless it is `quiet`."""
-
-    def __init__(self, total: int, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self.total, self.done, self.passed = total, 0, 0
-        #: Samples that run, with what shows them.
-        self.running: dict[tuple[str, int], Any] = {}
-        self._lock = threading.Lock()  # samples begin in threads of their own
-
-    def started(self, task: str, number: int) -> None:
-        """Show that a sample begins."""
-        with self._lock:
-            self.running[task, number] = self.shown(f"{task} {number}")
-
-    def ended(self, sample: Sample) -> None:
-        """A sample has ended; one that was known before never began."""
-        with self._lock:
-            self.done += 1
-            self.passed += sample.passed
-            row = self.running.pop((sample.task, sample.number), None)
-            self.told(sample, row)
-
-    def shown(self, text: str) -> Any:
-        """Show that a sample runs; returns what shows it."""
-        return text
-
-    def told(self, sample: Sample, row: Any) -> None:
-        """Show how a sample has ended; `row` is what showed it, None where it never began."""
-        if row is not None and not self.quiet:
-            count = f"{self.done} of {self.total}, {self.passed} passed"
-            click.echo(f"{row}: {sample.outcome} in {sample.seconds:.0f} s ({count})", err=True)
-
-
-class _Bar(_Watch):
-    """A bar over all samples, and a line for each that runs."""
-
-    def __init__(self, progress: Any, total: int) -> None:
-        super().__init__(total)
-        self._progress = progress
-        self._all = progress.add_task("suite", total=total, note="")
-
-    def shown(self, text: str) -> Any:
-        """A line of its own."""
-        return self._progress.add_task(text, total=None, note="")
-
-    def told(self, sample: Sample, row: Any) -> None:
-        """The bar grows, and the line goes."""
-        if row is not None:
-            self._progress.remove_task(row)
-        self._progress.update(self._all, completed=self.done, note=f"{self.passed} passed")
-
-
-@contextmanager
-def _progress(total: int, *, quiet: bool) -> Iterator[_Watch]:
-    """Bars on a terminal, lines elsewhere."""
-    if quiet or not sys.stderr.isatty():
-        yield _Watch(total, quiet)
-        return
-    with make_progress() as progress:
-        yield _Bar(progress, total)

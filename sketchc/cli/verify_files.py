@@ -220,23 +220,7 @@ def candidate_of(request: VerifyRequest, task: TaskClient) -> Candidate:
 
 
 def lower(request: VerifyRequest) -> Candidate:
-    """A sketch, which needs no task for that. Raises `UsageError` and `SketchError`."""
-    for value, option in ((request.entry, "--entry"), (request.signature, "--signature")):
-        if value is not None:
-            endings = ", ".join(kernel_endings())
-            refuse(f"{option} goes with a kernel ({endings}), and {request.file} is a sketch")
-    constants = dict(request.constants)
-    return prepare(request.file, request.sketch, request.target, request.hardware, constants)
-
-
-def prepare(
-    file: str,
-    name: str | None,
-    target: str,
-    hardware: str | None,
-    constants: dict[str, Scalar],
-) -> Candidate:
-    """Lower `file` for `target`, with the toolchain that runs it.
+    """A sketch, lowered with the toolchain that runs it; no task is needed for that.
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
@@ -245,19 +229,23 @@ def prepare(
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
-    chosen, chip = options.resolve_target(target, hardware)
-    source, tree = options.load_sketch(file, name)
+    for value, option in ((request.entry, "--entry"), (request.signature, "--signature")):
+        if value is not None:
+            endings = ", ".join(kernel_endings())
+            refuse(f"{option} goes with a kernel ({endings}), and {request.file} is a sketch")
+    constants = dict(request.constants)
+    target, chip = options.resolve_target(request.target, request.hardware)
+    source, tree = options.load_sketch(request.file, request.sketch)
     options.check_bindable(tree, constants)
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
-        plan = build_plan(tree, chosen, chip, {**constants, **tiles}).plan
-        return plan, load_target(chosen).emit(plan)
+        plan = build_plan(tree, target, chip, {**constants, **tiles}).plan
+        return plan, load_target(target).emit(plan)
 
     with options.pointing_into(source):
-        plan, kernel = lowered({})
-    return Candidate(
-        plan, kernel, toolchain(chosen), file, source, picked=name or "", relower=lowered
-    )
+        made = lowered({})
+    picked = request.sketch or ""
+    return Candidate(*made, toolchain(target), request.file, source, picked=picked, relower=lowered)
 
 
 def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:

@@ -7,16 +7,13 @@ in the order of the files.
 from __future__ import annotations
 
 import atexit
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.cli.consoles import make_progress
+from sketchc.cli.consoles import watching
 from sketchc.cli.verify_files import Outcome, VerifyRequest, verify_one
 
 if TYPE_CHECKING:
@@ -57,21 +54,23 @@ def verify_all(
 
     jobs = [Job(r.file, _JOB, VerifyJob(r, task, patience, store)) for r in requests]
     found: dict[int, Outcome] = {}
-    with _progress([job.name for job in jobs]) as bars:
-        for result in engine.run(jobs, None if bars is None else bars.event):
+    with watching("verify", len(jobs)) as watch:
+
+        def event(told: Event) -> None:
+            note = f"case {told.done}: {told.text}"
+            watch.runs(told.job, Path(jobs[told.job].name).name, note, told.done)
+
+        for result in engine.run(jobs, None if watch.progress is None else event):
             if isinstance(result.value, TaskBroken):
                 raise TaskFailure(result.value.message)
             request = requests[result.job]
             outcome = result.value or Outcome(request, error=f"not verified: {result.error}")
             found[result.job] = outcome
-            if bars is not None:
-                bars.done(result.job, outcome.word)
+            watch.ends(result.job, passed=outcome.word == "passed")
     return [found[number] for number in range(len(requests))]
 
 
 # ---------------------------------------------------------------- in a process of the pool
-
-_tasks: dict[tuple[str, float], TaskClient] = {}
 
 
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
@@ -94,62 +93,11 @@ def perform(job: VerifyJob) -> Outcome | TaskBroken:
         return TaskBroken(str(error))
 
 
+@functools.cache
 def _task(name: str, patience: float) -> TaskClient:
+    """The task, loaded once; it is closed when the process ends."""
     from sketchc.runtime.tasks.task import load_task
 
-    key = (name, patience)
-    if key not in _tasks:
-        _tasks[key] = load_task(name, patience)
-    return _tasks[key]
-
-
-@atexit.register
-def _close_tasks() -> None:
-    for task in _tasks.values():
-        task.close()
-    _tasks.clear()
-
-
-# ---------------------------------------------------------------- progress
-
-
-class _Bars:
-    """A bar for all files, and what the running ones are at."""
-
-    def __init__(self, progress: Any, names: list[str]) -> None:
-        self._progress = progress
-        self._names = names
-        self._all = progress.add_task("verify", total=len(names), note="")
-        self._rows: dict[int, Any] = {}
-        self._passed, self._done = 0, set[int]()
-        self._lock = threading.Lock()  # events come from a thread of their own
-
-    def event(self, event: Event) -> None:
-        """A case of a file is done."""
-        with self._lock:
-            if event.job in self._done:
-                return
-            if event.job not in self._rows:
-                name = Path(self._names[event.job]).name
-                self._rows[event.job] = self._progress.add_task(name, total=None, note="")
-            note = f"case {event.done}: {event.text}"
-            self._progress.update(self._rows[event.job], note=note, completed=event.done)
-
-    def done(self, job: int, word: str) -> None:
-        """Show that a file is done."""
-        with self._lock:
-            self._done.add(job)
-            if job in self._rows:
-                self._progress.remove_task(self._rows.pop(job))
-            self._passed += word == "passed"
-            self._progress.update(self._all, advance=1, note=f"{self._passed} passed")
-
-
-@contextmanager
-def _progress(names: list[str]) -> Iterator[_Bars | None]:
-    """Bars for these files; none where nobody watches."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with make_progress() as progress:
-        yield _Bars(progress, names)
+    task = load_task(name, patience)
+    atexit.register(task.close)
+    return task

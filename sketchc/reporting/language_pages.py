@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from sketchc.base.types import DType
-from sketchc.ops.table import OPS, Category, Op
+from sketchc.ops.table import OPS, Attribute, Category, Op
 
 _MARKED = re.compile(r"(<!-- table: ([\w-]+) -->\n)(?:.*?\n)??(<!-- end -->)", re.DOTALL)
 _IDENTITIES = {
@@ -48,19 +48,25 @@ def _operation_table(category: Category, rows: list[Op]) -> str:
         )
         for row in rows
     ]
-    return f"**{category.value.capitalize()}**\n\n{_table(head, cells)}"
+    return f"**{category.value.capitalize()}**\n\n{table(head, cells)}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
     lines = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
     return "\n".join((next(lines), "|" + "---|" * len(head), *lines))
 
 
-def call_of(row: Op) -> str:
-    """How a row is called: operands, positional attributes, destinations, keywords."""
+def call_of(
+    row: Op,
+    two: Sequence[str] = ("dst_values", "dst_indices"),
+    shown: Callable[[Attribute], str] = lambda attribute: _default(attribute.default),
+) -> str:
+    """How a row is called: operands, positional attributes, destinations (`two`, where there are
+    several), and keywords with what is `shown` of their values."""
     arguments = [*row.operands, *(a.name for a in row.attributes if a.positional)]
-    destinations = {1: ["dst"], 2: ["dst_values", "dst_indices"]}[row.outputs]
-    keywords = [f"{a.name}={_default(a.default)}" for a in row.attributes if not a.positional]
+    destinations = two if row.outputs > 1 else ["dst"]
+    keywords = [f"{a.name}={shown(a)}" for a in row.attributes if not a.positional]
     return f"{row.name}({', '.join([*arguments, *destinations, *keywords])})"
 
 
@@ -85,7 +91,7 @@ def type_table() -> str:
         else:
             kind = "signed integer" if dtype.is_signed else "unsigned integer"
         rows.append((f"`{dtype.value}`", str(dtype.bytes), kind, f"`{dtype.compute.value}`"))
-    return _table(("type", "bytes", "kind", "computed in"), rows)
+    return table(("type", "bytes", "kind", "computed in"), rows)
 
 
 def hint_table() -> str:
@@ -97,14 +103,14 @@ def hint_table() -> str:
         (f'`"{word}"`', *("yes" if word in words else "" for words in places))
         for word in sorted(LOOP_HINTS | TILE_HINTS)
     )
-    return _table(("hint", "on loops", "on tiles"), rows)
+    return table(("hint", "on loops", "on tiles"), rows)
 
 
 def diagnostic_table() -> str:
     """Every code with the title of its page."""
     from sketchc.base.explain import codes, title
 
-    return _table(("code", "says"), ((code, _cell(title(code))) for code in codes()))
+    return table(("code", "says"), ((code, _cell(title(code))) for code in codes()))
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -115,16 +121,16 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def filled(text: str) -> str:
+def filled(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
     """The text with every table between markers made anew. Raises `KeyError` for an unknown one."""
-    return _MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", text)
+    return _MARKED.sub(lambda found: f"{found[1]}{tables[found[2]]()}\n{found[3]}", text)
 
 
-def main() -> None:
+def main(tables: Mapping[str, Callable[[], str]] = TABLES) -> None:
     """Fill the tables of the files that the command line names."""
     for name in sys.argv[1:]:
         path = Path(name)
-        path.write_text(filled(path.read_text("utf-8")), "utf-8")
+        path.write_text(filled(path.read_text("utf-8"), tables), "utf-8")
 
 
 if __name__ == "__main__":

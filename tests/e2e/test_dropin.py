@@ -11,7 +11,7 @@ import pytest
 from small_tasks import small_task
 from toolchains import require
 
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
@@ -54,7 +54,7 @@ def same(init, inputs):
 
 def make(sketch: Path, task: Path, target: str, folder: Path, bare: bool = False) -> Path:
     """The drop-in of a sketch and its task; `bare`: with the kernel alone, as a model writes it."""
-    candidate = prepare(str(sketch), None, target, None, {})
+    candidate = lower(VerifyRequest(str(sketch), target))
     kernel = attrs.evolve(candidate.kernel, extras=()) if bare else candidate.kernel
     with TorchTask(task) as loaded:
         binding = bind(candidate.plan.sketch, loaded.describe(0))

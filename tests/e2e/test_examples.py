@@ -18,7 +18,7 @@ from example_targets import EXAMPLES, LOWERED, NAMES, REFUSED
 from toolchains import require
 
 from sketchc.cli.options import SketchError
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.tasks.task import TorchTask
@@ -110,7 +110,7 @@ def test_example_equals_pytorch(
     name: str, target: str, tasks: Callable[[str], TorchTask], tmp_path: Path
 ) -> None:
     require(target)
-    candidate = prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
+    candidate = lower(VerifyRequest(str(EXAMPLES / f"{name}.sketch"), target))
     select = few
     if target == "triton_ascend":
         candidate = attrs.evolve(candidate, toolchain=Placed())
@@ -131,5 +131,5 @@ def test_example_equals_pytorch(
 @pytest.mark.parametrize(("name", "target"), REFUSED)
 def test_what_a_target_has_not_is_refused_as_that(name: str, target: str) -> None:
     with pytest.raises(SketchError) as refused:
-        prepare(str(EXAMPLES / f"{name}.sketch"), None, target, None, {})
+        lower(VerifyRequest(str(EXAMPLES / f"{name}.sketch"), target))
     assert {found.code for found in refused.value.diagnostics} == {REFUSED[name, target]}

@@ -15,7 +15,7 @@ import attrs
 import pytest
 from toolchains import require
 
-from sketchc.cli.verify_files import VerifyRequest, candidate_of, prepare
+from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.task import load_task
@@ -199,7 +199,7 @@ def foreign(name: str, target: str, folder: Path) -> Path:
         return path
     source = folder / "right.sketch"
     source.write_text(sketch(name, planted=False))
-    text = prepare(str(source), None, target, None, {}).kernel.source
+    text = lower(VerifyRequest(str(source), target)).kernel.source
     head, tail = CUTS[target]
     before, _, after = text.partition(f"for j in {head}")
     assert after, text

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.bench.roofline import Work, precision_of, work_of
 from sketchc.runtime.cases.binding import Binding, TensorSource
@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def candidate(path: Path, target: str) -> Candidate:
-    return prepare(str(path), None, target, None, {})
+    return lower(VerifyRequest(str(path), target))
 
 
 def work(plan: Plan, **symbols: int) -> Work:

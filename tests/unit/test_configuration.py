@@ -118,7 +118,6 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         devices=(1, 0),
     )
     assert found.target("cpp") == TargetSettings()
-    assert found.path == tmp_path / "sketchc.toml"
 
 
 def test_the_full_file_above_sets_every_key() -> None:
@@ -143,7 +142,7 @@ def test_the_full_file_above_sets_every_key() -> None:
 
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     found = load(write(tmp_path, ""), {})
-    assert found == Configuration(path=tmp_path / "sketchc.toml")
+    assert found == Configuration()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from toolchains import require
 
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.cases.shapes import OWN
 from sketchc.runtime.process import memory
 from sketchc.runtime.sandbox.worker import (
@@ -162,7 +162,7 @@ class _Killed(Session):
 def verdict_with(kinds: Mapping[int, str], folder: Path) -> Verdict:
     """The verdict on a right kernel of which these runs are killed."""
     require("cpp")
-    candidate = prepare(str(EXAMPLES / "relu.sketch"), None, "cpp", None, {})
+    candidate = lower(VerifyRequest(str(EXAMPLES / "relu.sketch"), "cpp"))
 
     class Tool:
         """The toolchain with other sessions."""

@@ -58,8 +58,8 @@ def snippets() -> dict[str, str]:
 
 def test_every_example_of_the_folder_is_shown_whole() -> None:
     assert sorted(path.stem for path in (FOLDER / "examples").glob("*.sketch")) == sorted(EXAMPLES)
-    for example in example_sketches():
-        assert snippets()[example.name] == example.text
+    for name, text in zip(EXAMPLES, example_sketches(), strict=True):
+        assert snippets()[name] == text
     assert language().count("```sketch\n") == len(EXAMPLES) + 1
 
 

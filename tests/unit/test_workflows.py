@@ -100,45 +100,44 @@ def _load(name: str) -> Any:
     return {"designer": CountingDesigner, "coder": PlainCoder}[name]()
 
 
+def _run(folder: Path) -> run.Run:
+    """A run in which no model takes part."""
+    inner = RunFolder(folder)
+    inner.inner.mkdir()
+    nobody: Any = None
+    return run.Run(_options(), inner, nobody, "", nobody, None, Ledger(None), Listener())
+
+
 @pytest.mark.usefixtures("scripted")
-def test_each_step_is_recorded_with_what_its_calls_used() -> None:
+def test_each_step_is_recorded_with_what_its_calls_used(tmp_path: Path) -> None:
     graph = workflows.load_workflow("kernelgen-only")
-    ledger = Ledger(None)
-    kept: list[tuple[RunState, int]] = []
-    state = run.walk(
-        graph,
-        RunState(graph.start),
-        Shared(ledger, Listener()),  # type: ignore[arg-type]
-        ledger,
-        0,
-        lambda state, consumed: kept.append((state, consumed)),
-        lambda: len(ledger.records),
-    )
+    started, kept = _run(tmp_path), []
+    shared = Shared(started.ledger, Listener())
+
+    def on_step(state: RunState, context: Any) -> None:
+        assert context is shared
+        kept.append((state, started.folder.read_checkpoint()))
+
+    started = attrs.evolve(started, on_step=on_step)
+    state = run.walk(graph, RunState(graph.start), shared, started, 0)  # type: ignore[arg-type]
     assert (state.outcome, state.node) == ("generated", "")
     designer, coder = state.history
     assert (designer.calls, designer.input_tokens, designer.output_tokens) == (1, 10, 5)
     assert (designer.cost, coder.calls) == (0.5, 0)
-    assert [consumed for _, consumed in kept] == [1, 1]
+    assert [checkpoint for _, checkpoint in kept] == [(state, 1) for state, _ in kept]
     assert kept[-1][0] == state
     # What a resumed run would read is what goes on.
     assert coder.details == {"nan": "nan", "pair": [1, 2]}
 
 
 @pytest.mark.usefixtures("scripted")
-def test_an_outcome_without_an_edge_is_a_bug_of_ours() -> None:
+def test_an_outcome_without_an_edge_is_a_bug_of_ours(tmp_path: Path) -> None:
     graph = workflows.load_workflow("kernelgen-only")
     graph = attrs.evolve(graph, edges=graph.edges[1:])
-    ledger = Ledger(None)
+    started = _run(tmp_path)
+    shared = Shared(started.ledger, Listener())
     with pytest.raises(InternalError, match="designed"):
-        run.walk(
-            graph,
-            RunState(graph.start),
-            Shared(ledger, Listener()),  # type: ignore[arg-type]
-            ledger,
-            0,
-            lambda *_: None,
-            lambda: 0,
-        )
+        run.walk(graph, RunState(graph.start), shared, started, 0)  # type: ignore[arg-type]
 
 
 def _options(**changes: Any) -> RunOptions:

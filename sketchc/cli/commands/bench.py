@@ -313,7 +313,6 @@ def _guarded(
 def _show(entry: Entry) -> None:
     if entry.measurement is None:
         return
-    from sketchc.cli.consoles import make_console
     from sketchc.runtime.bench import text
 
     text.show(entry.measurement, make_console())

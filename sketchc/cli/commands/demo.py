@@ -13,14 +13,13 @@ import click
 from sketchc.base.diagnostics import refuse
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import load_sketch
-from sketchc.cli.verify_files import prepare
+from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from sketchc.runtime.bench.measurement import Measurement
-    from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
 
 
@@ -55,10 +54,8 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     """Lower for the NPU, show code and proofs, execute where the tools are. True if it failed."""
     from rich.syntax import Syntax
 
-    from sketchc.runtime.verify import text
-
     console.rule(f"sketchc lower {sketch} --target triton_ascend")
-    candidate = prepare(sketch, None, "triton_ascend", None, {})
+    candidate = lower(VerifyRequest(sketch, "triton_ascend"))
     console.print(
         Syntax(
             _kernels(candidate.kernel.source),
@@ -74,10 +71,7 @@ def _ascend(console: Console, sketch: str, task: Path) -> bool:
     if not status.can_run:
         console.print(f"not executed: run {status.advice}")
         return False
-    verdict = _verify(candidate, task)
-    console.print(f"run through {status.how_it_runs}", soft_wrap=True)
-    console.print(text.summary(verdict), soft_wrap=True)
-    return not verdict.passed
+    return not _right(console, candidate, task, f"run through {status.how_it_runs}")
 
 
 def _kernels(source: str) -> str:
@@ -115,13 +109,17 @@ def _proofs(console: Console, sketch: str) -> None:
             )
 
 
-def _verify(candidate: Candidate, task: Path) -> Verdict:
-
+def _right(console: Console, candidate: Candidate, task: Path, *told: str) -> bool:
+    """Verify the kernel, and say what came of it, after what is `told`. True if it is right."""
     from sketchc.runtime.tasks.task import TorchTask
+    from sketchc.runtime.verify import text
     from sketchc.runtime.verify.verify import verify
 
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
-        return verify(candidate, loaded, Path(folder), fresh_seed(), {})
+        verdict = verify(candidate, loaded, Path(folder), fresh_seed(), {})
+    for line in (*told, text.summary(verdict)):
+        console.print(line, soft_wrap=True)
+    return verdict.passed
 
 
 def _cpp(console: Console, sketch: str, task: Path) -> bool:
@@ -132,17 +130,14 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     from sketchc.runtime.bench.machine import this_machine
     from sketchc.runtime.bench.timing import Settings
     from sketchc.runtime.tasks.task import TorchTask
-    from sketchc.runtime.verify import text
 
     console.rule(f"the same sketch for this CPU: {sketch} --target cpp")
-    candidate = prepare(sketch, None, "cpp", None, {})
+    candidate = lower(VerifyRequest(sketch, "cpp"))
     status = candidate.toolchain.status()
     if not status.can_run:
         console.print(f"not executed: run {status.advice}")
         return False
-    verdict = _verify(candidate, task)
-    console.print(text.summary(verdict), soft_wrap=True)
-    if not verdict.passed:
+    if not _right(console, candidate, task):
         return True
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
         settings = Settings(fresh_seed(), len(os.sched_getaffinity(0)))
@@ -158,7 +153,6 @@ def _gen(console: Console, task: Path) -> bool:
 
     from sketchc.agents.autosketch.designer import design
     from sketchc.runtime.tasks.task import load_task
-    from sketchc.runtime.verify import text
 
     console.rule(f"no sketch at all: sketchc gen {task} --target cpp")
     with load_task(str(task)) as loaded, tempfile.TemporaryDirectory() as folder:
@@ -167,12 +161,10 @@ def _gen(console: Console, task: Path) -> bool:
         # The language reads like Python, near enough for colours.
         shown = Syntax(path.read_text("utf-8"), "python", background_color="default")
         console.print(shown)
-        candidate = prepare(str(path), None, "cpp", None, {})
+        candidate = lower(VerifyRequest(str(path), "cpp"))
         if not candidate.toolchain.status().can_run:
             return False
-    verdict = _verify(candidate, task)
-    console.print(text.summary(verdict), soft_wrap=True)
-    return not verdict.passed
+    return not _right(console, candidate, task)
 
 
 def _table(console: Console, measured: Measurement) -> None:

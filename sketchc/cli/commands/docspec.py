@@ -188,12 +188,11 @@ def _line(part: Part) -> str:
 
 
 def _sizes(spec: DocSpec) -> str:
-
-    sizes = []
-    for category in Category:
-        tokens = sum(estimate_tokens(section.text) for section in spec.of(category))
-        if category is not Category.EXAMPLES:
-            sizes.append(f"{category.value} {tokens}")
+    sizes = [
+        f"{category.value} {sum(estimate_tokens(section.text) for section in spec.of(category))}"
+        for category in Category
+        if category is not Category.EXAMPLES
+    ]
     tokens = sum(estimate_tokens(x.sketch) + estimate_tokens(x.source) for x in spec.examples)
     return f"{', '.join(sizes)}, {len(spec.examples)} examples {tokens} tokens"
 
@@ -232,8 +231,8 @@ def verify_example(
     Raises `UsageError` where the target has no toolchain, or cannot run on this machine, and for a
     sketch that the target refuses.
     """
+    from sketchc.agents.state.candidates import foreign_kernel
     from sketchc.cli.commands.targets import load_toolchain
-    from sketchc.lowering.kernel import Kernel
     from sketchc.runtime.verify.design import SketchTask
     from sketchc.runtime.verify.verify import Candidate, verify
 
@@ -242,16 +241,7 @@ def verify_example(
     if not status.can_run:
         refuse(f"{spec.target} cannot run on this machine; {status.advice}")
     plan = _plan(spec, example)
-    kernel = Kernel(
-        target=spec.target,
-        hardware=plan.hardware.name,
-        name=plan.sketch.name,
-        entry=example.entry,
-        language=spec.manifest.language,
-        source=example.source,
-        sketch=plan.sketch,
-        foreign=True,  # Held to the same rules as a model's code.
-    )
+    kernel = foreign_kernel(plan, example.entry, spec.manifest.language, example.source)
     task = SketchTask(plan, path=Path(example.sketch_file))
     candidate = Candidate(plan, kernel, toolchain)
     return verify(candidate, task, folder, seed, select=select, small=True)

@@ -107,11 +107,10 @@ def lower(
         with options.pointing_into(source):
             text, made = emitted(planned, emit)
     if coder == "llm":
-        from sketchc.cli.lower_llm import ModelOptions, code_with_model
+        from sketchc.cli.lower_llm import code_with_model
 
         assert planned is not None
-        said = ModelOptions(**given)
-        kernel, status = code_with_model(planned, source.text, file, said, quiet)
+        kernel, status = code_with_model(planned, source.text, file, given, quiet)
         if kernel is None:
             return status
         text = kernel.source

@@ -124,12 +124,8 @@ def read_arrays(path: str) -> dict[str, Array]:
 
 def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file to exactly `path`. Raises `UsageError` when the file refuses."""
-
-    try:
-        with open(path, "wb") as file:
-            np.savez(file, **dict(arrays))  # type: ignore[arg-type]
-    except OSError as error:
-        raise options.unwritable(path, error) from error
+    with options.writing(path), open(path, "wb") as file:
+        np.savez(file, **dict(arrays))  # type: ignore[arg-type]
 
 
 def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,10 +61,10 @@ def _suite_options(command: Command) -> Command:
     @click.option("--only", metavar="REGEX", help="Tasks whose name or category it is found in.")
     @wraps(command)
     def with_suite(*arguments: Any, only: str | None, **given: Any) -> Any:
-        from sketchc.agents.suites.sources import selected
+        from sketchc.agents.suites.sources import FOLDERS, selected
 
-        names = ("name", "kernelbench", "akg", "tasks", "sizes")
-        chosen = _suite_of(**{name: given.pop(name) for name in names})
+        folders = {name: given.pop(name) for name in FOLDERS}
+        chosen = _suite_of(given.pop("name"), given.pop("sizes"), folders)
         if chosen is not None and only is not None:
             chosen = selected(chosen, only)
         return command(*arguments, chosen=chosen, only=only or "", **given)
@@ -73,32 +72,23 @@ def _suite_options(command: Command) -> Command:
     return with_suite  # type: ignore[return-value]
 
 
-def _suite_of(
-    name: str | None,
-    kernelbench: str | None,
-    akg: str | None,
-    tasks: str | None,
-    sizes: str | None,
-) -> Suite | None:
+def _suite_of(name: str | None, sizes: str | None, folders: dict[str, str | None]) -> Suite | None:
     """The suite that is asked for. Raises `UsageError` for several or an unknown one."""
-    from sketchc.agents.suites import sources
+    from sketchc.agents.suites.sources import BUILT_IN, FOLDERS, LEVEL1, level1
 
-    folders: dict[str, tuple[str | None, Callable[[Path], Suite]]] = {
-        "--kernelbench": (kernelbench, sources.kernelbench_suite),
-        "--akg": (akg, sources.akg_suite),
-        "--tasks": (tasks, sources.folder_suite),
-    }
-    asked = [(make, Path(given)) for given, make in folders.values() if given is not None]
+    asked = [
+        (FOLDERS[source], Path(folder)) for source, folder in folders.items() if folder is not None
+    ]
     if name is None and not asked:
         return None
     if (name is not None) + len(asked) > 1:
-        refuse(f"say one of SUITE, {', '.join(folders)}")
-    if name is not None and name not in sources.BUILT_IN:
-        refuse(f"unknown suite {name!r}; known: {', '.join(sources.BUILT_IN)}")
+        refuse(f"say one of SUITE, {', '.join(f'--{source}' for source in FOLDERS)}")
+    if name is not None and name not in BUILT_IN:
+        refuse(f"unknown suite {name!r}; known: {', '.join(BUILT_IN)}")
     if name is not None:
-        return sources.level1(full=sizes == "full")
+        return level1(full=sizes == "full")
     if sizes is not None:
-        refuse(f"--sizes goes with {sources.LEVEL1}: other tasks say their sizes themselves")
+        refuse(f"--sizes goes with {LEVEL1}: other tasks say their sizes themselves")
     make, folder = asked[0]
     return make(folder)
 
@@ -272,10 +262,8 @@ def _keep(folder: Path, results: Results, place: Path) -> None:
         kernel = SuiteFolder(folder).kernel(task.name, task.best.number)
         for sketch in kernel.glob("*.sketch"):
             path = place / f"{task.name}.sketch"
-            try:
+            with options.writing(str(path)):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise options.unwritable(str(path), error) from error
             options.write_output(sketch.read_text("utf-8"), str(path))
 
 

@@ -52,26 +52,29 @@ def sandbox() -> dict[str, str]:
     return {"mode": found.mode, "reason": found.reason, "text": found.text}
 
 
+#: What is told of a toolchain as its status has it.
+_TOLD = ("can_compile", "can_run", "how_it_runs", "versions", "missing", "advice")
+
+
 def describe(name: str) -> dict[str, Any]:
     """The facts of one target as JSON-able data. Never raises for what is not installed."""
 
     target = load_target(name)
-    capabilities = target.capabilities
+    default = target.capabilities.default_hardware
     status = toolchain_status(name)
     return {
         "target": name,
         "description": target.description,
         "languages": [target.language.name],
-        "dtypes": sorted(capabilities.dtypes),
-        "default_hardware": capabilities.default_hardware,
-        "hardware": hardware_for(capabilities.default_hardware),
+        "dtypes": sorted(target.capabilities.dtypes),
+        "default_hardware": default,
+        # The chips that it can be planned for.
+        "hardware": [
+            {"name": chip.name, "description": str(chip.facts["description"])}
+            for chip in chips_like(default)
+        ],
         "installed": not status.missing,
-        "can_compile": status.can_compile,
-        "can_run": status.can_run,
-        "how_it_runs": status.how_it_runs,
-        "versions": dict(status.versions),
-        "missing": list(status.missing),
-        "advice": status.advice,
+        **{fact: getattr(status, fact) for fact in _TOLD},
     }
 
 
@@ -89,15 +92,6 @@ def toolchain_status(name: str) -> base.ToolchainStatus:
             missing=(error.name or str(error),),
             advice=f"pip install {load_target(name).packages}",
         )
-
-
-def hardware_for(default: str) -> list[dict[str, str]]:
-    """The chips that a target can be planned for: those of its default chip's family."""
-
-    return [
-        {"name": chip.name, "description": str(chip.facts["description"])}
-        for chip in chips_like(default)
-    ]
 
 
 def _show(console: Console, target: dict[str, Any]) -> None:
