@@ -9,7 +9,7 @@ domains and guards that the checker inferred.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -138,7 +138,12 @@ class Locator:
         for tile in (*tiles, *(tile for tile, _ in wheres)):
             box = intersect(box, operand_box(tile, extents))
         box = intersect(box, valid)
-        inside, loaded = self._bounds(tiles)
+        doubtful = [
+            place
+            for place, dimension in enumerate(self.dimensions)
+            if not _all_within(tiles[place].array, dimension.size)
+        ]
+        inside, loaded = self._bounds(tiles, doubtful)
         conditions = (*wheres, *inside)
         if not self.padded:
             for condition in conditions:
@@ -149,24 +154,28 @@ class Locator:
         if not self.padded and not wanted.all():
             msg = "the valid lanes of a load without pad= are not intervals"
             raise InternalError(msg)
-        wrong = self._outside(tiles, extents, box, wanted, ir.ScalarSubscript)
+        wrong = self._outside(tiles, doubtful, extents, box, wanted, ir.ScalarSubscript)
         mask = wanted
         for tile in loaded:
             mask = mask & holds(tile, extents, box)
         stray = None
         if loaded:
-            stray = self._outside(tiles, extents, box, wanted, ir.IndexSubscript)
+            stray = self._outside(tiles, doubtful, extents, box, wanted, ir.IndexSubscript)
         positions = np.zeros(mask.shape, np.int64)
         for tile, dimension in zip(tiles, self.dimensions, strict=True):
-            positions = positions + select(tile, extents, box).astype(np.int64) * dimension.step
+            positions += select(tile, extents, box).astype(np.int64) * dimension.step
         placed = np.where(mask, positions, np.where(wanted, STRAY, MASKED))
         return Addresses(box, positions[mask], mask, placed, stray, wrong)
 
-    def _bounds(self, tiles: Tiles) -> tuple[list[Condition], list[TileValue]]:
-        """Conditions that each index lies in the tensor, for computed and for loaded indices."""
+    def _bounds(
+        self, tiles: Tiles, doubtful: Iterable[int]
+    ) -> tuple[list[Condition], list[TileValue]]:
+        """Conditions that each index lies in the tensor, for computed and for loaded indices, of
+        the dimensions in which one may not."""
         inside: list[Condition] = []
         loaded: list[TileValue] = []
-        for tile, dimension in zip(tiles, self.dimensions, strict=True):
+        for place in doubtful:
+            tile, dimension = tiles[place], self.dimensions[place]
             if dimension.kind is ir.ScalarSubscript and not self.fills:
                 continue
             array = np.logical_and(tile.array >= 0, tile.array < dimension.size)
@@ -178,20 +187,34 @@ class Locator:
         return inside, loaded
 
     def _outside(
-        self, tiles: Tiles, extents: Extents, box: Box, wanted: Array, kind: type
+        self,
+        tiles: Tiles,
+        doubtful: Iterable[int],
+        extents: Extents,
+        box: Box,
+        wanted: Array,
+        kind: type,
     ) -> tuple[tuple[int, ...], int] | None:
-        """The first wanted element out of range in a dimension subscripted in this way."""
+        """The first wanted element out of range in a doubtful dimension subscripted in this way."""
         shape = wanted.shape
-        for axis, (tile, dimension) in enumerate(zip(tiles, self.dimensions, strict=True)):
+        for axis in doubtful:
+            dimension = self.dimensions[axis]
             if dimension.kind is not kind:
                 continue
-            index = np.broadcast_to(select(tile, extents, box), shape)
+            index = np.broadcast_to(select(tiles[axis], extents, box), shape)
             bad = wanted & ((index < 0) | (index >= dimension.size))
             if bad.any():
                 lane = tuple(int(n) for n in np.argwhere(bad)[0]) if bad.ndim else ()
                 parts = (np.broadcast_to(select(t, extents, box), shape)[lane] for t in tiles)
                 return tuple(int(part) for part in parts), axis
         return None
+
+
+def _all_within(indices: Array, size: int) -> bool:
+    """Whether there are indices, and no lane, valid or not, has one outside of 0 to `size`."""
+    if indices.size == 1:
+        return 0 <= indices.item() < size
+    return indices.size > 0 and indices.min() >= 0 and bool(indices.max() < size)
 
 
 def holds(tile: TileValue, extents: Extents, box: Box) -> Array:
