@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 
@@ -56,6 +57,29 @@ def test_tasks_live_side_by_side(tmp_path: Path) -> None:
         assert outputs(first) == [2.0] * 3
         assert outputs(second) == [3.0] * 3
     assert first.process.wait() == second.process.wait() == -signal.SIGKILL
+
+
+def test_what_a_process_computes_is_told_when_it_was_waited_for(tmp_path: Path) -> None:
+    """To the system it is the template's child; a measurement must not take it for others' work."""
+    busy = "+ sum(0.0 for _ in range(8_000_000))"
+    before = templates.ForkedProcess.seconds
+    with TorchTask(write(tmp_path, "a", 2.0, busy)) as task:
+        started = time.process_time()
+        assert outputs(task) == [2.0] * 3
+        assert time.process_time() - started < 0.1  # it was not this process that computed
+    assert templates.ForkedProcess.seconds - before > 0.1
+
+
+def test_a_first_run_without_data_imports_no_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch would import dynamo for its own functions, a second of each task's time."""
+    monkeypatch.setenv("TORCH_A_TEMPLATE_OF_ITS_OWN", "1")
+    seen = "+ (1.0 if 'torch._dynamo' in sys.modules else 0.0)"
+    with TorchTask(write(tmp_path, "a", 2.0, seen)) as task:
+        wide = attrs.evolve(task.describe().inputs[0], shape=(5,))
+        assert [each.shape for each in task.probe([wide], {})[0]] == [(5,)]
+        assert outputs(task) == [2.0] * 3
 
 
 def test_a_template_that_is_gone_is_replaced(tmp_path: Path) -> None:
