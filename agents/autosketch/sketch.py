@@ -27,7 +27,7 @@ from sketchc.agents.autosketch.loops import (
     names_in,
     parts,
 )
-from sketchc.agents.autosketch.phases import Digits, Pass, Phase, Phases, Product, Running
+from sketchc.agents.autosketch.phase import Digits, Pass, Phase, Phases, Product, Running
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -65,6 +65,9 @@ def write_sketch(phases: Phases, name: str) -> str:
             tuned = _SIZES | _FEWER_SIZES
         listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
         lines.append(f"    constexpr: {listed};")
+    if phases.declared.requires:
+        listed = " ".join(f"{condition.text};" for condition in phases.declared.requires)
+        lines.append(f"    require: {listed}")
     lines.append("")
     for body in written:
         lines += [*(f"    {line}" for line in body), ""]
