@@ -33,6 +33,7 @@ from sketchc.agents.autosketch.loops import (
     resolved,
 )
 from sketchc.agents.autosketch.phase import Pass, Phase, Phases, Product, Running, mapped
+from sketchc.agents.autosketch.repeats import without_repeats
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -50,6 +51,7 @@ _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"
 def build_phases(loops: Loops) -> Phases:
     """Decide what is computed together. Raises `UsageError` where an element takes too much."""
     _fits(loops)
+    loops = without_repeats(loops)
     kept: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
         builder = _Builder(loops, kept)
