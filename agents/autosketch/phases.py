@@ -104,20 +104,33 @@ class _Builder:
         self.computing: set[str] = set()
 
     def phases(self) -> Phases:
+        """What was found, with workspaces and views that are used, numbered as they are written."""
         flat = tuple(map(self.flat.flattened, self.found))
-        used = {source: source for phase in flat for source, _ in self.flat.accesses(phase)}
-        views = self.flat.views
-        taken = {name: extents for name, extents in self.shapes.items() if name not in views}
-        for view in (view for view in views if view in used):
-            used[view] = free_name(f"{views[view]}_FLAT", taken)
+        views, used = self.flat.views, self.numbered()
+        taken = {used[n]: extents for n, extents in self.shapes.items() if n not in views}
+        accessed = {source for phase in flat for source, _ in self.flat.accesses(phase)}
+        kept = [view for view in views if view in accessed]
+        for view in kept:
+            used[view] = free_name(f"{used[views[view]]}_FLAT", taken)
             taken[used[view]] = self.shapes[view]
 
         def renamed(each: Element) -> Element:
             return attrs.evolve(each, source=used.get(each.source, each.source))
 
         named = tuple(phase.changed(lambda own: own, renamed) for phase in flat)
-        kept = {used[name]: base for name, base in views.items() if name in used}
-        return Phases(self.loops.declared, named, taken, self.workspaces, kept)
+        workspaces = {used[name]: self.workspaces[name] for name in used if name in self.workspaces}
+        bases = {used[view]: used[views[view]] for view in kept}
+        return Phases(self.loops.declared, named, taken, workspaces, bases)
+
+    def numbered(self) -> dict[str, str]:
+        """The names of all tensors; workspaces in the order of the phases that write them."""
+        found = {name: name for name in self.shapes if name not in self.workspaces}
+        targets = (self.flat.views.get(phase.target, phase.target) for phase in self.found)
+        for target in targets:
+            if target in self.workspaces:
+                noun = "INTERIM" if target.startswith("INTERIM") else "PARTIAL"
+                found[target] = free_name(noun, set(found.values()))
+        return found
 
     # ------------------------------------------------------------ one tensor
 
