@@ -435,8 +435,8 @@ def root_scope(sketch: ir.Sketch) -> Scope:
     for let in sketch.lets:
         if let.dtype is DType.I64:
             sized = ir.Ref(let.name, ir.NameKind.LET) in extents
-            form, facts = _let_form(scope, let, sized)
-            scope = records.evolve(scope, forms={**scope.forms, let.name: form}).assume(facts)
+            form, known = _let_form(scope, let, sized)
+            scope = records.evolve(scope, forms={**scope.forms, let.name: form}).assume(known)
     for require in sketch.requires:
         if names(require.condition) & lets:
             scope = scope.given(require.condition)
