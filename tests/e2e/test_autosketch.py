@@ -210,7 +210,7 @@ def test_a_sketch_asks_for_images_that_hold_their_windows(tmp_path: Path) -> Non
     """So no run that tries tile sizes is at sizes at which the task has no result."""
     with load_task(str(written(tmp_path, "mean_of_windows"))) as task:
         text = design(task)
-    assert "require: K_MID >= 1; P_MID >= 1;" in text
+    assert "require: K_MID_2 >= 1; P_MID_2 >= 1;" in text
     assert not has_errors(self_check(Source("t.sketch", text)))
 
 
