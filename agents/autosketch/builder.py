@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from sketchc.agents.autosketch.conditions import requirements
 from sketchc.agents.autosketch.graph import Graph, Made, Node, Specification, Use
 from sketchc.agents.autosketch.loops import (
     Apply,
@@ -20,6 +21,7 @@ from sketchc.agents.autosketch.loops import (
     Scalar,
     Value,
 )
+from sketchc.base import records
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -38,6 +40,8 @@ class Builder:
         self.graph = graph
         self.number = 0
         self.values: dict[str, Value] = {}
+        #: extents that the task refuses to have below 1
+        self.filled: list[ir.Expr] = []
 
     def loops(self) -> Loops:
         """All values, and which of them the outputs are."""
@@ -49,7 +53,9 @@ class Builder:
             name = f"{tensor.lower()}_value"
             self.values[name] = Map(name, axes, body.dtype, body)
             found.append((tensor, name))
-        return Loops(self.graph.declared, self.values, tuple(found))
+        declared = self.graph.declared
+        declared = records.evolve(declared, requires=requirements(declared, self.filled))
+        return Loops(declared, self.values, tuple(found))
 
     # ------------------------------------------------------------ operands
 

@@ -16,7 +16,8 @@ import attrs
 from sketchc.agents.autosketch.graph import Graph, read_traces
 from sketchc.agents.autosketch.loops import Loops
 from sketchc.agents.autosketch.operations import build_loops
-from sketchc.agents.autosketch.phases import Phases, build_phases
+from sketchc.agents.autosketch.phase import Phases
+from sketchc.agents.autosketch.phases import build_phases
 from sketchc.agents.autosketch.sketch import write_sketch
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
@@ -36,7 +37,7 @@ def design(task: TaskClient, stage: str = "sketch") -> str:
     for which there is no form.
     """
     name = sketch_name(task.path.stem)
-    traces = read_traces(read_signature(task, name))
+    traces = read_traces(read_signature(task, name, windows=False))
     graph = traces.graph()
     if stage == "graph":
         return _text(graph)

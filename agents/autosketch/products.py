@@ -162,6 +162,7 @@ def _convolution(builder: Builder, node: Node) -> None:
     def beside(index: Index) -> Scalar | None:
         return None if bias is None else builder.element(bias, index[1:2])
 
+    builder.filled += node.results[0].shape[2:]
     plain_ones = ir.Literal(1) in (groups, outputs)
     split = None if plain_ones else (groups, outputs)
     _summed(builder, node, (inputs, *kernel), factors, beside, split)
@@ -203,6 +204,7 @@ def _pooled(operation: str) -> Rule:
         specification = node.results[0]
         rank = len(specification.shape)
         lead = rank - count
+        builder.filled += specification.shape[lead:]
         own = specification.dtype
         wide = summed_in(own) if operation == "sum" else own
 

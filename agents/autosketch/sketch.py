@@ -12,13 +12,23 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import attrs
-
+from sketchc.agents.autosketch.body import Body
+from sketchc.agents.autosketch.lanes import (
+    Dims,
+    Lanes,
+    block_size,
+    lanes_of,
+    last_place,
+    runs_along,
+    shaped,
+    step_in,
+    width,
+    windows,
+)
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
     Element,
-    Index,
     Number,
     Scalar,
     below,
@@ -27,7 +37,7 @@ from sketchc.agents.autosketch.loops import (
     names_in,
     parts,
 )
-from sketchc.agents.autosketch.phases import Digits, Pass, Phase, Phases, Product, Running
+from sketchc.agents.autosketch.phase import Pass, Phase, Phases, Product, Running
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -39,8 +49,6 @@ from sketchc.parsing.parser import parse
 
 _IDENTITIES = {"sum": "0", "prod": "1", "max": "-inf", "min": "inf"}
 _COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
-#: Lanes up to which an axis of a known extent is one tile.
-_ONE_TILE = 1024
 _SIZES = {
     "T": "[256, 512, 1024, 2048]",
     "TM": "[32, 64, 128]",
@@ -65,6 +73,9 @@ def write_sketch(phases: Phases, name: str) -> str:
             tuned = _SIZES | _FEWER_SIZES
         listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
         lines.append(f"    constexpr: {listed};")
+    if phases.declared.requires:
+        listed = " ".join(f"{condition.text};" for condition in phases.declared.requires)
+        lines.append(f"    require: {listed}")
     lines.append("")
     for body in written:
         lines += [*(f"    {line}" for line in body), ""]
@@ -99,141 +110,6 @@ def _declarations(phases: Phases) -> Iterator[str]:
 
 def _listed(extents: Sequence[ir.Expr]) -> str:
     return ", ".join(map(show, extents))
-
-
-# ---------------------------------------------------------------- lanes
-
-
-@attrs.frozen
-class _Lanes:
-    """An axis that lies along a tile, and how many lanes a tile has: a tuned size, or all.
-    `digits`: the axes that it runs through, where it runs through several."""
-
-    axis: Axis
-    size: str | None
-    digits: Digits = ()
-
-    @property
-    def names(self) -> set[str]:
-        """All that have a value in each lane."""
-        return {self.axis.name, *(axis.name for axis, _ in self.digits)}
-
-    @property
-    def tile(self) -> str:
-        """The extent of the tile."""
-        return self.size or show(self.axis.extent)
-
-    @property
-    def variable(self) -> str:
-        """The name of the variable that counts the tiles."""
-        return f"{self.axis.name}_tile"
-
-    @property
-    def count(self) -> str:
-        return f"ceil({show(self.axis.extent)}, {self.tile})"
-
-    @property
-    def start(self) -> str:
-        """The index of the tile's first lane, as text."""
-        return "0" if self.size is None else f"{self.variable}*{self.size}"
-
-
-#: So many rows or columns of a matrix product are one block.
-_ONE_BLOCK = 16
-
-#: So many accesses are as much as one that differs along one more axis.
-_HEAVIER = 8
-
-#: The axes along a tile, in order; none for one number.
-_Dims = tuple[_Lanes, ...]
-
-
-def _lanes(axis: Axis) -> _Lanes:
-    match axis.extent:
-        case ir.Literal(int(extent)) if extent <= _ONE_TILE:
-            return _Lanes(axis, None)
-        case _:
-            return _Lanes(axis, "T")
-
-
-def _block(axis: Axis, size: str) -> str | None:
-    """The tuned size of a block of a matrix product; None for an axis that is one block."""
-    extent = axis.extent
-    small = isinstance(extent, ir.Literal) and extent.value <= _ONE_BLOCK
-    return None if small else size
-
-
-def _width(dims: _Dims) -> str:
-    return ", ".join(each.tile for each in dims) or "1"
-
-
-def _runs_along(phase: Phase) -> Counter[str]:
-    """What runs through memory along each axis: accesses, those that differ along more axes much
-    heavier, since they are made more often."""
-    found: Counter[str] = Counter()
-    axes = {axis.name for group in phase.groups for axis in group}
-    indices = [e.index for s in phase.scalars() for e in set(elements(s))] + [phase.place]
-    for index in indices:
-        if index:
-            weight = _HEAVIER ** len(names_in(index) & axes)
-            found.update(dict.fromkeys(names(index[-1]) & axes, weight))
-    return found
-
-
-def _windows(phase: Phase) -> set[str]:
-    """The axes of windows: they move a subscript that another axis decides."""
-    rows = {axis.name for axis in (*phase.rows, *phase.columns)}
-    shared = (names(each) for s in phase.scalars() for e in elements(s) for each in e.index)
-    return {name for used in shared if used & rows for name in used - rows}
-
-
-@attrs.define(eq=False)
-class _Scope:
-    """The statements of one body. `bound` are the axes that have a value there, and `held` the
-    tiles that hold scalars; `lanes` names the indices of lanes. What is said goes to the end, or
-    above the loop that is being written, so that a loop needs nothing but what its scalars need.
-    """
-
-    bound: frozenset[str]
-    parent: _Scope | None = None
-    lines: list[str | _Scope] = attrs.field(factory=list)
-    held: dict[Scalar, str] = attrs.field(factory=dict)
-    lanes: dict[str, str] = attrs.field(factory=dict)
-    named: set[str] = attrs.field(factory=set)
-    place: int = 0
-    in_loop: bool = False
-
-    @property
-    def names(self) -> set[str]:
-        """The names of all tiles that are visible here."""
-        return self.named if self.parent is None else self.named | self.parent.names
-
-    def say(self, line: str) -> None:
-        self.lines.insert(self.place, line)
-        self.place += 1
-
-    def finished(self) -> None:
-        """What is said from now on stands below the loops so far."""
-        self.place = len(self.lines)
-
-    def inner(self, variable: str, *header: str, in_loop: bool = False) -> _Scope:
-        """The body of a loop over `variable`; `in_loop` where one program runs it."""
-        scope = _Scope(self.bound | {variable}, self, in_loop=in_loop)
-        self.lines[self.place : self.place] = [*header, scope]
-        return scope
-
-    def text(self, indent: str = "") -> Iterator[str]:
-        for line in self.lines:
-            if isinstance(line, _Scope):
-                yield from line.text(indent + "    ")
-            else:
-                yield indent + line
-
-    def of(self, used: set[str]) -> _Scope:
-        """The outermost body of this program in which these axes have values."""
-        if self.in_loop and self.parent is not None and used <= self.parent.bound:
-            return self.parent.of(used)
-        return self
 
 
 def _spelled(dtype: DType) -> str:
@@ -295,10 +171,10 @@ class _PhaseWriter:
         if isinstance(phase.fold, Product):
             for digits in phase.fold.digits.values():
                 self.axes |= {axis.name: axis.extent for axis, _ in digits}
-        self.along = _runs_along(phase)
+        self.along = runs_along(phase)
         rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
-        self.windows = _windows(phase)
+        self.windows = windows(phase)
         over = (axis for each in phase.passes for axis in each.over)
         scanned = (phase.fold.axis,) if isinstance(phase.fold, Running) else ()
         inner = [
@@ -313,7 +189,7 @@ class _PhaseWriter:
 
     def lines(self) -> Iterator[str]:
         """The statements, with a comment above them."""
-        top = _Scope(frozenset())
+        top = Body(frozenset())
         top.say(f"# {self.about()}")
         phase = self.phase
         if isinstance(phase.fold, Product):
@@ -322,7 +198,7 @@ class _PhaseWriter:
             self.in_rows(top)
         yield from top.text()
 
-    def in_rows(self, scope: _Scope) -> None:
+    def in_rows(self, scope: Body) -> None:
         """Programs over rows: passes or a scan, and each element."""
         phase = self.phase
         if phase.passes or phase.fold or not phase.columns:
@@ -338,7 +214,7 @@ class _PhaseWriter:
             if lanes.size is not None:
                 scope = self.parallel(scope, lanes.variable, lanes.count)
             scope.bound |= {lanes.axis.name}
-        dims: _Dims = () if lanes is None else (lanes,)
+        dims: Dims = () if lanes is None else (lanes,)
         for each in phase.passes:
             self.reduced(scope, each, dims)
             scope.finished()
@@ -363,17 +239,17 @@ class _PhaseWriter:
         """The axis that most accesses run along; the last of several."""
         return max(enumerate(axes), key=lambda each: (self.along[each[1].name], each[0]))[1]
 
-    def lanes(self, axis: Axis) -> _Lanes:
-        found = _lanes(axis)
+    def lanes(self, axis: Axis) -> Lanes:
+        found = lanes_of(axis)
         if found.size is not None:
             self.sizes.add(found.size)
         return found
 
-    def multiplied(self, top: _Scope, product: Product) -> None:
+    def multiplied(self, top: Body, product: Product) -> None:
         """Blocks of a matrix product, and what is computed of each element of it."""
         groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
         down, across, over = (
-            _Lanes(axis, _block(axis, size), product.digits.get(axis.name, ()))
+            Lanes(axis, block_size(axis, size), product.digits.get(axis.name, ()))
             for (axis,), size in groups
         )
         self.sizes |= {each.size for each in (down, across, over) if each.size is not None}
@@ -387,7 +263,7 @@ class _PhaseWriter:
         dtype = _spelled(product.dtype) or ", f32"
         hint = '"fastest", "accumulator"'
         scope.say(
-            f"{product.name} = alloc([{_width((down, across))}]{dtype}, init=0, llm_hint=[{hint}])"
+            f"{product.name} = alloc([{width((down, across))}]{dtype}, init=0, llm_hint=[{hint}])"
         )
         inner = self.opened(scope, (), over)
         factors, keywords = [], ""
@@ -395,7 +271,7 @@ class _PhaseWriter:
             (product.left, (down, over), "trans_a"),
             (product.right, (over, across), "trans_b"),
         ):
-            places = [_place(factor.index, lanes) for lanes in order]
+            places = [last_place(factor.index, lanes) for lanes in order]
             if places[0] > places[1]:
                 order, keywords = order[::-1], f"{keywords}, {keyword}=True"
             factors.append(self.loaded(inner, factor, order, factor.dtype))
@@ -403,13 +279,13 @@ class _PhaseWriter:
         scope.finished()
         self.result(scope, (down, across))
 
-    def parallel(self, scope: _Scope, variable: str, count: str) -> _Scope:
+    def parallel(self, scope: Body, variable: str, count: str) -> Body:
         head = ('@llm_hint("parallel", "grididx")', f"for {variable} in range({count}):")
         return scope.inner(variable, *head)
 
     # ------------------------------------------------------------ passes
 
-    def scanned(self, scope: _Scope, scan: Running, dims: _Dims) -> tuple[_Scope, _Dims]:
+    def scanned(self, scope: Body, scan: Running, dims: Dims) -> tuple[Body, Dims]:
         """What stands before the result in the loop over a scanned axis; its body and tiles.
 
         Rows side by side are added up place by place; else blocks of a row are scanned, and what
@@ -417,12 +293,12 @@ class _PhaseWriter:
         dtype, combine = _spelled(scan.dtype), _COMBINES[scan.operation]
         start = f'init={_IDENTITIES[scan.operation]}, llm_hint=["fastest", "accumulator"]'
         if self.beside is not None:
-            scope.say(f"{scan.name} = alloc([{_width(dims)}]{dtype}, {start})")
+            scope.say(f"{scan.name} = alloc([{width(dims)}]{dtype}, {start})")
             inner = self.opened(scope, [scan.axis], None)
             operand = self.evaluated(inner, scan.body, dims)
             inner.say(f"{combine}({scan.name}, {operand}, {scan.name})")
             return inner, dims
-        along = _Lanes(scan.axis, "T")
+        along = Lanes(scan.axis, "T")
         self.sizes.add("T")
         carry = self.name(scope, "carry")
         scope.say(f"{carry} = alloc([1]{dtype}, {start})")
@@ -441,15 +317,15 @@ class _PhaseWriter:
         return inner, (along,)
 
     def multiplied_on(
-        self, scope: _Scope, scan: Running, along: _Lanes, operand: str, carry: str
+        self, scope: Body, scan: Running, along: Lanes, operand: str, carry: str
     ) -> None:
         """A block of a running product that begins with what all blocks before hold: the product
         of a block by itself may overflow where that of all places before does not."""
         lane = show(self.bindings(scope, [along.axis.ref], (along,))[along.axis.name])
         last = f"min(({along.variable} + 1)*T, {show(along.axis.extent)}) - 1"
-        width = _width((along,))
-        chosen = self.alloc(scope, "condition", DType.BOOL, width)
-        factor = self.alloc(scope, "factor", scan.dtype, width)
+        lanes = width((along,))
+        chosen = self.alloc(scope, "condition", DType.BOOL, lanes)
+        factor = self.alloc(scope, "factor", scan.dtype, lanes)
         scope.say(f"eq({lane}, {along.start}, {chosen})")
         scope.say(f"where({chosen}, {carry}, 1, {factor})")
         scope.say(f"mul({factor}, {operand}, {factor})")
@@ -458,7 +334,7 @@ class _PhaseWriter:
         scope.say(f"where({chosen}, {scan.name}, 0, {factor})")
         scope.say(f"reduce_sum({factor}, 0, {carry})")
 
-    def reduced(self, scope: _Scope, each: Pass, dims: _Dims) -> None:
+    def reduced(self, scope: Body, each: Pass, dims: Dims) -> None:
         """One pass over the row."""
         wide = [axis for axis in each.over if axis.name not in self.windows]
         along = None
@@ -470,7 +346,7 @@ class _PhaseWriter:
         dtype = _spelled(each.dtype)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
-        scope.say(f"{each.name} = alloc([{_width(dims)}]{dtype}{start}, llm_hint=[{hint}])")
+        scope.say(f"{each.name} = alloc([{width(dims)}]{dtype}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
         operand = self.evaluated(inner, each.body, own)
         if along is not None:
@@ -485,7 +361,7 @@ class _PhaseWriter:
         elif along is None:
             inner.say(f"copy({operand}, {each.name})")
 
-    def opened(self, scope: _Scope, loops: Sequence[Axis], along: _Lanes | None) -> _Scope:
+    def opened(self, scope: Body, loops: Sequence[Axis], along: Lanes | None) -> Body:
         """The body of loops of one program, with names of tiles of its own."""
         inner = scope
         for axis in loops:
@@ -499,7 +375,7 @@ class _PhaseWriter:
             inner.bound |= along.names
         return inner
 
-    def result(self, scope: _Scope, dims: _Dims) -> None:
+    def result(self, scope: Body, dims: Dims) -> None:
         """The last pass: each element of the row."""
         phase = self.phase
         if phase.passes and phase.columns:
@@ -512,18 +388,18 @@ class _PhaseWriter:
 
     # ------------------------------------------------------------ scalars
 
-    def evaluated(self, scope: _Scope, scalar: Scalar, dims: _Dims) -> str:
+    def evaluated(self, scope: Body, scalar: Scalar, dims: Dims) -> str:
         """A tile with all lanes of a scalar."""
         self.uses = _uses(scalar)
         operand = self.operand(scope, scalar, dims)
         if not isinstance(scalar, Number) and self.along_tile(scalar, dims) == dims:
             return operand
-        name = self.alloc(scope, "value", scalar.dtype, _width(dims))
+        name = self.alloc(scope, "value", scalar.dtype, width(dims))
         filled = isinstance(scalar, Number) and not self.along_tile(scalar, dims)
         scope.say(f"{'fill' if filled else 'copy'}({operand}, {name})")
         return name
 
-    def along_tile(self, scalar: Scalar, dims: _Dims) -> _Dims:
+    def along_tile(self, scalar: Scalar, dims: Dims) -> Dims:
         """The axes of the tile along which it differs."""
         held = self.beside or self.phase.fold
         if held and any(e.source in self.passes for e in elements(scalar)):
@@ -531,7 +407,7 @@ class _PhaseWriter:
         used = _indices(scalar)
         return tuple(each for each in dims if each.names & used)
 
-    def operand(self, scope: _Scope, scalar: Scalar, dims: _Dims, beside: _Dims = ()) -> str:
+    def operand(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> str:
         """What stands for a scalar in a call beside others along `beside`; statements that compute
         it are said, in the outermost body in which they can stand."""
         if isinstance(scalar, Number):
@@ -548,18 +424,18 @@ class _PhaseWriter:
                 case Apply():
                     where.held[scalar] = self.applied(where, scalar, dims)
         own = self.along_tile(scalar, dims)
-        return where.held[scalar] + _axes(own, beside or own)
+        return where.held[scalar] + shaped(own, beside or own)
 
-    def number(self, scope: _Scope, number: Number, dims: _Dims) -> str:
+    def number(self, scope: Body, number: Number, dims: Dims) -> str:
         """A number, or lanes of one."""
         if not isinstance(number.value, ir.Expr) or not names(number.value) & self.axes.keys():
             return _number(number)
         return show(substitute(number.value, self.bindings(scope, [number.value], dims)))
 
-    def loaded(self, scope: _Scope, element: Element, dims: _Dims, dtype: DType) -> str:
+    def loaded(self, scope: Body, element: Element, dims: Dims, dtype: DType) -> str:
         own = self.along_tile(element, dims)
         base = self.phases.views.get(element.source, element.source).lower()
-        name = self.alloc(scope, base, dtype, _width(own), hint='"fast", "input_cache"')
+        name = self.alloc(scope, base, dtype, width(own), hint='"fast", "input_cache"')
         pad = ""
         if element.pad is not None:
             pad = f", pad={_number(Number(element.pad, dtype))}"
@@ -569,7 +445,7 @@ class _PhaseWriter:
         scope.say(f"load({self.access(scope, element, own)} -> {name}{pad})")
         return name
 
-    def applied(self, scope: _Scope, scalar: Apply, dims: _Dims) -> str:
+    def applied(self, scope: Body, scalar: Apply, dims: Dims) -> str:
         """A call; it writes into an operand that nobody else needs, where there is one."""
         wide = self.along_tile(scalar, dims)
         operands = [self.operand(scope, each, dims, wide) for each in scalar.operands]
@@ -583,19 +459,19 @@ class _PhaseWriter:
                 break
         else:
             noun = _NOUNS.get(scalar.operation, "value")
-            name = self.alloc(scope, noun, scalar.dtype, _width(wide))
+            name = self.alloc(scope, noun, scalar.dtype, width(wide))
         keywords = "".join(f", {key}={_keyword(value)}" for key, value in scalar.attributes)
         scope.say(f"{scalar.operation}({', '.join((*operands, name))}{keywords})")
         return name
 
     def alloc(
-        self, scope: _Scope, wanted: str, dtype: DType, width: str, hint: str = '"fastest"'
+        self, scope: Body, wanted: str, dtype: DType, width: str, hint: str = '"fastest"'
     ) -> str:
         name = self.name(scope, wanted)
         scope.say(f"{name} = alloc([{width}]{_spelled(dtype)}, llm_hint=[{hint}])")
         return name
 
-    def name(self, scope: _Scope, wanted: str) -> str:
+    def name(self, scope: Body, wanted: str) -> str:
         """A name that is free in this body and those around it; in the body of a row, also in the
         loops so far."""
         taken = scope.names if scope.in_loop else self.used
@@ -606,7 +482,7 @@ class _PhaseWriter:
 
     # ------------------------------------------------------------ accesses
 
-    def access(self, scope: _Scope, element: Element, dims: _Dims) -> str:
+    def access(self, scope: Body, element: Element, dims: Dims) -> str:
         """`X[i, j*T:(j+1)*T]`: slices where each axis of the tile is linear in one subscript, and
         they come in order; else lanes by their indices."""
         shape = self.phases.shapes[element.source]
@@ -619,7 +495,7 @@ class _PhaseWriter:
             fetched[name] = ir.Ref(tile, ir.NameKind.BINDING)
         used = [each for each in dims if each.names & names_in(index)]
         held = [[n for n, e in enumerate(index) if d.names & names(e)] for d in used]
-        steps = [_step(index[n[0]], d, used) for n, d in zip(held, used, strict=True)]
+        steps = [step_in(index[n[0]], d, used) for n, d in zip(held, used, strict=True)]
         sliced = sorted(held) == held and all(len(n) == 1 for n in held) and all(steps)
         if sliced and not fetched and not any(_IOTA in names(e) for e in index):
             shown = [show(each) for each in index]
@@ -630,14 +506,14 @@ class _PhaseWriter:
         replaced = {**self.bindings(scope, index, dims), **fetched}
         return f"{element.source}[{_listed([substitute(each, replaced) for each in index])}]"
 
-    def inside(self, index: ir.Expr, extent: ir.Expr, dims: _Dims) -> ir.Expr:
+    def inside(self, index: ir.Expr, extent: ir.Expr, dims: Dims) -> ir.Expr:
         """A subscript that may lie outside: one that is the same for all lanes becomes a lane."""
         varies = any(each.names & names(index) for each in dims)
         if varies or below(index, extent, self.axes):
             return index
         return ir.Binary("+", index, ir.Ref(_IOTA, ir.NameKind.BINDING))
 
-    def bindings(self, scope: _Scope, index: Sequence[ir.Expr], dims: _Dims) -> dict[str, ir.Expr]:
+    def bindings(self, scope: Body, index: Sequence[ir.Expr], dims: Dims) -> dict[str, ir.Expr]:
         """Names of the lanes that subscripts have, shaped as the axes of a tile."""
         found: dict[str, ir.Expr] = {}
         used = names_in(index)
@@ -645,12 +521,12 @@ class _PhaseWriter:
             where = scope.of(lanes.names)
             if lanes.axis.name not in where.lanes:
                 self.bind(where, lanes)
-            shape = _axes((lanes,), dims)
+            shape = shaped((lanes,), dims)
             for name in lanes.names:
                 found[name] = ir.Ref(where.lanes[name] + shape, ir.NameKind.BINDING)
         return found
 
-    def bind(self, scope: _Scope, lanes: _Lanes) -> None:
+    def bind(self, scope: Body, lanes: Lanes) -> None:
         """The indices of lanes, and their digits."""
         axis = lanes.axis.name
         whole = self.name(scope, axis if lanes.digits else f"{axis}_lane")
@@ -661,7 +537,7 @@ class _PhaseWriter:
             scope.lanes[digit.name] = self.name(scope, digit.name)
             scope.say(f"{scope.lanes[digit.name]} = {show(substitute(value, number))}")
 
-    def slice(self, line: tuple[int, ir.Expr], lanes: _Lanes, extent: ir.Expr) -> str:
+    def slice(self, line: tuple[int, ir.Expr], lanes: Lanes, extent: ir.Expr) -> str:
         step, rest = line
         tile: ir.Expr = ir.Literal(0)
         size: ir.Expr = lanes.axis.extent
@@ -692,25 +568,6 @@ class _PhaseWriter:
 _IOTA = "iota(1)"
 
 
-def _axes(own: _Dims, whole: _Dims) -> str:
-    """`[:, None]` and such: a tile along some axes beside others along more."""
-    if len(whole) < 2 or len(own) != 1:
-        return ""
-    return "[:, None]" if own == whole[:1] else "[None, :]"
-
-
-def _place(index: Index, lanes: _Lanes) -> int:
-    """The last subscript that an axis decides."""
-    return max(n for n, each in enumerate(index) if lanes.names & names(each))
-
-
-def _step(expression: ir.Expr, lanes: _Lanes, used: Sequence[_Lanes]) -> tuple[int, ir.Expr] | None:
-    """Step and rest of a subscript that is linear in one axis of the tile."""
-    if any(each is not lanes and each.names & names(expression) for each in used):
-        return None
-    return _line(expression, lanes.axis.name)
-
-
 #: What the result of an operation is called.
 _NOUNS = {
     "add": "sum_of",
@@ -738,17 +595,6 @@ def _plain(expression: ir.Expr) -> str:
             return f"min({_plain(left)}, {_plain(right)})"
         case _:
             return show(expression)
-
-
-def _line(expression: ir.Expr, lane: str) -> tuple[int, ir.Expr] | None:
-    """Step and rest where an index is step*lane + rest."""
-    ref = ir.Ref(lane, ir.NameKind.LOOP)
-    moved = substitute(expression, {lane: ir.Binary("+", ref, ir.Literal(1))})
-    step = symbolic.constant_value(ir.Binary("-", moved, expression))
-    if step is None or step == 0:
-        return None
-    rest = symbolic.simplify(ir.Binary("-", expression, ir.Binary("*", ir.Literal(step), ref)))
-    return None if lane in names(rest) else (step, rest)
 
 
 def _number(number: Number) -> str:

@@ -55,6 +55,7 @@ def run_bounded(
     started = time.monotonic()
     # Only what descends from the process is counted, and ends with it.
     environment = {name: value for name, value in os.environ.items() if name != SHARED}
+    environment[memory.BOUND] = str(bounds.memory)  # a task's own sizes are scaled to it
     peer = Peer(program(function, sys.executable, environment))
     status, cut, peak = 0, "", 0
     try:

@@ -6,8 +6,11 @@ Only the standard library: also in the trusted processes around a candidate.
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
+#: In the environment: the most bytes that a run may hold, over all its processes.
+BOUND = "SKETCHC_MEMORY_BOUND"
 _ROOT = Path("/sys/fs/cgroup")
 #: The machine is short where less than this share of its memory, or as many bytes, are left.
 _SHORT_SHARE = 0.04
@@ -23,6 +26,16 @@ def total() -> int:
 def available() -> int:
     """Bytes that can be had now without anything being killed; 0 where nobody says."""
     return min([_meminfo("MemAvailable"), *(max(0, most - used) for most, used in _groups())])
+
+
+def allowed() -> int:
+    """Bytes that this run may take: those that can be had, or fewer where the suite that started it
+    ends what holds more."""
+    named = os.environ.get(BOUND, "")
+    free = available()
+    if not named.isdigit():
+        return free
+    return min(free, int(named)) if free else int(named)
 
 
 def is_short(left: int) -> bool:

@@ -386,20 +386,23 @@ def signature_of(task: TaskClient, name: str) -> ir.Sketch:
     return read_signature(task, name).sketch
 
 
-def read_signature(task: TaskClient, name: str) -> Signature:
+def read_signature(task: TaskClient, name: str, windows: bool = True) -> Signature:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. What a task that returns
     nothing writes into is inout.
 
     Numbers among the model's attributes are constants of the task: a kernel holds them itself.
-    What else forward takes (a text, None, a tuple of numbers) is a constant, too. Raises
-    `UsageError` when an output's extent follows the inputs in no simple way.
+    What else forward takes (a text, None, a tuple of numbers) is a constant, too. `windows`:
+    whether those of the model's weights vary, where the task lets them. Raises `UsageError` when an
+    output's extent follows the inputs in no simple way.
     """
     description = task.describe()
     parameters = tuple(_parameters(description))
     in_place = description.written if description.returns == "none" else frozenset[int]()
     prober = Prober(task, description, parameters)
     groups = find_groups(prober)
+    if not windows:
+        groups = [group for group in groups if not _is_window(parameters, group)]
     groups, formulas = (groups, []) if in_place else _solved(prober, groups)
     symbols = {
         axis: (group, _NAMES[number]) for number, group in enumerate(groups) for axis in group.axes
@@ -442,6 +445,12 @@ def read_signature(task: TaskClient, name: str) -> Signature:
         phases=(),
     )
     return Signature(sketch, prober, groups)
+
+
+def _is_window(parameters: Sequence[Parameter], group: Group) -> bool:
+    """Whether it is a size of a convolution's window, which no input has: each of its axes stands
+    behind both channels of a weight."""
+    return all(parameters[index].state is not None and axis > 1 for index, axis in group.axes)
 
 
 def shown(sketch: ir.Sketch) -> str:

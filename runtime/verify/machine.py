@@ -40,8 +40,9 @@ def alone() -> Iterator[None]:
         yield
 
 
-def within_memory(limits: Limits, left: Callable[[], int] = memory.available) -> Limits:
-    """The limits of one run, where the memory that is free now allows no more."""
+def within_memory(limits: Limits, left: Callable[[], int] = memory.allowed) -> Limits:
+    """The limits of one run, where the memory that is free now, or that a suite allows, is no
+    more."""
     free = left()
     if not free:
         return limits
@@ -54,6 +55,6 @@ def memory_note(limits: Limits, bounded: Limits) -> str:
     if bounded.elements >= limits.elements:
         return ""
     return (
-        f"{memory.text(memory.available())} of memory are free: sizes of more than "
+        f"{memory.text(memory.allowed())} of memory are free: sizes of more than "
         f"{bounded.elements:,} elements in all tensors are scaled down"
     )

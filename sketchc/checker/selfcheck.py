@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import cycle
+from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,7 +44,7 @@ from sketchc.checker.claims.proofs import with_symbols
 from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.facts import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
-from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
+from sketchc.checker.testing.goals import Planner, goals, sizes_text, told, told_missed
 from sketchc.checker.testing.settings import Setting, Settings, rehearse, sample_params
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import (
@@ -79,6 +79,9 @@ TIED_TILES = ((2, 4, 8, 16, 32, 64), (16, 8, 4, 2), (3,))
 LARGE_TILES = (11, 9, 13, 16, 10, 14, 12, 15)
 #: What they are multiplied by where the checker refuses them or a run would take long.
 SCALES = (1, 4, 16, 64, 256)
+#: As many times the smallest run a larger one may take, where tiles over fixed axes grow first; and
+#: what is as good as the least.
+ROOM, NEARLY = 16, 1.25
 #: Violations that depend on the random data, not on the sketch.
 DATA_DEPENDENT = ("arithmetic", "conversion", "index-width")
 #: A run whose results are finite in this part at least needs no tamer inputs.
@@ -191,15 +194,21 @@ class Execution:
         """What is found wrong at the first setting where something is."""
         if self.varied:
             self.planner.aim_at_all()
-        for setting in self.planner.plain():
-            if found := self._execute(setting):
-                return found
-            if len(self.executed) >= self.effort.settings:
-                break
-        for setting in self.planner.aimed():
+        plain = self.planner.plain()
+        # What they do not reach needs its share of the work; what it leaves is theirs again.
+        first, rest = self._some(plain, self.effort.limit // 2), self._some(plain, 0)
+        for setting in chain(first, self.planner.aimed(), rest):
             if found := self._execute(setting):
                 return found
         return self._cross() if self.varied and self.executed else ()
+
+    def _some(self, plain: Iterator[Setting], left: int) -> Iterator[Setting]:
+        """Settings until enough were executed, or so much work is left."""
+        while len(self.executed) < self.effort.settings and self.left > left:
+            setting = next(plain, None)
+            if setting is None:
+                return
+            yield setting
 
     def _cross(self) -> tuple[Diagnostic, ...]:
         """What is found wrong where comparisons come out otherwise than in all runs so far, and
@@ -254,14 +263,54 @@ class Execution:
         self, names: tuple[str, ...], values: tuple[int, ...], probe: Setting | None
     ) -> ir.Sketch | None:
         """The sketch at these tile sizes, or at the least multiple of them that the checker accepts
-        and that runs in short time."""
+        and that runs in short time. Tiles of axes whose extent is a number grow by themselves
+        first: of the others, two and a tail should fit a run."""
+        own = [value for _, value in zip(names, cycle(values), strict=False)]
+        if probe is not None and (mixed := self._mixed(names, own, values, probe)) is not None:
+            other = self._at(names, mixed)
+            if other is not None and self._short(other, probe):
+                return other
         for scale in SCALES:
-            odd = int(scale > 1 and values != ONES)
-            scaled = [value * scale + odd for value in values]
-            other = self._at(names, scaled)
+            other = self._at(names, [_scaled(value, scale, values) for value in own])
             if other is not None and (probe is None or self._short(other, probe)):
                 return other
         return None
+
+    def _mixed(
+        self, names: tuple[str, ...], own: list[int], values: tuple[int, ...], probe: Setting
+    ) -> list[int] | None:
+        """These tile sizes, those over axes of a fixed extent as large as it takes to leave room;
+        None where all are such, or none is."""
+        fixed = self._over_numbers(names)
+        if all(fixed) or not any(fixed):
+            return None
+        works: dict[int, int] = {}
+        for scale in SCALES:
+            mixed = [_scaled(n, scale, values) if f else n for n, f in zip(own, fixed, strict=True)]
+            work = self._work(dict(zip(names, mixed, strict=True)), probe)
+            if work * ROOM <= self.effort.run_limit:
+                return mixed
+            works[scale] = work
+        least = next(scale for scale, work in works.items() if work <= NEARLY * min(works.values()))
+        return [_scaled(n, least, values) if f else n for n, f in zip(own, fixed, strict=True)]
+
+    def _work(self, chosen: Mapping[str, int], setting: Setting) -> int:
+        """The work of a run at these tile sizes; more than may be where that is known."""
+        base = self.settings.sketch
+        constants = tuple(
+            records.evolve(c, value=chosen[c.name]) if c.name in chosen else c
+            for c in base.constants
+        )
+        sketch = records.evolve(base, constants=constants)
+        values = self.settings.host_values(sketch, setting)
+        counted = None if values is None else rehearse(sketch, values, self.effort.run_limit)
+        return self.effort.run_limit + 1 if counted is None else counted.total
+
+    def _over_numbers(self, names: tuple[str, ...]) -> list[bool]:
+        """Which of these tile sizes have a loop over them that no size of a launch decides."""
+        symbols = {symbol.name for symbol in self.settings.sketch.symbols}
+        decided = [goal.names for goal in goals(self.planner.renamed, names) if goal.tiles]
+        return [any(name in own and not own & symbols for own in decided) for name in names]
 
     def _at(self, names: tuple[str, ...], values: Sequence[int]) -> ir.Sketch | None:
         """The sketch with these constants at the values in turn, if the checker accepts it."""
@@ -393,6 +442,11 @@ class Execution:
         if result is None or any(map(_of_the_data, result.violations)):
             return None
         return kept, result
+
+
+def _scaled(value: int, scale: int, values: Sequence[int]) -> int:
+    """A multiple of a tile size; of one that is to divide nothing, one more."""
+    return value * scale + int(scale > 1 and values != ONES)
 
 
 def _launches(sketch: ir.Sketch) -> bool:

@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch")
 from toolchains import require  # noqa: E402
 
 from sketchc.agents.autosketch.designer import design  # noqa: E402
-from sketchc.base.diagnostics import Source, UsageError  # noqa: E402
-from sketchc.checker.api import check  # noqa: E402
+from sketchc.base.diagnostics import Source, UsageError, has_errors  # noqa: E402
+from sketchc.checker.api import check, self_check  # noqa: E402
 from sketchc.cli.main import run  # noqa: E402
 from sketchc.interpreter.api import interpret  # noqa: E402
 from sketchc.ir import nodes as ir  # noqa: E402
@@ -86,6 +86,16 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "volumes": ("F.conv3d(x, w, padding=1)", ((2, 3, 6, 7, 8), (4, 3, 2, 3, 2))),
     # The workspace between the two has extents that no tensor of the task has.
     "pooled_filter": ("F.avg_pool2d(F.conv2d(x, w), 2)", ((2, 3, 9, 8), (4, 3, 3, 3))),
+    # A mean over windows: at sizes that PyTorch refuses it would be one over nothing.
+    "mean_of_windows": (
+        "F.max_pool2d(F.conv2d(x, w) / 2.0, 2).mean((2, 3))",
+        ((2, 3, 9, 8), (4, 3, 3, 3)),
+    ),
+    # Several phases read what the windows hold.
+    "normed_windows": (
+        "F.group_norm(F.max_pool2d(torch.tanh(F.conv_transpose2d(x, w / 64.0, padding=1)), 2), 2)",
+        ((2, 3, 9, 8), (3, 4, 5, 5)),
+    ),
     # A number that holds one extent twice.
     "squared_extent": ("F.avg_pool1d(x, 3, 1) / (x.shape[1] - 2) ** 2", ((9, 20),)),
     "normed_images": ("F.instance_norm(F.conv2d(x, w))", ((2, 3, 12, 14), (4, 3, 3, 3))),
@@ -186,6 +196,40 @@ def test_the_norm_of_one_element_is_its_magnitude(tmp_path: Path) -> None:
     given = {"X": np.array([[-1e-30]], np.float32)}
     (output,) = interpret(sketch, given, {"M": 1, "N": 1}, {}).outputs.values()
     assert output.tolist() == [[-1.0]]
+
+
+def test_what_a_workspace_holds_is_computed_once(tmp_path: Path) -> None:
+    """Mean and deviation of a group need the windows in a workspace: the result loads them."""
+    with load_task(str(written(tmp_path, "normed_windows"))) as task:
+        text = design(task)
+    assert text.count("tanh(") == 1
+    assert text.count("max(largest") == 1
+
+
+def test_a_sketch_asks_for_images_that_hold_their_windows(tmp_path: Path) -> None:
+    """So no run that tries tile sizes is at sizes at which the task has no result."""
+    with load_task(str(written(tmp_path, "mean_of_windows"))) as task:
+        text = design(task)
+    assert "require: K_MID_2 >= 1; P_MID_2 >= 1;" in text
+    assert not has_errors(self_check(Source("t.sketch", text)))
+
+
+def test_the_window_of_a_weight_keeps_its_size(tmp_path: Path) -> None:
+    """It follows a number that the model is built with, as its channels do; nobody hands it over.
+    Cubes of windows as large as other sizes are when a task is traced would fill the memory."""
+    path = tmp_path / "t.py"
+    path.write_text(
+        f"{HEAD}class Model(torch.nn.Module):\n    def __init__(self, channels, window):\n"
+        "        super().__init__()\n"
+        "        self.up = torch.nn.ConvTranspose3d(channels, 4, window, stride=2)\n\n"
+        "    def forward(self, x):\n        return F.avg_pool3d(self.up(x), 2)\n\n\n"
+        "def get_inputs():\n    return [torch.randn(2, 3, 4, 6, 7)]\n\n\n"
+        "def get_init_inputs():\n    return [3, 5]\n"
+    )
+    with load_task(str(path)) as task:
+        text = design(task)
+    assert "UP_WEIGHT[N, 4, 5, 5, 5]: in f32;" in text
+    assert check(Source("t.sketch", text)).ok
 
 
 def test_what_has_no_form_is_listed_at_once(tmp_path: Path) -> None:

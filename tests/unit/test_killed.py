@@ -240,6 +240,20 @@ def test_sizes_are_bounded_by_the_memory_that_is_free() -> None:
     assert machine.within_memory(OWN, lambda: 0) == OWN, "nobody says"
 
 
+def test_sizes_are_bounded_by_the_memory_that_a_suite_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends a run that holds more."""
+    monkeypatch.setattr(memory, "available", lambda: 64 * GIB)
+    assert machine.within_memory(OWN) == OWN
+    monkeypatch.setenv(memory.BOUND, str(8 * GIB))
+    few = machine.within_memory(OWN)
+    assert few.elements * machine.ELEMENT_BYTES <= 8 * GIB
+    assert "8.0 GiB of memory are free" in machine.memory_note(OWN, few)
+    monkeypatch.setattr(memory, "available", lambda: GIB)
+    assert machine.within_memory(OWN).elements * machine.ELEMENT_BYTES <= GIB
+
+
 def test_this_machine_says_what_memory_it_has() -> None:
     assert 0 < memory.available() <= memory.total()
     assert memory.total() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -367,3 +367,40 @@ def test_sizes_that_are_not_tied_are_not(text: str) -> None:
     found = check_against_runs(text, (1, 2, 4))
     open_claims = {found["in-bounds K"], found["in-bounds Q"], found["covered O"]}
     assert open_claims != {ir.Tier.PROVED}
+
+
+# ---------------------------------------------------------------- digits by names
+
+PADDED = """sketch padded {
+    symbols: M, K, P;
+    let: H = K + 2; W = P + 2; HO = K//2 + 1; WO = P//2 + 1;
+    tensors: X[M, K, P]: in f32; Y[M, HO, WO]: out f32;
+    workspace: PART[M, H, W]: f32;
+    constexpr: T = 32 in [32, 64];
+
+    @llm_hint("parallel", "grididx")
+    for a_tile in range(ceil(M*(H*W), T)):
+        a = iota(T, a_tile*T, M*(H*W))
+        x = alloc([T])
+        load(X[a//(H*W), a//W % H - 1, a % W - 1] -> x, pad=0)
+        store(x -> PART[a//(H*W), a//W % H, a % W])
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        for k in range(HO):
+            for l_tile in range(ceil(WO, T)):
+                most = alloc([T], init=-inf)
+                for r in range(2):
+                    for s in range(2):
+                        part = alloc([T])
+                        load(PART[i, 2*k+r, 2*l_tile*T+s:min(2*(l_tile+1)*T+s, 2*WO+s):2] -> part)
+                        max(most, part, most)
+                store(most -> Y[i, k, l_tile*T:(l_tile+1)*T])
+}
+"""
+
+
+def test_a_sum_that_is_positive_is_so_by_its_name() -> None:
+    """A grid is divided by `H*W`, which is more than 0 since their values are."""
+    (sketch,) = check(Source("padded", PADDED)).sketches
+    tiers = {(proof.claim, proof.subject): proof.tier for proof in sketch.proofs}
+    assert tiers["initialised", "PART"] is ir.Tier.PROVED

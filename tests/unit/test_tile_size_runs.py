@@ -658,3 +658,39 @@ sketch windows {
 }
 """
     )
+
+
+#: As many columns as a weight of fixed size has; groups of them are added up.
+FIXED_COLUMNS = """sketch fixed_columns {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; W[4096, N]: in f32; Y[M, 4096]: out f32; Z[M, 64]: out f32;
+    constexpr: TM = 32 in [32, 64], TN = 32 in [32, 64], TK = 16 in [16, 32];
+
+    @llm_hint("parallel", "grididx")
+    for i_tile in range(ceil(M, TM)):
+        @llm_hint("parallel", "grididx")
+        for j_tile in range(ceil(4096, TN)):
+            product = alloc([TM, TN], init=0)
+            for r_tile in range(ceil(N, TK)):
+                x = alloc([TM, TK])
+                load(X[i_tile*TM:(i_tile+1)*TM, r_tile*TK:(r_tile+1)*TK] -> x)
+                w = alloc([TN, TK])
+                load(W[j_tile*TN:(j_tile+1)*TN, r_tile*TK:(r_tile+1)*TK] -> w)
+                gemm(x, w, product, trans_b=True)
+            store(product -> Y[i_tile*TM:(i_tile+1)*TM, j_tile*TN:(j_tile+1)*TN])
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        @llm_hint("parallel", "grididx")
+        for j in range(64):
+            y = alloc([64])
+            load(Y[i, 64*j:64*j+64] -> y)
+            total = alloc([1])
+            reduce_sum(y, 0, total)
+            store(total -> Z[i, j])
+}
+"""
+
+
+def test_tiles_over_a_fixed_axis_grow_without_the_others() -> None:
+    """Else either a run has thousands of tiles, or two tiles of rows have hundreds of rows."""
+    assert "TM = 3, TN = 81, TK = 4" in agreed(FIXED_COLUMNS)

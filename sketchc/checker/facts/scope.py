@@ -436,8 +436,8 @@ def root_scope(sketch: ir.Sketch) -> Scope:
     for let in sketch.lets:
         if let.dtype is DType.I64:
             sized = ir.Ref(let.name, ir.NameKind.LET) in extents
-            form = _let_form(scope, let, sized)
-            scope = records.evolve(scope, forms={**scope.forms, let.name: form})
+            form, known = _let_form(scope, let, sized)
+            scope = records.evolve(scope, forms={**scope.forms, let.name: form}).assume(known)
     for require in sketch.requires:
         if names(require.condition) & lets:
             scope = scope.given(require.condition)
@@ -463,13 +463,17 @@ def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
     return scope
 
 
-def _let_form(scope: Scope, let: ir.Let, sized: bool) -> Linear:
-    """A let by its value; a sum becomes a quantity of its own that equals the value, so that
-    products with it, such as `N*OH*OW`, stay single terms. `sized`: it is an extent, hence >= 0."""
+def _let_form(scope: Scope, let: ir.Let, sized: bool) -> tuple[Linear, tuple[Fact, ...]]:
+    """A let by its value, and what is known of it; a sum becomes a quantity of its own that equals
+    the value, so that products with it, such as `N*OH*OW`, stay single terms. `sized`: it is an
+    extent, hence >= 0. One that is positive by its value is so by name, too, since one divides by
+    it."""
     form = scope.form(let.value)
     if len(form) < 2:
-        return form
-    return scope.atoms.defined(let.name, form, sized or scope.proves(form))
+        return form, ()
+    own = scope.atoms.defined(let.name, form, sized or scope.proves(form))
+    positive = scope.proves(add(form, constant(-1)))
+    return own, (Fact(add(own, constant(-1))),) if positive else ()
 
 
 def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:

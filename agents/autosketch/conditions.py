@@ -1,0 +1,78 @@
+"""What a task asks of its sizes: a window fits its image.
+
+PyTorch refuses an image that is smaller than a window that runs over it. A sketch says so, too:
+then no proof and no run has to look at sizes at which the task has no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.evaluate import evaluate
+from sketchc.ir.show import show
+from sketchc.ir.walk import names, substitute
+
+#: The largest size that a window asks for, and how many larger ones are looked at.
+_LARGEST = 1024
+_FURTHER = 16
+
+
+def requirements(declared: ir.Sketch, extents: Iterable[ir.Expr]) -> tuple[ir.Require, ...]:
+    """Conditions on the symbols with which each of the extents is 1 at least."""
+    values = _let_values(declared)
+    least: dict[str, tuple[int, ir.Expr]] = {}
+    others: dict[ir.Expr, None] = {}
+    for extent in dict.fromkeys(extents):
+        value = substitute(extent, values)
+        used = sorted(names(value))
+        if len(used) == 1 and (size := _smallest(value, used[0])) is not None:
+            least[used[0]] = max((size, extent), least.get(used[0], (1, extent)), key=_first)
+        elif used and not _positive(value, dict.fromkeys(used, 1)):
+            others[ir.Binary(">=", extent, ir.Literal(1))] = None
+    bounds = (
+        _at_least(symbol.name, *least[symbol.name])
+        for symbol in declared.symbols
+        if symbol.name in least and least[symbol.name][0] > 1
+    )
+    return tuple(ir.Require(condition, show(condition)) for condition in (*bounds, *others))
+
+
+def _first(pair: tuple[int, ir.Expr]) -> int:
+    return pair[0]
+
+
+def _at_least(symbol: str, size: int, extent: ir.Expr) -> ir.Expr:
+    """That a symbol has this size at least: of an extent with a name that it has a place, for then
+    what the tensor's proofs need is known of that name."""
+    if isinstance(extent, ir.Ref):
+        return ir.Binary(">=", extent, ir.Literal(1))
+    return ir.Binary(">=", ir.Ref(symbol, ir.NameKind.SYMBOL), ir.Literal(size))
+
+
+def _let_values(declared: ir.Sketch) -> Mapping[str, ir.Expr]:
+    """What each `let` is of the symbols."""
+    found: dict[str, ir.Expr] = {}
+    for let in declared.lets:
+        found[let.name] = substitute(let.value, found)
+    return found
+
+
+def _positive(value: ir.Expr, sizes: Mapping[str, int]) -> bool:
+    return int(evaluate(value, dict(sizes))) >= 1
+
+
+def _smallest(value: ir.Expr, name: str) -> int | None:
+    """The smallest size from which on a formula of one symbol is 1 at least; None where that is not
+    found."""
+    for size in _sizes(value):
+        if _positive(value, {name: size}):
+            further = range(size, size + _FURTHER)
+            return size if all(_positive(value, {name: n}) for n in further) else None
+    return None
+
+
+def _sizes(value: ir.Expr) -> Iterator[int]:
+    """Sizes to look at: one, where the formula has one value."""
+    yield from range(1, 2 if symbolic.constant_value(value) is not None else _LARGEST)

@@ -1,0 +1,194 @@
+"""Fewer axes: neighbouring axes that are run through as one, of tensors and of views of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from sketchc.agents.autosketch.loops import Axis, Element, Index, Number, elements, parts
+from sketchc.agents.autosketch.phase import Digits, Phase, Product
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.walk import free_name, names
+
+
+class Flattener:
+    """Makes several axes one, where every access allows it. `shapes` of all tensors and views, to
+    which it adds, and `views`: what tensor each is of."""
+
+    def __init__(self, shapes: dict[str, tuple[ir.Expr, ...]]) -> None:
+        self.shapes = shapes
+        self.views: dict[str, str] = {}
+
+    def flattened(self, phase: Phase) -> Phase:
+        """The phase with neighbouring axes made one, where every access allows it: a view of the
+        tensor has one axis there."""
+        phase = phase.changed(lambda own: own, self.undivided)
+        while True:
+            pairs = (pair for group in phase.groups for pair in itertools.pairwise(group))
+            pair = next((pair for pair in pairs if self.joinable(phase, *pair)), None)
+            if pair is None:
+                break
+            phase = self.joined(phase, *pair)
+        for group in () if phase.fold is None else phase.fold.groups:
+            if len(group) > 1:
+                phase = self.counted(phase, group)
+        return phase
+
+    def accesses(self, phase: Phase) -> Iterator[tuple[str, Index]]:
+        """All tensors and views that a phase accesses, each with the index."""
+        yield phase.target, phase.place
+        for scalar in phase.scalars():
+            for element in elements(scalar):
+                yield element.source, element.index
+
+    def joinable(self, phase: Phase, first: Axis, second: Axis) -> bool:
+        """Whether all accesses have the two side by side, as one axis of a view would be."""
+        pair = {first.name, second.name}
+        for scalar in phase.scalars():
+            for part in parts(scalar):
+                number = part.value if isinstance(part, Number) else None
+                if isinstance(number, ir.Expr) and names(number) & pair:
+                    return False
+        for source, index in self.accesses(phase):
+            held = [n for n, each in enumerate(index) if names(each) & pair]
+            if not held:
+                continue
+            if len(held) != 2 or held[1] != held[0] + 1:
+                return False
+            if [index[held[0]], index[held[1]]] != [first.ref, second.ref]:
+                return False
+            if not symbolic.equal(self.shapes[source][held[1]], second.extent):
+                return False
+        return True
+
+    def joined(self, phase: Phase, first: Axis, second: Axis) -> Phase:
+        """The phase with the two as one."""
+        extent = symbolic.simplify(ir.Binary("*", first.extent, second.extent))
+        axis = Axis(first.name, extent)
+
+        def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return tuple(axis if each == first else each for each in own if each != second)
+
+        def element(each: Element) -> Element:
+            index = each.index
+            place = next((n for n, e in enumerate(index) if e == second.ref), None)
+            if place is None:
+                return each
+            source = self.view(each.source, place - 1)
+            return attrs.evolve(each, source=source, index=(*index[:place], *index[place + 1 :]))
+
+        return phase.changed(axes, element)
+
+    def counted(self, phase: Phase, group: tuple[Axis, ...]) -> Phase:
+        """The phase with a group of axes run through by one number, whose digits they are; where an
+        access has them side by side, it has that number in a view."""
+        joint, digits = counter(group)
+
+        def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            return (joint,) if own == group else own
+
+        changed = phase.changed(axes, lambda each: self.viewed(each, group, joint))
+        assert isinstance(changed.fold, Product)
+        held = {**changed.fold.digits, joint.name: digits}
+        return attrs.evolve(changed, fold=attrs.evolve(changed.fold, digits=held))
+
+    def viewed(self, each: Element, group: tuple[Axis, ...], joint: Axis) -> Element:
+        """The access by the number of a group of axes, where it has them side by side."""
+        refs = tuple(axis.ref for axis in group)
+        starts = range(len(each.index) - len(group) + 1)
+        found = (n for n in starts if each.index[n : n + len(group)] == refs)
+        place = next(found, None)
+        if place is None or not self.dense(each.source, place, group):
+            return each
+        source = each.source
+        for _ in group[1:]:
+            source = self.view(source, place)
+        index = (*each.index[:place], joint.ref, *each.index[place + len(group) :])
+        return attrs.evolve(each, source=source, index=index)
+
+    def undivided(self, each: Element) -> Element:
+        """The access with two digits of a number side by side as that number, in a view."""
+        while True:
+            pairs = (
+                (n, whole)
+                for n, pair in enumerate(itertools.pairwise(each.index))
+                if (whole := _undivided(*pair, self.shapes[each.source][n + 1])) is not None
+            )
+            found = next(pairs, None)
+            if found is None:
+                return each
+            place, whole = found
+            source = self.view(each.source, place)
+            index = (*each.index[:place], whole, *each.index[place + 2 :])
+            each = attrs.evolve(each, source=source, index=index)
+
+    def dense(self, source: str, place: int, group: tuple[Axis, ...]) -> bool:
+        """Whether the tensor's axes from `place` on are those of the group."""
+        own = self.shapes[source][place + 1 : place + len(group)]
+        return all(
+            symbolic.equal(extent, axis.extent) for extent, axis in zip(own, group[1:], strict=True)
+        )
+
+    def view(self, source: str, place: int) -> str:
+        """The tensor with the axes `place` and the next one as one."""
+        own = self.shapes[source]
+        extent = _product(own[place], own[place + 1])
+        shape = (*own[:place], extent, *own[place + 2 :])
+        base = self.views.get(source, source)
+        for name, other in self.views.items():
+            if other == base and self.shapes[name] == shape:
+                return name
+        name = free_name(f"{base}_FLAT", self.shapes)
+        self.shapes[name], self.views[name] = shape, base
+        return name
+
+
+def counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:
+    """The number that runs through a group of axes, and what these are of it."""
+    whole: ir.Expr = ir.Literal(1)
+    digits: list[tuple[Axis, ir.Expr]] = []
+    number = ir.Ref("".join(axis.name for axis in group), ir.NameKind.LOOP)
+    for axis in reversed(group):
+        place = number if whole == ir.Literal(1) else ir.Binary("//", number, whole)
+        first = axis == group[0]
+        digits.insert(0, (axis, place if first else ir.Binary("%", place, axis.extent)))
+        whole = _product(axis.extent, whole)
+    return Axis(number.name, whole), tuple(digits)
+
+
+def _product(one: ir.Expr, other: ir.Expr) -> ir.Expr:
+    """The product as it is written: a normal form would spell the factors otherwise than the
+    tensors' extents, which proofs compare them with."""
+    if ir.Literal(1) in (one, other):
+        return other if one == ir.Literal(1) else one
+    whole = ir.Binary("*", one, other)
+    value = symbolic.constant_value(whole)
+    return whole if value is None else ir.Literal(value)
+
+
+def joined_number(group: Sequence[Axis]) -> ir.Expr:
+    """The number in terms of the axes."""
+    total: ir.Expr = ir.Literal(0)
+    for axis in group:
+        total = ir.Binary("+", ir.Binary("*", total, axis.extent), axis.ref)
+    return symbolic.simplify(total)
+
+
+def _undivided(first: ir.Expr, second: ir.Expr, extent: ir.Expr) -> ir.Expr | None:
+    """The number of which two subscripts are the digits, the second one below the extent."""
+    match second:
+        case ir.Binary("%", number, divisor) if symbolic.equal(divisor, extent):
+            upper = ir.Binary("//", number, divisor)
+        case _:
+            return None
+    if symbolic.equal(first, upper):
+        return number
+    match first:
+        case ir.Binary("%", place, limit) if symbolic.equal(place, upper):
+            whole = symbolic.simplify(ir.Binary("*", limit, divisor))
+            return ir.Binary("%", number, whole)
+        case _:
+            return None
