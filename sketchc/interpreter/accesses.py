@@ -213,7 +213,7 @@ class Locator:
 def _all_within(indices: Array, size: int) -> bool:
     """Whether there are indices, and no lane, valid or not, has one outside of 0 to `size`."""
     if indices.size == 1:
-        return 0 <= indices.item() < size
+        return bool(0 <= indices.item() < size)
     return indices.size > 0 and indices.min() >= 0 and bool(indices.max() < size)
 
 
