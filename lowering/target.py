@@ -68,6 +68,9 @@ class Target:
     toolchain: str
     dsl: str  # what its kernels are written with: "Triton"
     device: str = "cpu"  # torch's type of the devices that its tensors live on
+    #: by which its driver hides devices from a process, and how their files in /dev begin
+    devices_variable: str = ""
+    device_files: str = ""
     backend: str = ""  # the paper's word: "ascend", "cuda" or "cpu"
     packages: str = ""  # what pip is told to install for its toolchain
     extras: tuple[tuple[str, str], ...] = ()

@@ -30,6 +30,8 @@ TARGET = triton_target(
     description="Triton 3.6 for NVIDIA GPUs (sm_80 and newer)",
     toolchain="sketchc.runtime.toolchains.triton_cuda.toolchain",
     device="cuda",
+    devices_variable="CUDA_VISIBLE_DEVICES",
+    device_files="nvidia",
     backend="cuda",
     packages="torch triton==3.6.0",
     extras=(("triton", "triton"),),

@@ -36,7 +36,6 @@ from sketchc.runtime.process.templates import SHARED
 
 #: Imported once, by the server that the processes come from.
 _PRELOADED = ["sketchc.cli.verify_files", "sketchc.runtime.verify.verify"]
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _SAFE_PATH = "PYTHONSAFEPATH"
 #: Seconds that a process has to end when it is asked to.
 _GRACE = 1.0
@@ -116,16 +115,28 @@ def use(chosen: Slots) -> None:
     _current = chosen
 
 
-class _SharedSlots(Slots):
-    """Slots of all processes of one pool. `devices` holds the names of those that are free: a GPU's
-    number, or "cpu"."""
+@attrs.frozen
+class Devices:
+    """What kernels run on: numbers of devices, as text, of which a process sees the one that
+    `variable` names to the driver; or the CPU, where there is none."""
 
-    def __init__(self, context: BaseContext, compiling: int, devices: list[str]) -> None:
+    names: tuple[str, ...] = ("cpu",)
+    variable: str = ""
+
+
+CPU = Devices()
+
+
+class _SharedSlots(Slots):
+    """Slots of all processes of one pool. Its queue holds the names of free devices."""
+
+    def __init__(self, context: BaseContext, compiling: int, devices: Devices) -> None:
         self._compiling = context.BoundedSemaphore(compiling)
-        self._most, self._spare = compiling, len(devices) - 1
+        self._variable = devices.variable
+        self._most, self._spare = compiling, len(devices.names) - 1
         self._alone = context.Lock()
         self._devices: Any = context.SimpleQueue()
-        for device in devices:
+        for device in devices.names:
             self._devices.put(device)
 
     @contextmanager
@@ -146,7 +157,7 @@ class _SharedSlots(Slots):
     def running(self) -> Iterator[None]:
         device = self._devices.get()
         try:
-            with nullcontext() if device == "cpu" else _variable(_VISIBLE, device):
+            with _variable(self._variable, device) if self._variable else nullcontext():
                 yield
         finally:
             self._devices.put(device)
@@ -214,21 +225,20 @@ def _perform(number: int, function: str, argument: Any) -> Any:
 class LocalEngine:
     """`workers` processes, of which `compiling` may compile at once, one run for each of `devices`.
 
-    A context manager that ends what it started. `devices`: numbers of GPUs as text, or "cpu". By
-    default there is a process more than there are cores, so that the cores stay busy while one
-    candidate runs.
+    A context manager that ends what it started. By default there is a process more than there are
+    cores, so that the cores stay busy while one candidate runs.
     """
 
     def __init__(
         self,
         workers: int | None = None,
         compiling: int | None = None,
-        devices: Iterable[str] = ("cpu",),
+        devices: Devices = CPU,
     ) -> None:
         cores = len(os.sched_getaffinity(0))
-        self._devices = list(devices)
+        self._devices = devices
         self._compiling = compiling or cores
-        self.workers = workers or cores + len(self._devices)
+        self.workers = workers or cores + len(devices.names)
         self._context: Any = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
         self._executor: ProcessPoolExecutor | None = None
@@ -359,12 +369,15 @@ class LocalEngine:
         results._writer.close()
 
 
-def devices_of(interpreted: bool, family: str) -> list[str]:
-    """The devices that kernels for chips of this family run on here."""
-    if family != "nvidia" or interpreted:
-        return ["cpu"]
-    visible = os.environ.get(_VISIBLE)
+def devices_here(variable: str, files: str) -> Devices:
+    """The devices of this machine whose driver hides some by `variable`, and whose files in /dev
+    begin with `files`; the CPU where there are none."""
+    if not variable:
+        return CPU
+    visible = os.environ.get(variable)
     if visible:
-        return [name for name in visible.split(",") if name]
-    found = [n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()]
-    return sorted(name.removeprefix("nvidia") for name in found) or ["cpu"]
+        found = [name for name in visible.split(",") if name]
+    else:
+        numbers = [n[len(files) :] for n in os.listdir("/dev") if n.startswith(files)]
+        found = sorted(filter(str.isdigit, numbers))
+    return Devices(tuple(found), variable) if found else CPU

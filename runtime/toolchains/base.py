@@ -105,7 +105,7 @@ class ModelRun:
     which holds `told`, before the file is imported, so that the guard sees launches. `gated`:
     forward has no need of programs. `on_device`: tensors are not in the host's memory.
     `compiled_by` is a handler of workers that compiles what forward launches, where launches are
-    interpreted.
+    interpreted. `refusals` names what the target's compilers raise for a kernel.
     """
 
     prepare: str = ""
@@ -117,6 +117,7 @@ class ModelRun:
     gated: bool = False
     on_device: bool = False
     compiled_by: str = ""
+    refusals: tuple[str, ...] = ()
 
 
 class Toolchain(ABC):

@@ -196,8 +196,6 @@ def _kernel(state: RunState, context: RunContext) -> KernelRow:
     return kernel_row(candidate, sketch, state.kernel.origin)
 
 
-#: Family of chips -> the variable by which its driver hides devices from a process.
-_VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "ascend": "ASCEND_RT_VISIBLE_DEVICES"}
 DEFAULT_FOLDER = "sketchc-runs"
 
 
@@ -231,7 +229,7 @@ def generate(
     from sketchc.runtime.tasks.task import load_task
 
     timeout = configuration.target(wanted.target).verify_timeout
-    os.environ |= visible_devices(wanted.hardware, configuration.target(wanted.target).devices)
+    os.environ |= visible_devices(wanted.target, configuration.target(wanted.target).devices)
     with load_task(str(task_path), timeout) as task:
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
         task.require_deterministic(0)  # else every attempt would fail, and the sketch be blamed
@@ -315,11 +313,11 @@ def _client(
     return display.client
 
 
-def visible_devices(hardware: str, devices: Sequence[int]) -> dict[str, str]:
-    """The environment in which workers see these devices of the chip only; empty for all."""
-    from sketchc.lowering.hardware import load_hardware
+def visible_devices(target: str, devices: Sequence[int]) -> dict[str, str]:
+    """The environment in which workers see these devices of the target only; empty for all."""
+    from sketchc.lowering.registry import load_target
 
-    name = _VISIBLE.get(load_hardware(hardware).family)
+    name = load_target(target).devices_variable
     return {name: ",".join(map(str, devices))} if name and devices else {}
 
 

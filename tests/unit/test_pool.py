@@ -17,6 +17,8 @@ from processes import running
 from sketchc.runtime.process import pool
 from sketchc.runtime.process.pool import Event, Job, LocalEngine
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 
 @pytest.fixture(autouse=True)
 def found_by_the_pool(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +83,7 @@ def test_what_a_watcher_raises_is_raised_and_jobs_end() -> None:
 def test_compiling_and_running_have_slots_of_their_own(tmp_path: Path) -> None:
     for name in ("compiling", "running"):
         (tmp_path / name).mkdir()
-    with LocalEngine(4, compiling=2, devices=["3"]) as engine:
+    with LocalEngine(4, compiling=2, devices=pool.Devices(("3",), VISIBLE)) as engine:
         found = [
             r.value for r in engine.run([job("compile_and_run", str(tmp_path)) for _ in range(8)])
         ]
@@ -91,10 +93,11 @@ def test_compiling_and_running_have_slots_of_their_own(tmp_path: Path) -> None:
 
 
 def test_devices_are_those_that_the_user_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
-    assert pool.devices_of(interpreted=False, family="nvidia") == ["2", "5"]
-    assert pool.devices_of(interpreted=True, family="nvidia") == ["cpu"]
-    assert pool.devices_of(interpreted=False, family="cpu") == ["cpu"]
+    monkeypatch.setenv(VISIBLE, "2,5")
+    assert pool.devices_here(VISIBLE, "nvidia") == pool.Devices(("2", "5"), VISIBLE)
+    assert pool.devices_here("", "nvidia") == pool.CPU
+    monkeypatch.delenv(VISIBLE)
+    assert pool.devices_here(VISIBLE, "no_such_files") == pool.CPU
 
 
 INTERRUPTED = """

@@ -163,13 +163,12 @@ class TorchModules(Toolchain):
         how = self._run_of(kernel)
         if not how.compiled_by:
             return
-        chip = str(load_hardware(kernel.hardware).facts["chip"])
         request = {
             **self._request(kernel, init),
             "dry": True,
             "inputs": list(inputs),
             "layout": layout,
-            "architecture": int(chip.removeprefix("sm_")),
+            "chip": str(load_hardware(kernel.hardware).facts["chip"]),
         }
         with Worker(
             limits=Limits(_MEMORY_BYTES),
@@ -186,6 +185,7 @@ class TorchModules(Toolchain):
             "source": kernel.source,
             "name": "model_new",
             "prepare": how.prepare,
+            "refusals": list(how.refusals),
             **how.told,
             "init": list(init),
             "forbidden": list(self.forbidden),

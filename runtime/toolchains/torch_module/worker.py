@@ -38,13 +38,6 @@ COMPILE, LAUNCH, POLICY = "compile", "launch", "policy"
 SHAPE, ACCESS = "wrong_shape", "illegal_access"
 Arrays = dict[str, Any]
 _BUILD_LOG = 20_000
-#: How Triton and the Ascend front end refuse a kernel.
-_OF_COMPILERS = frozenset(
-    {
-        *("CompilationError", "UnsupportedLanguageConstruct", "PTXASError", "OutOfResources"),
-        *("CompileError", "BuildError", "UnsupportedLinalgError"),
-    }
-)
 
 
 class LoadedModule:
@@ -55,6 +48,8 @@ class LoadedModule:
         self.path = Path(tempfile.gettempdir()) / f"{request['name']}.py"
         self.path.write_bytes(request["source"].encode("utf-8", "replace"))
         self.guard = Guard(str(self.path), request["forbidden"], request["extensions"])
+        #: What compilers raise for a kernel that they refuse.
+        self.refusals = frozenset(request["refusals"])
         self.module: ModuleType | None = None
         self.models: dict[str, Any] = {}
         #: Which configuration tuned kernels take, where there is Triton.
@@ -80,9 +75,9 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     """Import the file and build a model.
 
     `request`: "source", "name", "init" (Python text of the init inputs), "forbidden" (files),
-    "prepare" with what it is told (`base.ModelRun`), and "dry" (launches will only be recorded).
-    The reply holds "state" (shapes of the model's parameters and buffers) and "tuned", or
-    {"failure"}.
+    "prepare" with what it is told, "refusals" (`base.ModelRun`), and "dry" (launches will only be
+    recorded). The reply holds "state" (shapes of the model's parameters and buffers) and "tuned",
+    or {"failure"}.
     """
     _prepare_environment(request["source"])
     session = LoadedModule(request)
@@ -98,12 +93,12 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
                 message = f"the file defines no class {CLASS}"
                 return failure(COMPILE, message, ["MissingEntryError"]), {}
     except BaseException as error:
-        return raised(session.guard, COMPILE, error), {}
+        return raised(session, COMPILE, error), {}
     try:
         model = session.model(literals(request["init"]))
         state = {name: list(value.shape) for name, value in _state(model).items()}
     except BaseException as error:
-        return raised(session.guard, LAUNCH, error), {}
+        return raised(session, LAUNCH, error), {}
     if against := session.guard.verdict(0):
         return failure(POLICY, against), {}
     tuned = {} if session.turns is None else session.turns.tuned(session.module)
@@ -151,7 +146,7 @@ def construct(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], 
     try:
         session.model(literals(request["init"]))
     except BaseException as error:
-        return raised(session.guard, LAUNCH, error), {}
+        return raised(session, LAUNCH, error), {}
     return {}, {}
 
 
@@ -193,7 +188,7 @@ def _forward(
             if session.device == "cuda":
                 torch.cuda.synchronize()
     except BaseException as error:
-        return raised(guard, LAUNCH, error), {}
+        return raised(session, LAUNCH, error), {}
     try:
         # As the task's own outputs: containers are flattened in order.
         outputs = wrapper_guard.named_outputs(request["outputs"], _results(returned))
@@ -282,11 +277,11 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
 # ---------------------------------------------------------------- failures
 
 
-def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
+def raised(session: LoadedModule, stage: str, error: BaseException) -> dict[str, Any]:
     """What an exception of the file means: the guard's words come before those of the file."""
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
-    if against := guard.verdict(0):
+    if against := session.guard.verdict(0):
         return failure(POLICY, against)
     from sketchc.runtime.sandbox.confine import exception_kinds
 
@@ -296,7 +291,7 @@ def raised(guard: Guard, stage: str, error: BaseException) -> dict[str, Any]:
     if found is not None:  # a compiler's words, in the message of what called it
         stage, message = COMPILE, found[0].strip()
     kinds = [*getattr(error, "kinds", ()), *exception_kinds(error)]
-    if _OF_COMPILERS & set(kinds):
+    if session.refusals.intersection(kinds):
         stage = COMPILE
     # Triton's interpreter wraps what the kernel did; no compiler has looked at it before.
     kinds = [kind for kind in kinds if kind != "InterpreterError"] or kinds

@@ -64,6 +64,7 @@ class TritonAscendToolchain(Toolchain):
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         return ModelRun(
             prepare="sketchc.runtime.toolchains.triton_ascend.models:prepare",
+            refusals=("CompilationError", "CompileError", "BuildError", "UnsupportedLinalgError"),
             told={"python": str(environment.FRONTEND.python()), "chip": chip},
             environment={"XDG_CACHE_HOME": str(kept)},
             readable=(environment.FRONTEND.folder(),),

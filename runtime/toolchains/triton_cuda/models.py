@@ -86,7 +86,7 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
 
     `request`: that of `torch_module.worker.load`, "inputs" (per position {"shape", "dtype"} with
     torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and
-    "architecture" (90 for sm_90). The reply holds "kernels", see `triton_cuda.worker.build`, or
+    "chip" ("sm_90"). The reply holds "kernels", see `triton_cuda.worker.build`, or
     {"failure"}.
     """
     os.environ["TRITON_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "triton")
@@ -110,12 +110,11 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
         text = f"forward took more than {HOST_SECONDS:g} s without its kernels"
         return failure("timeout", text), {}
     except Exception as error:
-        return raised(session.guard, "launch", error), {}
+        return raised(session, "launch", error), {}
     folder = Path(tempfile.mkdtemp())
+    architecture = int(request["chip"].removeprefix("sm_"))
     try:
-        kernels = [
-            worker.build(one, None, request["architecture"], folder, True) for one in launches
-        ]
+        kernels = [worker.build(one, None, architecture, folder, True) for one in launches]
     except Exception as error:
-        return raised(session.guard, "compile", error), {}
+        return raised(session, "compile", error), {}
     return {"kernels": kernels}, {}

@@ -81,15 +81,16 @@ class TritonCuda(Toolchain):
 
     def model_run(self, kernel: Kernel) -> ModelRun:
         """Launches are made on the GPU, or interpreted and compiled apart."""
-        prepare = f"{_MODELS}:prepare"
+        prepare, refusals = f"{_MODELS}:prepare", tuple(_COMPILER_ERRORS)
         if not self.status().interpreted:
-            return ModelRun(prepare, on_device=True)
+            return ModelRun(prepare, on_device=True, refusals=refusals)
         return ModelRun(
             prepare,
             preload=INTERPRETED,
             environment={"TRITON_INTERPRET": "1"},
             gated=True,
             compiled_by=f"{_MODELS}:compile_launches",
+            refusals=refusals,
         )
 
     def status(self) -> ToolchainStatus:

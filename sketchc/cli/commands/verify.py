@@ -152,14 +152,13 @@ def _at_once(
 ) -> list[Outcome]:
     """Several files in a pool of processes."""
     from sketchc.cli.verify_pool import verify_all
-    from sketchc.lowering.hardware import load_hardware
     from sketchc.lowering.registry import load_target
-    from sketchc.runtime.process.pool import LocalEngine, devices_of
+    from sketchc.runtime.process.pool import CPU, LocalEngine, devices_here
     from sketchc.runtime.toolchains.base import toolchain
 
-    first = requests[0]
-    chip = load_hardware(first.hardware or load_target(first.target).capabilities.default_hardware)
-    devices = devices_of(toolchain(first.target).status().interpreted, chip.family)
+    record, devices = load_target(requests[0].target), CPU
+    if not toolchain(record.name).status().interpreted:
+        devices = devices_here(record.devices_variable, record.device_files)
     with LocalEngine(jobs, devices=devices) as engine:
         return verify_all(requests, task, patience, store, engine)
 
