@@ -6,10 +6,10 @@ then no proof and no run has to look at sizes at which the task has no result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, substitute
@@ -28,7 +28,7 @@ def requirements(declared: ir.Sketch, extents: Iterable[ir.Expr]) -> tuple[ir.Re
         value = substitute(extent, values)
         used = sorted(names(value))
         if len(used) == 1 and (size := _smallest(value, used[0])) is not None:
-            least[used[0]] = max((size, extent), least.get(used[0], (1, extent)), key=_first)
+            least[used[0]] = max((size, extent), least.get(used[0], (1, extent)), key=itemgetter(0))
         elif used and not _positive(value, dict.fromkeys(used, 1)):
             others[ir.Binary(">=", extent, ir.Literal(1))] = None
     bounds = (
@@ -37,10 +37,6 @@ def requirements(declared: ir.Sketch, extents: Iterable[ir.Expr]) -> tuple[ir.Re
         if symbol.name in least and least[symbol.name][0] > 1
     )
     return tuple(ir.Require(condition, show(condition)) for condition in (*bounds, *others))
-
-
-def _first(pair: tuple[int, ir.Expr]) -> int:
-    return pair[0]
 
 
 def _at_least(symbol: str, size: int, extent: ir.Expr) -> ir.Expr:
@@ -66,13 +62,8 @@ def _positive(value: ir.Expr, sizes: Mapping[str, int]) -> bool:
 def _smallest(value: ir.Expr, name: str) -> int | None:
     """The smallest size from which on a formula of one symbol is 1 at least; None where that is not
     found."""
-    for size in _sizes(value):
+    for size in range(1, _LARGEST):
         if _positive(value, {name: size}):
             further = range(size, size + _FURTHER)
             return size if all(_positive(value, {name: n}) for n in further) else None
     return None
-
-
-def _sizes(value: ir.Expr) -> Iterator[int]:
-    """Sizes to look at: one, where the formula has one value."""
-    yield from range(1, 2 if symbolic.constant_value(value) is not None else _LARGEST)

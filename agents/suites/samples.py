@@ -69,14 +69,17 @@ class Sample:
 
 def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str) -> Sample:
     """What a process that has ended left in its folder."""
+    record = None
+    if not ended.cut and ended.status in _WRITTEN:
+        record = _json(folder / "trace.json", RunRecord)
     found = Sample(
-        *(task, number, digest, *_outcome(folder, ended)),
+        *(task, number, digest, *_outcome(record, ended)),
         seconds=round(ended.seconds, 1),
         peak=ended.peak,
     )
-    if ended.cut or ended.status not in _WRITTEN:
+    if record is None:
         return found
-    used = _json(folder / "trace.json", RunRecord).used
+    used = record.used
     result = _json(folder / "verdict.json", RunVerdict)
     sketches = [path.read_text("utf-8") for path in folder.glob("*.sketch")]
     return attrs.evolve(
@@ -90,13 +93,12 @@ def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str)
     )
 
 
-def _outcome(folder: Path, ended: Ended) -> tuple[str, str]:
-    """The outcome, and why."""
+def _outcome(record: RunRecord | None, ended: Ended) -> tuple[str, str]:
+    """The outcome, and why. There is a `record` where the run has come to its end."""
     if ended.cut:
         held = f"{ended.peak / 2**30:.1f} GiB in use"
         return ended.cut, f"ended by the suite after {ended.seconds:.0f} s with {held}"
-    if ended.status in _WRITTEN:
-        record = _json(folder / "trace.json", RunRecord)
+    if record is not None:
         return record.outcome or CRASHED, record.reason
     lines = [line.strip() for line in ended.printed.split("\n") if line.strip()]
     if ended.status == 2:

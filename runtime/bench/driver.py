@@ -196,7 +196,6 @@ class _Timer:
         self._deadline, self._timeout = deadline, timeout
         self._side, self._of_kernel = side, side == KERNEL
         self._peer = Peer(_forking(job.threads)[1])
-        self.leader = self._peer.process.pid
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
         """Tell the process what to time. Raises as `hear`."""
@@ -208,6 +207,10 @@ class _Timer:
     def close(self) -> None:
         """End the process."""
         self._peer.close()
+
+    def signal(self, number: int) -> None:
+        """Stop the process and all that it started, or let them go on."""
+        signal_group(self._peer.process.pid, number)
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send a message. Raises as `hear`."""
@@ -365,14 +368,14 @@ class _Rounds:
     def _give_way(self) -> None:
         """Stop what runs, with all that it started: it takes no time from the others."""
         if self._running:
-            signal_group(self._processes[self._running].leader, signal.SIGSTOP)
+            self._processes[self._running].signal(signal.SIGSTOP)
 
     def _of(self, name: str) -> _Timer:
         """The process in which `name` is timed, with the other one stopped."""
         side = KERNEL if name == KERNEL else BASELINES
         if side != self._running:
             self._give_way()
-            signal_group(self._processes[side].leader, signal.SIGCONT)
+            self._processes[side].signal(signal.SIGCONT)
             self._running = side
         return self._processes[side]
 

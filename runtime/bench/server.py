@@ -34,7 +34,13 @@ from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.launcher import SEED, launcher, model_launcher, native
 from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, Turn, write_varied
 from sketchc.runtime.guards.placement import poison
-from sketchc.runtime.guards.torch_state import TorchState, replaced, seen, torch_settings
+from sketchc.runtime.guards.torch_state import (
+    TorchState,
+    first_state,
+    replaced,
+    seen,
+    torch_settings,
+)
 from sketchc.runtime.process import messages
 from sketchc.runtime.tasks.worker.task_file import Raised, TaskError
 from sketchc.runtime.tasks.worker.torch_worker import (
@@ -67,7 +73,7 @@ class Guard:
         """`modules` by the names to show: further ones whose functions must stay."""
         self._owners = (*_OWNERS, *modules.items())
         self._seen = [seen(owner) for _, owner in self._owners]
-        self._torch = TorchState()
+        self._torch = TorchState(first_state())
 
     def changes(self, *, whole: bool = False) -> list[str]:
         """What was changed since, in words; nothing is put back. `whole`: also the kernels that the

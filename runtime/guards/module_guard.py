@@ -29,7 +29,7 @@ import torch
 import torch.utils._python_dispatch
 
 from sketchc.runtime.guards import binary, wrapper_guard
-from sketchc.runtime.guards.torch_state import TorchState
+from sketchc.runtime.guards.torch_state import TorchState, first_state
 from sketchc.runtime.guards.wrapper_guard import PolicyError, Writes
 
 #: What may be started: compilers, and what they and torch ask of the machine.
@@ -247,7 +247,7 @@ class Guard(wrapper_guard.Watch):
         self.kept = {name: _callables(vars(sys.modules[name])) for name in _KEPT}
         for name, owner in _CLASSES.items():
             self.kept[name] = _callables(vars(owner))
-        self.torch = TorchState()
+        self.torch = TorchState(first_state())
         sys.addaudithook(self.heard)
 
     def _replaced(self) -> str:

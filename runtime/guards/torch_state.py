@@ -74,15 +74,24 @@ def _hooks() -> int:
 
 
 class TorchState:
-    """torch as it was when this was made."""
+    """torch as it was when this was made. What still stands as in an `earlier` state, of a process
+    that this one was forked from, is not noted again."""
 
-    def __init__(self) -> None:
-        self._found = {name: _noted(name, owner) for name, owner in _owners().items()}
+    def __init__(self, earlier: TorchState | None = None) -> None:
+        known = {} if earlier is None else earlier._found
+        self._found: dict[str, _Found] = {}
+        for name, owner in _owners().items():
+            found = known.get(name)
+            if found is None or found.owner is not owner or not found.still():
+                found = _Found(owner)
+            self._found[name] = found
         self.settings = torch_settings()
         self._registered = _registered()
-        if self._registered not in _KERNELS:
-            _KERNELS[self._registered] = _kernels()
-        self._kernels = _KERNELS[self._registered]
+        self._kernels: dict[str, int]
+        if earlier is not None and earlier._registered == self._registered:
+            self._kernels = earlier._kernels
+        else:
+            self._kernels = _kernels()
         self._told: list[str] = []
 
     def changes(self, without: Iterable[str] = ()) -> list[str]:
@@ -138,19 +147,6 @@ class _Found:
         Asked by name, each would be an event for the guard that listens."""
         now = get_referents(*self._functions)
         return len(now) == len(self._parts) and all(map(is_, now, self._parts))
-
-
-#: What was noted last of each owner, and the kernels that there were, by what `_registered` said: a
-#: process that was forked from one that has noted them need not do so again.
-_NOTED: dict[str, _Found] = {}
-_KERNELS: dict[tuple[int, int], dict[str, int]] = {}
-
-
-def _noted(name: str, owner: Any) -> _Found:
-    known = _NOTED.get(name)
-    if known is None or known.owner is not owner or not known.still():
-        known = _NOTED[name] = _Found(owner)
-    return known
 
 
 @cache
