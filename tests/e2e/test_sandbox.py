@@ -185,31 +185,56 @@ def survive(target: Target, rounds: int, left_out: frozenset[str] = frozenset())
             wrong.append(f"{number} {name}: {seconds:.1f} s, {result}")
     assert not wrong, f"{len(wrong)} of {rounds}\n" + "\n".join(wrong[:5])
     assert right(attack(target, "honest"))
-    assert settled(target, before) == before
+    after = settled(target, before)
+    assert after.files == before.files
+    assert not after.beyond(before), (before, after)
 
 
-def settled(target: Target, expected: dict[str, object] | None = None) -> dict[str, object]:
-    """`state` once it is as expected, or else the same for a second: what was killed goes when the
-    kernel gets to it, and tests before this one may have left some."""
+def settled(target: Target, before: State | None = None) -> State:
+    """`state` once nothing is left beyond what was there before, or else when it was the same for
+    a second: what was killed goes when the kernel gets to it, and tests before this one may have
+    left some."""
     found, same, end = state(target), 0, time.monotonic() + 30
-    while found != expected and (expected or same < 20) and time.monotonic() < end:
+    while time.monotonic() < end:
+        if same == 20 if before is None else not found.beyond(before):
+            break
         time.sleep(0.05)
         last, found = found, state(target)
         same = same + 1 if found == last else 0
     return found
 
 
-def state(target: Target) -> dict[str, object]:
-    """What must be as it was: descriptors, threads, processes below this one, files."""
-    descendants = [p for p in memory.below(os.getpid()) if _alive(p)]
-    return {
-        "descriptors": len(os.listdir("/proc/self/fd")),
-        "threads": threading.active_count(),
-        "processes": len(descendants),
-        "temporary": [name for name in os.listdir("/tmp") if name.startswith("left-")],
-        "scratch": os.listdir(target.scratch),
-        "victims": [sorted((p.name, p.read_text()) for p in v.iterdir()) for v in target.victims],
-    }
+@attrs.frozen
+class State:
+    """What hostile kernels could leave something of."""
+
+    descriptors: int
+    threads: int
+    #: Below this one.
+    processes: int
+    files: dict[str, object]
+
+    def beyond(self, before: State) -> bool:
+        """Whether more is there than before, or other files. Fewer processes are none of a
+        kernel's doing: those that tests before this one kept end when their time is up."""
+        counts = (self.descriptors, self.threads, self.processes)
+        earlier = (before.descriptors, before.threads, before.processes)
+        more = any(now > then for now, then in zip(counts, earlier, strict=True))
+        return more or self.files != before.files
+
+
+def state(target: Target) -> State:
+    victims = [sorted((p.name, p.read_text()) for p in v.iterdir()) for v in target.victims]
+    return State(
+        descriptors=len(os.listdir("/proc/self/fd")),
+        threads=threading.active_count(),
+        processes=sum(_alive(process) for process in memory.below(os.getpid())),
+        files={
+            "temporary": [name for name in os.listdir("/tmp") if name.startswith("left-")],
+            "scratch": os.listdir(target.scratch),
+            "victims": victims,
+        },
+    )
 
 
 def _alive(process: int) -> bool:
