@@ -12,7 +12,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host.expressions import Names
-from sketchc.lowering.python_host.library import definitions, part_of, with_callees
+from sketchc.lowering.python_host.library import definitions, part_of
 from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.triton import tuning
 from sketchc.lowering.triton.dialect import DIALECTS, RESERVED, Dialect
@@ -102,7 +102,8 @@ def emit(plan: Plan) -> Kernel:
     Raises `InternalError` for a plan that its passes should have refused.
     """
     dialect = DIALECTS[plan.target]
-    names, kernels = _kernels(plan, dialect, RESERVED)
+    names = _names(plan)
+    kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
     called = (function for kernel in kernels for function in kernel.scope.functions)
     anyway = {name for kernel in kernels for name in kernel.scope.read_anyway}
     wrapper = TritonWrapper(
@@ -114,21 +115,16 @@ def emit(plan: Plan) -> Kernel:
     return python_kernel(wrapper, imports, functions, bodies)
 
 
-def _kernels(
-    plan: Plan, dialect: Dialect, reserved: frozenset[str]
-) -> tuple[Names, tuple[KernelText, ...]]:
-    """The phases' kernels, in which no name of the sketch hides a device function that is called:
-    which are called is known once the kernels are written. Params keep their names, by which the
-    wrapper is called: there it is the function that gets another."""
-    names = Names(plan.sketch, reserved)
-    params = {names[param.name] for param in plan.sketch.params}
-    # Tensors keep theirs as well: kernels know them by pointers of other names.
-    declared = set(names.mapping.values()) - params - {names[t.name] for t in plan.sketch.tensors}
-    functions = definitions(FUNCTIONS)
+def _names(plan: Plan) -> Names:
+    """The names of the kernels' file. None of the sketch's is that of a device function, which
+    kernels could call: which they do call is known once they are written. Params keep their names,
+    by which the wrapper is called: there it is the function that gets another. Tensors keep theirs
+    as well: kernels know them by pointers of other names."""
+    functions = definitions(FUNCTIONS).keys()
+    own = {declared.name for declared in (*plan.sketch.params, *plan.sketch.tensors)}
+    names = Names(plan.sketch, RESERVED | (functions - own))
     names.taken.update(functions)
+    params = {names[param.name] for param in plan.sketch.params}
     names.functions = {name: names.fresh(name) for name in functions if name in params}
     _ = names[plan.sketch.name]  # before the names that kernels make up
-    kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
-    called = (function for kernel in kernels for function in kernel.scope.functions)
-    hidden = declared.intersection(with_callees(called, FUNCTIONS))
-    return _kernels(plan, dialect, reserved | hidden) if hidden else (names, kernels)
+    return names
