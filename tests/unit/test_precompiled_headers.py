@@ -36,6 +36,9 @@ def test_includes_end_where_something_else_begins() -> None:
     assert first_includes("#define X\n#include <cmath>\n") == ""
     assert first_includes("#if 1\n#include <cmath>\n") == ""
     assert first_includes("int x;") == ""
+    level = '#pragma GCC optimize("O1")\n#include <cmath>\n'
+    assert first_includes(level) == "#include <cmath>\n"
+    assert first_includes(level.replace("O1", "fast-math")) == ""
 
 
 @pytest.fixture

@@ -21,24 +21,27 @@ MOST_HEADERS = 8
 _OPENS = re.compile(r"#\s*if(n?def)?\b")
 _CLOSES = re.compile(r"#\s*endif\b")
 _CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|else|endif)\b")
+#: Says nothing: a level of optimisation changes how fast what follows is, and nothing else.
+_SILENT = re.compile(r'(//.*|#\s*pragma GCC optimize\("O[0-3s]"\))?$')
 _INCLUDE = re.compile(r"#\s*include\s*<[^>]+>\s*(//.*)?$")
 
 
 def first_includes(source: str) -> str:
     """The lines that `source` begins with, up to its last `#include <...>` before anything else
-    than comments and conditions; "" where there is none."""
+    than comments, conditions and levels of optimisation; "" where there is none."""
     lines = source.splitlines()
     depth = end = 0
     pending = False
     for number, line in enumerate(map(str.strip, lines), 1):
         if _INCLUDE.match(line):
             pending = True
-        elif line and not line.startswith("//") and not _CONDITION.match(line):
+        elif not _SILENT.match(line) and not _CONDITION.match(line):
             break
         depth += bool(_OPENS.match(line)) - bool(_CLOSES.match(line))
         if pending and depth == 0:
             end, pending = number, False
-    return "".join(f"{line}\n" for line in lines[:end] if line.strip().startswith("#"))
+    told = (line for line in lines[:end] if not _SILENT.match(line.strip()))
+    return "".join(f"{line}\n" for line in told)
 
 
 def precompiled(

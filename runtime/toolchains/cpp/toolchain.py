@@ -15,8 +15,10 @@ import shutil
 import sysconfig
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -164,7 +166,7 @@ class CppToolchain(Toolchain):
         library = folder / f"{kernel.name}_module{suffix}"
         includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
         flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
-        _build(sources, flags, library)
+        _build(sources, flags, library, own={glue: ("-O1",)})
         return library
 
     def module_command(self, kernel: Kernel) -> str:
@@ -319,38 +321,58 @@ def _build(
     flags: tuple[str, ...],
     library: Path,
     timeout: float = COMPILE_TIMEOUT,
+    own: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> tuple[str, bool]:
-    """Compile to `library`, through the cache. Returns the warnings and whether it was cached."""
+    """Compile to `library`, through the cache; `own` has flags more for some of the sources.
+    Returns the warnings and whether it was cached."""
     compiler = find_compiler()
     if compiler is None:
         msg = "no C++ compiler: install g++"
         raise ToolchainError(stage="infrastructure", message=msg)
     key = hashlib.sha256()
-    parts = [compiler_version(compiler), platform.machine(), *cpu_features(), *flags, *LIBRARIES]
-    for part in parts:
+    machine = (compiler_version(compiler), platform.machine(), *cpu_features(), *LIBRARIES)
+    for part in (*machine, *flags):
         key.update(part.encode() + b"\0")
     for source in sources:
-        key.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        more = " ".join(own.get(source.name, ()))
+        key.update(f"{source.name}\0{more}\0".encode() + source.read_bytes() + b"\0")
     kept = cache_folder() / f"{key.hexdigest()[:32]}.so"
     log = kept.with_suffix(".log")
     if os.access(kept, os.R_OK) and os.access(log, os.R_OK):
         _write(library, kept.read_bytes())
         return log.read_text(), True
-    known: tuple[str, ...] = ()
+    command = [compiler, *flags]
+
+    def compiled(source: Path, made: Path, last: Sequence[str]) -> str:
+        mine = [*command, *own.get(source.name, ())]
+        return _compile_source(mine, source, last, made, "\0".join(machine), timeout)
+
     if len(sources) == 1:
-        known = precompiled(
-            sources[0].read_text(),
-            cache_folder() / "headers",
-            "\0".join(parts),
-            lambda header, made: _compile_header([compiler, *flags], header, made, timeout),
-        )
-    command = [compiler, *flags, *known, *map(str, sources), *LIBRARIES]
-    warnings = _compile(command, library, timeout)
+        warnings = compiled(sources[0], library, LIBRARIES)
+    else:
+        with tempfile.TemporaryDirectory(prefix="objects-", dir=library.parent) as folder:
+            objects = [Path(folder) / f"{source.name}.o" for source in sources]
+            made = zip(sources, objects, strict=True)
+            warnings = "".join(compiled(source, one, ["-c"]) for source, one in made)
+            warnings += _compile([*command, *map(str, objects), *LIBRARIES], library, timeout)
     with contextlib.suppress(OSError):  # where nothing can be kept, the next run compiles again
         kept.parent.mkdir(parents=True, exist_ok=True)
         _write(log, warnings.encode())
         _write(kept, library.read_bytes())
     return warnings, False
+
+
+def _compile_source(
+    command: list[str], source: Path, last: Sequence[str], made: Path, machine: str, timeout: float
+) -> str:
+    """Compile one source, where it can with headers that were compiled for earlier ones."""
+    known = precompiled(
+        source.read_text(),
+        cache_folder() / "headers",
+        "\0".join((machine, *command)),
+        lambda header, made: _compile_header(command, header, made, timeout),
+    )
+    return _compile([*command, *known, str(source), *last], made, timeout)
 
 
 def _compile_header(command: list[str], header: Path, made: Path, timeout: float) -> None:
