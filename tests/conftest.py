@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
 import tempfile
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from shared_work import FOLDER
 
-from sketchc.base import verification
+from sketchc.base import kept, verification
 from sketchc.runtime.process.templates import SHARED
 
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
@@ -20,6 +22,25 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # What each stage of the compiler hands to the next is verified in every test, and by the processes
 # that a test starts.
 verification.enable()
+
+
+def _forget_with(change: str) -> None:
+    """What code made before a test replaces some of it is forgotten, and what it makes then."""
+    made = getattr(pytest.MonkeyPatch, change)
+
+    @functools.wraps(made)
+    def changed(self: Any, *arguments: Any, **named: Any) -> None:
+        made(self, *arguments, **named)
+        if arguments and arguments[0] is not os.environ:
+            self.forgetful = True
+        if getattr(self, "forgetful", False):
+            kept.forget()
+
+    setattr(pytest.MonkeyPatch, change, changed)
+
+
+for _change in ("setattr", "setitem", "undo"):
+    _forget_with(_change)
 
 #: What commands draw where they are given no seed, and what hypothesis draws, is the same in each
 #: run: a change breaks a test, or does not. Another number here tries other inputs.

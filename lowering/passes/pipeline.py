@@ -11,6 +11,7 @@ import attrs
 
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors, refuse
+from sketchc.base.kept import Named, kept
 from sketchc.base.types import Scalar
 from sketchc.checker.api import Elaboration
 from sketchc.ir import nodes as ir
@@ -95,7 +96,18 @@ def build_plan(
     allow_unproved: bool = False,
 ) -> PlannedSketch:
     """Check `tree` for `target` and map it onto the chip: see `planner` and `Planner.plan`."""
-    return planner(tree, target, hardware, allow_unproved).plan(constants or {})
+    return _planned(tree, target, hardware, Named(constants or {}), allow_unproved)
+
+
+@kept
+def _planned(
+    tree: syntax.Sketch,
+    target: str,
+    hardware: str | None,
+    constants: Named[Scalar],
+    allow_unproved: bool,
+) -> PlannedSketch:
+    return planner(tree, target, hardware, allow_unproved).plan(constants)
 
 
 def planner(

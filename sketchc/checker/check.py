@@ -16,6 +16,7 @@ from sketchc.base.diagnostics import (
     has_errors,
     once,
 )
+from sketchc.base.kept import Named, kept
 from sketchc.checker.facts import budget
 from sketchc.checker.facts import severity as unproved_severity
 from sketchc.ir import nodes as ir
@@ -184,6 +185,14 @@ def check(
     shapes: Mapping[str, int] | None = None,
 ) -> CheckResult:
     """Parse and check a file; never raises for a user's mistake. `shapes` as in `check_sketch`."""
+    given = None if shapes is None else Named(shapes)
+    return _checked(source, Named(constants or {}), allow_unproved, given)
+
+
+@kept
+def _checked(
+    source: Source, constants: Named[Value], allow_unproved: bool, shapes: Named[int] | None
+) -> CheckResult:
     from sketchc.lints import lint
     from sketchc.parsing.parser import parse
 
@@ -194,7 +203,7 @@ def check(
     sketches = []
     judged = []
     for sketch in tree.sketches:
-        checked, more, further = _check_all(sketch, constants or {}, allow_unproved, shapes)
+        checked, more, further = _check_all(sketch, constants, allow_unproved, shapes)
         diagnostics.extend((*more, *further))
         if checked is not None:
             judged.append(checked)
@@ -260,15 +269,21 @@ def _check_points(
     """What the other tuning points add, with their constants: one proof for all where it succeeds,
     else one for each."""
     from sketchc.checker.claims.proofs import proved_for_all, same_but_for_tiles
-    from sketchc.checker.elaboration.elaborate import elaborate, tuning_points
+    from sketchc.checker.elaboration.elaborate import elaborate, elaboration, tuning_points
 
     points = tuning_points(tree, constants)
-    default = elaborate(tree, constants)[0] if len(points) > 1 else None
-    general = default is not None and proved_for_all(default, known)
+    default = elaboration(tree, constants) if len(points) > 1 else None
+    own = None if default is None else default.sketch
+    general = own is not None and proved_for_all(own, known)
     for point in points:
         bound = {**constants, **point}
         budget.spend(budget.ELABORATED_CHARACTER * (tree.span.end - tree.span.start))
-        sketch, found = elaborate(tree, bound) if general else (None, ())
-        if default is None or sketch is None or not same_but_for_tiles(default, sketch):
+        found: tuple[Diagnostic, ...] = ()
+        sketch = None
+        if default is not None and general:
+            sketch, found = default.bind(bound), default.diagnostics
+            if sketch is None:
+                sketch, found = elaborate(tree, bound)
+        if own is None or sketch is None or not same_but_for_tiles(own, sketch):
             found = check_sketch(tree, bound, allow_unproved, known)[1]
         yield from ((assignments(point), each) for each in found)

@@ -22,7 +22,7 @@ import sys
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 from sketchc.base import records
@@ -36,6 +36,7 @@ from sketchc.base.diagnostics import (
     has_errors,
     refuse,
 )
+from sketchc.base.kept import kept
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_statements import Converter
 from sketchc.parsing.errors import Refusal, explain
@@ -237,7 +238,7 @@ def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     return tree, [*diagnostics]
 
 
-@lru_cache(maxsize=64)
+@kept
 def _parsed(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     span = source.start
     if len(source.text) > MAXIMUM_SIZE:
