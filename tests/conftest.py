@@ -18,6 +18,7 @@ from sketchc.runtime.process.templates import SHARED
 
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
 
 # What each stage of the compiler hands to the next is verified in every test, and by the processes
 # that a test starts.

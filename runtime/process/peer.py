@@ -40,6 +40,7 @@ ENVIRONMENT_PREFIXES = (
     "OMP_",
     "KMP_",
     "GOMP_",
+    "OPENBLAS_",
     "CUDA_",
     "ASCEND_RT_",
     "NVIDIA_",
@@ -59,7 +60,7 @@ COMPILER_NAMES = frozenset(
 
 #: What the user's own Python code needs besides: a task may import modules of its own.
 PYTHON_NAMES = frozenset({"TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_PRELOAD"})
-PYTHON_PREFIXES = ("TORCH", "PYTORCH_", "MKL_", "OPENBLAS_", "MALLOC_", "GLIBC_")
+PYTHON_PREFIXES = ("TORCH", "PYTORCH_", "MKL_", "MALLOC_", "GLIBC_")
 
 
 class Process(Protocol):

@@ -92,6 +92,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process."""
     # Thousands of long-lived nodes and little garbage: collecting often would only cost start-up.
     gc.set_threshold(200_000, 20, 100)
+    # NumPy's threads shall not spin for a thirtieth of a second after each product of matrices, in
+    # this process and those that it starts: the next product is seldom there so soon.
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     # Python leaves None where a shell closed a stream (`>&-`): what is said there goes nowhere.
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
