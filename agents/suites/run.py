@@ -80,6 +80,11 @@ class Results:
         """The tasks that did not pass."""
         return tuple(task for task in self.tasks if not task.best.passed)
 
+    @property
+    def scaled(self) -> tuple[str, ...]:
+        """The tasks that passed at sizes smaller than their own."""
+        return tuple(task.name for task in self.tasks if task.best.passed and not task.best.own)
+
     def to_json(self) -> dict[str, Any]:
         """The results as plain data, as in results.json."""
         data = attrs.asdict(self)

@@ -37,6 +37,9 @@ def show_results(results: Results) -> None:
     named = ["category", *headings(rows[-1])]
     lines = [[row.category, *cells(row, rows[-1])] for row in rows]
     _show(console, named, lines, len(named) - 1)
+    if results.scaled:
+        text = f"passed at sizes scaled down from their own: {', '.join(results.scaled)}"
+        console.print(escape(text), soft_wrap=True)
     if results.misses:
         console.print()
         found = [

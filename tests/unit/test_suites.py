@@ -31,6 +31,7 @@ from sketchc.agents.suites.sources import (
 )
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.json_form import from_plain
+from sketchc.cli.suite_tables import show_results
 from sketchc.runtime.report.page import render
 
 #: (samples, right ones) of some tasks.
@@ -201,6 +202,15 @@ def test_what_cannot_be_a_suite_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- the folder
 
 OPTIONS = SuiteOptions("s", "cpp", seed=3, passed_on=("--workflow", "builtin"))
+
+
+def test_the_table_names_what_passed_at_smaller_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    known = (("own", "passed", True), ("small", "passed", False), ("wrong", "rejected", False))
+    tasks = tuple(task(name, word, static=True, own=own) for name, word, own in known)
+    show_results(Results(OPTIONS, tasks))
+    assert "passed at sizes scaled down from their own: small\n" in capsys.readouterr().out
+    show_results(Results(OPTIONS, tasks[:1]))
+    assert "scaled" not in capsys.readouterr().out
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
