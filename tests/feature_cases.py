@@ -64,6 +64,9 @@ CASES: dict[str, Feature] = {
     "causal_bounds": Feature(on("M=1", "M=19", "M=0"), terms=64),
     "constants_as_data": Feature(LINE, {"eps": 1e-3}),
     "doubles": Feature(PLAIN, {"c": 1.0 / 3.0}),
+    "expressions_of_data": Feature(
+        PLAIN, {"gain": 0.5, "zero": 3}, hold={"D": "moderate"}, terms=17
+    ),
     "fetch_bound": Feature(PLAIN, hold={"LENGTH": "up to N"}, terms=64),
     "flat_views": Feature(CUBE),
     "float_scalars": Feature(PLAIN, {"gain": 2.5}, hold={"X": "positive"}, factor=64.0),

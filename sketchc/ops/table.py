@@ -523,6 +523,8 @@ _LAYOUT = {
     "reshape": Layout.RESHAPED,
     "concat": Layout.JOINED,
 }
+#: The operation that computes with data tiles as an infix operator does with numbers.
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod"}
 #: The operation that compares data tiles as an infix operator does numbers.
 COMPARISONS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "ne"}
 #: What combines two results of a reduction, by its identity.

@@ -16,8 +16,9 @@ from typing import Any
 from sketchc.base import records
 from sketchc.base.types import DType
 from sketchc.ops.host_functions import INTEGER_FUNCTIONS
-from sketchc.ops.table import OPS, common, result_of
+from sketchc.ops.table import OPS, Result, common, result_of
 from sketchc.parsing import syntax
+from sketchc.parsing.data import Nature, computed_with, in_expressions, nature
 from sketchc.parsing.syntax import names
 
 
@@ -233,12 +234,22 @@ class _Walker:
                 self.value(right)
             case _:
                 shapes = self.is_index(node) or isinstance(node, syntax.Subscript)
+                shapes = shapes and not nature(node, self.nature).data
                 self.use(node, Use.SHAPE if shapes else otherwise)
 
     def is_data(self, node: syntax.Expression) -> bool:
-        """A tile by its name, also with new axes."""
+        """A tile by its name, also with new axes, or what is computed with one."""
         found = self.operand(node)
-        return found is not None and not found.index
+        if found is not None:
+            return not found.index
+        return nature(node, self.nature).data
+
+    def nature(self, name: str) -> Nature:
+        """What is known of a name: tiles whose type is still open hold floats."""
+        found = self.find(name)
+        if found is None:
+            return Nature(other=name in self.floats)
+        return Nature(lanes=True, other=found.dtype is None or found.dtype.is_float)
 
     def compute(self, statement: syntax.Compute) -> None:
         arguments = list(statement.arguments)
@@ -276,6 +287,8 @@ class _Walker:
             found = self.operand(argument)
             if found is not None:
                 tiles.append(found)
+            elif nature(argument, self.nature).data:
+                self.parts(argument, tiles, scalars)
             elif self.is_index(argument):
                 tiles.append(_Tile(_index_dtype(argument), index=True))
             elif _is_float(argument, self.floats):
@@ -283,6 +296,20 @@ class _Walker:
             else:
                 scalars.append(None if isinstance(argument, syntax.Number) else DType.I64)
         self.writes.append(_Write(tile, row.name, tuple(tiles), tuple(scalars)))
+
+    def parts(
+        self, node: syntax.Expression, tiles: list[_Tile], scalars: list[DType | None]
+    ) -> None:
+        """Add what an expression of data computes with."""
+        for part in computed_with(node):
+            tile = self.find(part.id) if isinstance(part, syntax.Name) else None
+            row = in_expressions(part.function) if isinstance(part, syntax.Call) else None
+            if row is not None and row.result is Result.BOOL:
+                tiles.append(_Tile(DType.BOOL, index=True))
+            elif tile is not None:
+                tiles.append(tile)
+            elif _is_float(part, self.floats) and (row is None or row.result is Result.FLOAT):
+                scalars.append(DType.F64)
 
     def target(self, node: syntax.Expression) -> _Tile | None:
         return self.find(node.id) if isinstance(node, syntax.Name) else None

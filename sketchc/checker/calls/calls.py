@@ -12,7 +12,7 @@ data decide is seen by the interpreter alone (SK0807).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
@@ -394,10 +394,8 @@ class Call:
         operands = list(self.operands)
         if self.row.conditional:
             self.check_condition(operands.pop(0))
-        lanes = [self.dtype(o) for o in operands if not isinstance(o, ir.ScalarOperand)]
+        lanes, weak = split_operands(operands, self.context.tiles.__getitem__)
         scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
-        literals = [isinstance(o.value, ir.Literal) and type(o.value.value) is int for o in scalars]
-        weak = [None if lit else o.dtype for lit, o in zip(literals, scalars, strict=True)]
         operand = common(lanes, weak)
         if not lanes and self.row.result in (Result.SAME, Result.PROMOTE, Result.DESTINATION):
             evaluated = self.from_scalars(scalars)
@@ -463,6 +461,16 @@ class Call:
         return no_conversion(
             self.context, self.node.span, result, target, label, self.destination, fixes
         )
+
+
+def split_operands(
+    operands: Sequence[ir.Operand], tile: Callable[[str], ir.Tile]
+) -> tuple[list[DType], list[DType | None]]:
+    """The types of the operands with lanes, and of the scalars as `common` takes them."""
+    lanes = [operand_dtype(o, tile) for o in operands if not isinstance(o, ir.ScalarOperand)]
+    scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
+    literals = [isinstance(o.value, ir.Literal) and type(o.value.value) is int for o in scalars]
+    return lanes, [None if lit else o.dtype for lit, o in zip(literals, scalars, strict=True)]
 
 
 def check_scalar(context: Context, scalar: ir.ScalarOperand, tile: ir.Tile) -> None:

@@ -33,8 +33,9 @@ from sketchc.ir import symbolic, walk
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.walk import has_lanes, laid_out, tiles_read
 from sketchc.ops.host_functions import HOST_FUNCTIONS
-from sketchc.ops.table import COMPARISONS, literal_fits
+from sketchc.ops.table import COMPARISONS, Result, literal_fits
 from sketchc.parsing import syntax
+from sketchc.parsing.data import Nature, in_expressions, nature
 from sketchc.parsing.unparse import expression_text
 
 
@@ -159,7 +160,8 @@ def _name(context: Context, name: str, span: Span) -> Typed:
                 "SK0206",
                 f"`{name}` is {describe(entry)}; integers and scalars are expected here",
                 f"{describe(entry)}, not a scalar",
-                help="operations on tiles are calls, with the destination last: `add(x, 1, y)`",
+                help="write a call with the destination last, whose operands are expressions: "
+                "`copy(x + 1, y)`",
             )
         case PoisonedName():
             raise AssertionError("lookup does not return poisoned names")
@@ -215,18 +217,34 @@ def _not_boolean(
     return context.error(span, "SK0308", f"{what} {verb}, not {dtype.value}", "no condition")
 
 
-def _is_data(context: Context, node: syntax.Expression) -> bool:
-    """A tile of floats, also with new axes: its comparisons are those of data."""
-    base = node.base if isinstance(node, syntax.Subscript) else node
-    found = context.scopes.find(base.id) if isinstance(base, syntax.Name) else None
-    return isinstance(found, TileName) and found.tile.dtype.is_float
+def is_data(context: Context, node: syntax.Expression) -> bool:
+    """Whether an expression computes with data, or is a tile of floats itself."""
+
+    def find(name: str) -> Nature:
+        match context.scopes.find(name):
+            case TileName(tile):
+                return Nature(lanes=True, other=tile.dtype.is_float)
+            case IndexName():
+                return Nature(lanes=True)
+            case ScalarName(dtype=dtype):
+                return Nature(other=dtype.is_float)
+            case _:
+                return Nature()
+
+    return nature(node, find).data
+
+
+def _asks(context: Context, node: syntax.Call) -> bool:
+    """Whether a call asks something of data: `isnan(x)`."""
+    row = in_expressions(node.function)
+    return row is not None and row.result is Result.BOOL and is_data(context, node)
 
 
 def _binary(context: Context, node: syntax.Binary, host: bool) -> Typed:
     if node.operator in COMPARISONS and any(
-        _is_data(context, side) for side in (node.left, node.right)
+        is_data(context, side) for side in (node.left, node.right)
     ):
-        return context.compare(context, node)
+        return context.predicate(context, node)
     left = expression(context, node.left, host=host)
     right = expression(context, node.right, host=host)
     operator = node.operator
@@ -359,6 +377,8 @@ def _call(context: Context, node: syntax.Call, host: bool) -> Typed:
         return _iota(context, node)
     if name == "present":
         return _present(context, node)
+    if _asks(context, node):
+        return context.predicate(context, node)
     row = HOST_FUNCTIONS.get(name)
     if row is None:
         known = (*HOST_FUNCTIONS, "iota")

@@ -45,6 +45,8 @@ def stored_value(
         statements, tile = copied(context, value, "stored", value.extents, value.dtype)
         context.before += statements
         return tile
+    if isinstance(value, ir.TileOperand):  # what an expression gave
+        return context.tiles[value.tile]
     extents = tuple(_length(context, part) for part in _axes(context, access))
     return computed(context, node, "fill", (value,), extents or (ir.Literal(1),), dtype)
 

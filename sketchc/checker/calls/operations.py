@@ -19,19 +19,33 @@ from sketchc.checker.calls.calls import (
     check_second_operand,
     gather,
     no_conversion,
+    split_operands,
 )
 from sketchc.checker.calls.composites import copied, expand, primitive
-from sketchc.checker.calls.expressions import expression, scalar_operand
+from sketchc.checker.calls.expressions import expression, is_data, scalar_operand
 from sketchc.checker.context.context import Context, TileName, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import fits, joined, same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.show import show
+from sketchc.ir.show import show, show_operand
 from sketchc.ir.walk import operand_extents, operand_tiles
-from sketchc.ops.table import COMPARISONS, OPS, Category, Layout, Op, Shape, writes_implicitly
+from sketchc.ops.table import (
+    ARITHMETIC,
+    COMPARISONS,
+    OPS,
+    Category,
+    Layout,
+    Op,
+    Shape,
+    common,
+    result_of,
+    writes_implicitly,
+)
 from sketchc.parsing import syntax
-from sketchc.parsing.unparse import statement_text
+from sketchc.parsing.data import in_expressions
+from sketchc.parsing.syntax import names
+from sketchc.parsing.unparse import expression_text, statement_text
 
 
 def scan(call: Call, axis: int) -> tuple[int, ...]:
@@ -188,22 +202,26 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     call = Call(context, node, row, operands, destinations[0], destinations[1:])
     before, operands = _own_tiles(call)
     call = records.evolve(call, operands=operands)
+    return (*before, *_made(call, arguments, statement_text(node)))
+
+
+def _made(call: Call, arguments: Arguments, text: str) -> tuple[ir.Statement, ...]:
+    """The statements of a call whose operands are settled; `text` stands for it where it is one."""
     attributes = dict(arguments.attributes)
     moving = any(isinstance(value, ir.ScalarOperand) for value in attributes.values())
-    if row.category is Category.COMPOSITE or moving:
-        return (*before, *expand(call, attributes))
+    if call.row.category is Category.COMPOSITE or moving:
+        return expand(call, attributes)
     dtype = _check(call, arguments, attributes)
     return (
-        *before,
         ir.Compute(
-            row.name,
-            operands,
-            destinations[0].name,
+            call.row.name,
+            call.operands,
+            call.destination.name,
             dtype,
             attributes,
-            others=tuple(tile.name for tile in destinations[1:]),
-            text=statement_text(node),
-            span=node.span,
+            others=tuple(tile.name for tile in call.others),
+            text=text,
+            span=call.node.span,
         ),
     )
 
@@ -271,6 +289,10 @@ def operand(context: Context, node: syntax.Expression) -> ir.Operand:
             context.scopes.find(name), TileName
         ):
             return tile_with_subscripts(context, node, base)
+        case syntax.Unary(operator="+", operand=inner):
+            return operand(context, inner)
+        case _ if is_data(context, node):
+            return element_wise(context, node)
         case _:
             typed = expression(context, node)
     match typed.value:
@@ -369,16 +391,84 @@ def _check_in_place(
                 )
 
 
-def compare(context: Context, node: syntax.Binary) -> Typed:
-    """A comparison of data tiles, as the predicate that its operation puts into a bool tile."""
-    operation = COMPARISONS[node.operator]
-    sides = (operand(context, node.left), operand(context, node.right))
-    shapes = [operand_extents(side, context.tiles.__getitem__) for side in sides]
-    extents = joined(context, node.span, shapes, "`t[:, None]` adds an axis of extent 1")
-    tile = computed(context, node, operation, sides, extents, DType.BOOL)
-    layout = (True,) * len(extents)
-    lanes = ir.TileLanes(tile.name, DType.BOOL, extents, layout, span=node.span)
+# ---------------------------------------------------------------- expressions of data
+
+
+def element_wise(context: Context, node: syntax.Expression) -> ir.TileOperand:
+    """The tile that an expression of data fills: a call for each operation in it, which come first,
+    with tiles of their own in the type of the evaluation. Raises `InvalidError` after reporting
+    what is wrong."""
+    row, given, keywords = _operation(context, node)
+    span = node.span
+    place = syntax.Name("_", span=span)  # stands for the destination
+    written = syntax.Compute(row.name, (*given, place), keywords, span=span, operation_span=span)
+    arguments = gather(context, written, row)
+    operands = tuple(operand(context, argument) for argument in arguments.operands)
+    shapes = [operand_extents(one, context.tiles.__getitem__) for one in operands]
+    extents = joined(context, span, shapes, "`t[:, None]` adds an axis of extent 1")
+    tiles = (name for name in names(node) if isinstance(context.scopes.find(name), TileName))
+    stem = f"{next(tiles, 'value')}_{row.name}"
+    tile = context.make_tile(stem, extents, _evaluated(context, row, operands), span)
+    call = Call(context, written, row, operands, tile, ())
+    options = (f"{option.name}={expression_text(option.value)}" for option in keywords)
+    text = f"{row.name}({', '.join((*map(show_operand, operands), tile.name, *options))})"
+    context.before += [ir.Alloc(tile.name, span=span), *_made(call, arguments, text)]
+    return ir.TileOperand(tile.name, span=span)
+
+
+def predicate(context: Context, node: syntax.Binary | syntax.Call) -> Typed:
+    """A question that is asked of data tiles, as the predicate that its operation puts into a bool
+    tile."""
+    name = element_wise(context, node).tile
+    extents = context.tiles[name].extents
+    lanes = ir.TileLanes(name, DType.BOOL, extents, (True,) * len(extents), span=node.span)
     return Typed(lanes, DType.BOOL, extents)
+
+
+def _operation(
+    context: Context, node: syntax.Expression
+) -> tuple[Op, tuple[syntax.Expression, ...], tuple[syntax.Keyword, ...]]:
+    """The operation that an expression ends with, and what it is given."""
+    match node:
+        case syntax.Unary(operator="-", operand=inner):
+            return OPS["neg"], (inner,), ()
+        case syntax.Binary(operator=operator, left=left, right=right):
+            return OPS[(ARITHMETIC | COMPARISONS)[operator]], (left, right), ()
+        case syntax.Choice():
+            raise context.error(
+                node.span,
+                "SK0302",
+                "`a if c else b` chooses between integers",
+                "data",
+                help="`where(c, a, b)` chooses between data, lane by lane",
+            )
+        case syntax.Call(function=name):
+            row = in_expressions(name)
+            if row is not None:
+                return row, node.arguments, node.keywords
+            if name in OPS:
+                raise context.error(
+                    node.function_span,
+                    "SK0206",
+                    f"`{name}` cannot stand in an expression",
+                    "a call of its own",
+                    notes=("expressions hold what is done lane by lane, in the operands' type",),
+                    help=f"write `{name}(..., y)` first, and `y` here",
+                )
+            message = f"unknown operation `{name}`"
+            raise context.unknown(node.function_span, "SK0210", message, "not known", OPS)
+        case _:
+            raise InternalError(f"{type(node).__name__} is no expression of data")
+
+
+def _evaluated(context: Context, row: Op, operands: tuple[ir.Operand, ...]) -> DType:
+    """The type of the evaluation, which a tile for the result has."""
+    values = operands[1:] if row.conditional else operands
+    lanes, scalars = split_operands(values, context.tiles.__getitem__)
+    found = result_of(row, common(lanes, scalars))
+    if found is None:
+        raise InternalError(f"{row.name} gives no type of its own")
+    return found
 
 
 def computed(

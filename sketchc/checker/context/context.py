@@ -219,8 +219,8 @@ class Context:
     bound_symbols: set[str] = records.field(factory=set)  # warned of once each
     #: statements that the current one begins with: what its shorter forms stand for
     before: list[ir.Statement] = records.field(factory=list)
-    #: elaborates a comparison of data tiles (see `operations`, which needs the expressions)
-    compare: Callable[[Context, syntax.Binary], Typed] = records.field(kw_only=True)
+    #: elaborates what asks something of data tiles (see `operations`, which needs the expressions)
+    predicate: Callable[[Context, syntax.Binary | syntax.Call], Typed] = records.field(kw_only=True)
 
     # ------------------------------------------------------------ diagnostics
 

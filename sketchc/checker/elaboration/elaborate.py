@@ -57,7 +57,7 @@ from typing import TypeAlias, assert_never
 from sketchc.base import records, verification
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Span, has_errors
 from sketchc.checker.calls.expressions import constant
-from sketchc.checker.calls.operations import compare
+from sketchc.checker.calls.operations import predicate
 from sketchc.checker.context.context import Context, InvalidError, Value, identifier
 from sketchc.checker.elaboration.assignment import check_assignment
 from sketchc.checker.elaboration.declarations import declare, declare_constants
@@ -318,7 +318,7 @@ class Elaboration:
         known = self.context
         if self.sketch is None:
             return None
-        context = Context(known.tree, constants, known.prepass, compare=compare)
+        context = Context(known.tree, constants, known.prepass, predicate=predicate)
         declare_constants(context)
         if has_errors(context.diagnostics) or not self._only_constants(context):
             return None
@@ -371,7 +371,7 @@ def elaboration(tree: syntax.Sketch, constants: Mapping[str, Value]) -> Elaborat
     there are errors; only reads of unassigned tiles (SK0401-SK0404) leave it usable, so that
     `initialisation` can tell at which sizes they happen.
     """
-    context = Context(tree, constants, prepass(tree), compare=compare)
+    context = Context(tree, constants, prepass(tree), predicate=predicate)
     declare(context)
     if tree.misspelt_tiling:
         word = tree.tiling_span.first(len(_MISSPELT))
@@ -456,7 +456,7 @@ def tuning_points(tree: syntax.Sketch, constants: Mapping[str, Value]) -> list[d
     `FULL_PRODUCT`. Tile sizes without value are tried together at `OPEN_TILE_SIZES`. Names in
     `constants` are bound and do not vary. A sketch with errors in its declarations has no points.
     """
-    context = Context(tree, constants, prepass(tree), compare=compare)
+    context = Context(tree, constants, prepass(tree), predicate=predicate)
     declare(context)
     points = _tilings(context) if tree.tilings else [*_choices(context), *_open_tiles(context)]
     sources = context.sources
