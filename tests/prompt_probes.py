@@ -85,9 +85,9 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
         "z = alloc([TM, 1])\nload(S[i*TM:(i+1)*TM] -> z)",
         "",
     ),
-    "compared tiles": (
-        "but for comparisons: `where(x > 0, x, y, y)`",
-        "z = alloc([T])\nload(X[i, 0:T] -> z)\nwhere(z > 0, z, 1.0, z)",
+    "expressions of data": (
+        "`where(2*x > 1, x, exp(-x), y)`",
+        "z = alloc([T])\nload(X[i, 0:T] -> z)\nwhere(2*z > 1, z, exp(-z), z)",
         "",
     ),
     "chosen integers": (

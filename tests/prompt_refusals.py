@@ -7,15 +7,14 @@ from prompt_probes import STORED
 #: What the prompt warns of: its words, the whole program, sections, and the codes that follow.
 REFUSED: dict[str, tuple[str, str, str, set[str]]] = {
     "value of a call": (
-        "`y = exp(x)` or `add(x, y * 2, z)`: operations give no value. Write `exp(x, y)` "
-        "(SK0116, SK0206)",
-        STORED + "z = exp(y)\nadd(y, y * 2, y)",
+        "`y = exp(x)`: operations give no value. Write `exp(x, y)` (SK0116)",
+        STORED + "z = exp(y)",
         "",
         {"SK0116"},
     ),
-    "infix on tiles": (
-        "expressions on tiles do not exist",
-        STORED + "add(y, y * 2, y)",
+    "across lanes in an expression": (
+        "`cast` and what works across lanes do not",
+        STORED + "add(y, 1 + reduce_sum(y, 0), y)",
         "",
         {"SK0206"},
     ),
