@@ -58,8 +58,11 @@ $(DONE)/package: pyproject.toml $(DONE)/torch
 	$(BIN)/python -m compileall -q sketchc grammar lowering runtime agents docspec
 	@touch $@
 
+# What the extra `dev` names, by itself: the package stays as it is, for what uses it meanwhile.
 $(DONE)/dev: pyproject.toml $(DONE)/package
-	$(PIP) --editable ".[dev]"
+	@$(BIN)/python -c 'import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	    print(*project["optional-dependencies"]["dev"], sep="\n")' > $(DONE)/dev.txt
+	$(PIP) --requirement $(DONE)/dev.txt
 	@touch $@
 
 # The front end of triton-ascend, in an environment of its own in the user's data folder. Only where

@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+from functools import lru_cache
 
 import attrs
 from markdown_it import MarkdownIt
@@ -38,10 +39,12 @@ _KEY = re.compile(r"(signature|ops|keywords):\s*(.*)$")
 _INLINE = re.compile(r"`([^`]+)`")
 
 
+@lru_cache(maxsize=128)
 def parse_document(
     file: str, text: str, category: Category
 ) -> tuple[tuple[Section, ...], tuple[Finding, ...]]:
-    """The sections of one document, and what is wrong with it."""
+    """The sections of one document, and what is wrong with it. Kept, since a run loads the same
+    documents for each of its prompts."""
     text = text.replace("\r\n", "\n")
     document = _Document(file, category, text.split("\n"))
     document.read(MarkdownIt("commonmark").parse(text))

@@ -35,7 +35,7 @@ HANDLER = "sketchc.runtime.toolchains.cpp.worker:execute"
 X = np.linspace(-3, 3, 1009, dtype=np.float32)
 #: Seconds that a kernel may take, that one may which hangs, and what finding out takes beyond: the
 #: longest of 163 took 0.14 s, of 54 beside twelve busy processes on two cores 0.26 s.
-PATIENCE, IMPATIENCE, SLACK = 20.0, 0.4, 2.0
+PATIENCE, IMPATIENCE, SLACK = 20.0, 0.3, 2.0
 LIMITS = Limits(memory_bytes=768 << 20, file_bytes=4 << 20, processes=96)
 ROUNDS = 500
 
