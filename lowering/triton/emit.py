@@ -121,7 +121,7 @@ def _names(plan: Plan) -> Names:
     by which the wrapper is called: there it is the function that gets another. Tensors keep theirs
     as well: kernels know them by pointers of other names."""
     functions = definitions(FUNCTIONS).keys()
-    own = {declared.name for declared in (*plan.sketch.params, *plan.sketch.tensors)}
+    own = {param.name for param in plan.sketch.params} | {t.name for t in plan.sketch.tensors}
     names = Names(plan.sketch, RESERVED | (functions - own))
     names.taken.update(functions)
     params = {names[param.name] for param in plan.sketch.params}
