@@ -155,17 +155,31 @@ class Locator:
             msg = "the valid lanes of a load without pad= are not intervals"
             raise InternalError(msg)
         wrong = self._outside(tiles, doubtful, extents, box, wanted, ir.ScalarSubscript)
+        positions = self._positions(tiles, extents, box)
+        if not conditions and not loaded:  # all lanes have an element
+            return Addresses(box, positions.reshape(-1), wanted, positions, None, wrong)
         mask = wanted
         for tile in loaded:
             mask = mask & holds(tile, extents, box)
         stray = None
         if loaded:
             stray = self._outside(tiles, doubtful, extents, box, wanted, ir.IndexSubscript)
-        positions = np.zeros(mask.shape, np.int64)
-        for tile, dimension in zip(tiles, self.dimensions, strict=True):
-            positions += select(tile, extents, box).astype(np.int64) * dimension.step
         placed = np.where(mask, positions, np.where(wanted, STRAY, MASKED))
         return Addresses(box, positions[mask], mask, placed, stray, wrong)
+
+    def _positions(self, tiles: Tiles, extents: Extents, box: Box) -> Array:
+        """Where in storage the elements of all lanes of a box would be."""
+        known = 0
+        varying = []
+        for tile, dimension in zip(tiles, self.dimensions, strict=True):
+            if tile.array.size == 1:
+                known += int(tile.array.item()) * dimension.step
+            else:
+                varying.append((tile, dimension.step))
+        positions = np.full(box_shape(box), known, np.int64)
+        for tile, step in varying:
+            positions += select(tile, extents, box).astype(np.int64, copy=False) * step
+        return positions
 
     def _bounds(
         self, tiles: Tiles, doubtful: Iterable[int]
@@ -484,6 +498,8 @@ class Accesses(State):
                 values = self.rounded(convert(read, source, tile.dtype), tile.dtype)
             if reach.mask is None:
                 values = values.reshape(box_shape(reach.box))
+            elif values.size == reach.mask.size:
+                values = values.reshape(reach.mask.shape)
             else:
                 fill = fill_of(self.values) if padded else poison(tile.dtype, self.options.poison)
                 whole = np.full(reach.mask.shape, self.rounded(np.asarray(fill), tile.dtype))

@@ -23,6 +23,7 @@ from sketchc.interpreter.tiles import (
     box_shape,
     broadcast_extents,
     common_box,
+    joint,
     lay_out,
     physical_shape,
     select,
@@ -324,8 +325,7 @@ def _binary(
 
     def apply(values: Values) -> TileValue:
         a, b = left(values), right(values)
-        extents = broadcast_extents((a.extents, b.extents))
-        box = common_box((a, b), extents)
+        extents, box = joint(a, b)
         if divides:
             b = _guarded(expression, b, extents, box)
         if leaves is not None:
@@ -355,6 +355,8 @@ def _choice(
 
 def _guarded(expression: ir.Binary, divisor: TileValue, extents: Extents, box: Box) -> TileValue:
     """The divisor with 1 for zeros; a zero on a valid lane is an error."""
+    if divisor.array.all():
+        return divisor
     shape = box_shape(box)
     zeros = np.broadcast_to(select(divisor, extents, box) == 0, shape)
     if zeros.any():

@@ -169,15 +169,31 @@ def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
     """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
     if layout == (True,) * len(tile.extents):
         return tile
-    axes = iter(zip(tile.extents, tile.array.shape, tile.valid, strict=True))
+    extents, shape, box = _laid_out(layout, tile.extents, tile.array.shape, tile.valid)
+    return TileValue(tile.name, tile.dtype, extents, tile.array.reshape(shape), box)
+
+
+@_kept
+def _laid_out(
+    layout: tuple[bool, ...], extents: Extents, shape: tuple[int, ...], valid: Box
+) -> tuple[Extents, tuple[int, ...], Box]:
+    axes = iter(zip(extents, shape, valid, strict=True))
     placed = [next(axes) if own else (1, 1, (0, 1)) for own in layout]
-    return TileValue(
-        tile.name,
-        tile.dtype,
+    return (
         tuple(extent for extent, _, _ in placed),
-        tile.array.reshape([length for _, length, _ in placed]),
+        tuple(length for _, length, _ in placed),
         tuple(part for _, _, part in placed),
     )
+
+
+def joint(left: TileValue, right: TileValue) -> tuple[Extents, Box]:
+    """The extents of an operation on two tiles, and the lanes at which both are valid."""
+    if not left.extents:
+        return right.extents, right.valid
+    if not right.extents or (left.extents == right.extents and left.valid == right.valid):
+        return left.extents, left.valid
+    extents = broadcast_extents((left.extents, right.extents))
+    return extents, common_box((left, right), extents)
 
 
 def common_box(operands: Sequence[TileValue], extents: Extents) -> Box:

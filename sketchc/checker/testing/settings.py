@@ -179,13 +179,21 @@ class Settings:
     def _values(self, given: Mapping[str, Value]) -> dict[str, Value]:
         """All host scalars, but for lets that have no value."""
         budget.spend(self.work)
+        return self._with_lets(self._without_lets(given), self.sketch.lets)
+
+    def _without_lets(self, given: Mapping[str, Value]) -> dict[str, Value]:
         values: dict[str, Value] = constants_of(self.sketch)
         values.update(dict.fromkeys(self.optional, True))
         values.update(given)
         for param in self.sketch.params:
             default = 1 if param.default is None else param.default
             values[param.name] = param_value(param, given.get(param.name, default))
-        for let in self.sketch.lets:
+        return values
+
+    @staticmethod
+    def _with_lets(values: dict[str, Value], lets: Iterable[ir.Let]) -> dict[str, Value]:
+        """These values, with the lets that have one added to them."""
+        for let in lets:
             with suppress(ArithmeticError, ValueError, KeyError):
                 values[let.name] = evaluate(let.value, values)
         return values
@@ -226,10 +234,15 @@ class Settings:
         values: Iterable[Value]
         values = self._near(name, given) if name in self.limits else self.options(name)
         count = 0
+        known = self._without_lets(given)
+        param = self.params.get(name)
+        deciding = [let for let in self.sketch.lets if let.name in broken.names]
         for place, value in enumerate(values):
-            tried = self._values({**given, name: value})
-            if not broken.holds(tried):
+            budget.spend(self.work)
+            changed = {**known, name: value if param is None else param_value(param, value)}
+            if not broken.holds(self._with_lets({**changed}, deciding)):
                 continue
+            tried = self._with_lets(changed, self.sketch.lets)
             failing = sum(not condition.holds(tried) for condition in conditions)
             yield ((failing, place + (value == 0) * _LARGEST), name, value)
             count += 1
@@ -454,9 +467,10 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
 
 def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
     """The names with one more; without it where it is an index tile, or depends on data."""
-    others = {other: known for other, known in values.items() if other != name}
     known = _known(value, values)
-    return others if known is None else {**others, name: known}
+    if known is not None:
+        return {**values, name: known}
+    return {other: kept for other, kept in values.items() if other != name}
 
 
 def _holds(
