@@ -401,7 +401,8 @@ def test_floats_beside_lanes_are_errors(value):
     tensors: X[N]: in f32; Y[4]: out f32;
     x = alloc([4])
     load(X[0:4] -> x)
-    add(x, {value}, x)
+    n = {value}
+    add(x, n, x)
     store(x -> Y[0:4])
 }}
 """

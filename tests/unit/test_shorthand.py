@@ -134,7 +134,7 @@ def test_what_may_be_stored(body: str, code: str) -> None:
         ("where(x > i, x, 0, y)", ""),
         ("where(x > iota(T), x, 0, y)", ""),
         ("where(x > iota(3), x, 0, y)", "SK0305"),
-        ("where(x*2 > 0, x, 0, y)", "SK0206"),
+        ("where(x*2 > 0, x, 0, y)", ""),
         ("if x > 0:\n    fill(0, y)", "SK0324"),
         ("for n in range(x > 0):\n    fill(0, y)", "SK0302"),
         ("where(x > T, x, 0, y)", "SK0208"),
