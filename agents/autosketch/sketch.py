@@ -449,10 +449,10 @@ class _PhaseWriter:
         used = _indices(scalar)
         return tuple(each for each in dims if each.names & used)
 
-    def operand(self, scope: Body, scalar: Scalar, dims: Dims) -> str:
+    def operand(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> str:
         """What stands for a scalar in a call; statements that compute it are said, in the outermost
         body in which they can stand."""
-        return show(self.value(scope, scalar, dims))
+        return show(self.value(scope, scalar, dims, beside))
 
     def value(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> ir.Expr:
         """The same as an expression, beside others along `beside`: tiles are names in it."""
@@ -479,9 +479,12 @@ class _PhaseWriter:
 
     def number(self, scope: Body, number: Number, dims: Dims) -> ir.Expr:
         """A number, or lanes of one."""
-        if not isinstance(number.value, ir.Expr) or not names(number.value) & self.axes.keys():
-            return _named(_number(number))
-        return substitute(number.value, self.bindings(scope, [number.value], dims))
+        value = number.value
+        if not isinstance(value, ir.Expr):
+            return _named(_number(value))
+        if not names(value) & self.axes.keys():
+            return value
+        return substitute(value, self.bindings(scope, [value], dims))
 
     def loaded(self, scope: Body, element: Element, dims: Dims, dtype: DType) -> str:
         own = self.along_tile(element, dims)
@@ -489,7 +492,7 @@ class _PhaseWriter:
         name = self.alloc(scope, base, dtype, width(own), hint='"fast", "input_cache"')
         pad = ""
         if element.pad is not None:
-            pad = f", pad={_number(Number(element.pad, dtype))}"
+            pad = f", pad={_number(element.pad)}"
         if element.where is not None:
             shown = substitute(element.where, self.bindings(scope, [element.where], own))
             pad += f", where={show(shown)}"
@@ -666,16 +669,8 @@ def _plain(expression: ir.Expr) -> str:
             return show(expression)
 
 
-def _number(number: Number) -> str:
-    match number.value:
-        case bool():
-            return str(number.value)
-        case float() if math.isnan(number.value):
-            return "nan"
-        case float() | int():
-            return repr(number.value)
-        case _:
-            return show(number.value)
+def _number(value: float | int | bool) -> str:
+    return "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
 
 
 def _keyword(value: object) -> str:
