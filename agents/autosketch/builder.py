@@ -162,9 +162,12 @@ def alike(operands: Sequence[Scalar]) -> list[Scalar]:
 
 def as_float(number: Number, dtype: DType) -> Number:
     """The number in a float type."""
-    if isinstance(number.value, bool | ir.Expr):
+    value = number.value
+    if isinstance(value, ir.Expr):
+        value = symbolic.constant_value(value)
+    if value is None or isinstance(value, bool):
         return attrs.evolve(number, dtype=dtype)
-    return Number(float(number.value), dtype)
+    return Number(float(value), dtype)
 
 
 def summed_in(dtype: DType) -> DType:

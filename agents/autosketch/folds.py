@@ -9,6 +9,7 @@ from typing import Any
 from sketchc.agents.autosketch.builder import (
     Builder,
     Rule,
+    as_float,
     converted,
     integer,
     plain,
@@ -65,12 +66,13 @@ def _variance(builder: Builder, node: Node) -> None:
     count: ir.Expr = ir.Literal(1)
     for place in dims:
         count = ir.Binary("*", count, shape[place])
+    number = as_float(Number(count, dtype), dtype)
     kept = [place for place in range(len(shape)) if place not in dims]
 
     def squared(index: Index) -> Scalar:
         mean = Apply(
             "div",
-            (Element(total, tuple(index[place] for place in kept), dtype), Number(count, dtype)),
+            (Element(total, tuple(index[place] for place in kept), dtype), number),
             dtype,
         )
         left = Apply("sub", (builder.element(source, index), mean), dtype)
@@ -78,11 +80,9 @@ def _variance(builder: Builder, node: Node) -> None:
 
     builder.reduce(specification, dims, shape, "sum", squared, squares)
     correction = node.arguments.get("correction") or 0.0
-    divisor = ir.Binary("-", count, ir.Literal(int(correction)))
-    builder.map(
-        node,
-        lambda index: Apply("div", (Element(squares, index, dtype), Number(divisor, dtype)), dtype),
-    )
+    fewer = ir.Binary("-", count, ir.Literal(int(correction)))
+    divisor = as_float(Number(fewer, dtype), dtype)
+    builder.map(node, lambda index: Apply("div", (Element(squares, index, dtype), divisor), dtype))
 
 
 def _norm(builder: Builder, node: Node) -> None:

@@ -33,7 +33,7 @@ from sketchc.agents.autosketch.loops import (
     resolved,
 )
 from sketchc.agents.autosketch.phase import Pass, Phase, Phases, Product, Running, mapped
-from sketchc.agents.autosketch.repeats import without_repeats
+from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -105,7 +105,7 @@ class _Builder:
 
     def phases(self) -> Phases:
         """What was found, with workspaces and views that are used, numbered as they are written."""
-        flat = tuple(map(self.flat.flattened, self.found))
+        flat = tuple(along_columns(self.flat.flattened(phase)) for phase in self.found)
         views, used = self.flat.views, self.numbered()
         taken = {used[n]: extents for n, extents in self.shapes.items() if n not in views}
         accessed = {source for phase in flat for source, _ in self.flat.accesses(phase)}

@@ -1,4 +1,5 @@
-"""Each reduction once: a mean and the deviation from it add up the same numbers."""
+"""What is computed twice is computed once: reductions that add up the same numbers, as a mean and
+the deviation from it, and what the passes over a row compute of each of its elements."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from sketchc.agents.autosketch.loops import (
     at,
     resolved,
 )
+from sketchc.agents.autosketch.phase import Pass, Phase
 
 
 def without_repeats(loops: Loops) -> Loops:
@@ -40,3 +42,16 @@ def _meaning(loops: Loops, value: Reduction) -> object:
     extents = {axis.name: axis.extent for axis in axes}
     body = resolved(loops, at(value.body, names), extents)
     return value.operation, value.dtype, len(value.axes), tuple(extents.items()), body
+
+
+def along_columns(phase: Phase) -> Phase:
+    """The phase with its passes along the axes of its columns, where they have the same extents:
+    what both compute of an element has one name then."""
+    return attrs.evolve(phase, passes=tuple(_along(each, phase.columns) for each in phase.passes))
+
+
+def _along(each: Pass, columns: tuple[Axis, ...]) -> Pass:
+    if [axis.extent for axis in each.over] != [axis.extent for axis in columns]:
+        return each
+    names = {old.name: new.ref for old, new in zip(each.over, columns, strict=True)}
+    return attrs.evolve(each, over=columns, body=at(each.body, names))

@@ -44,6 +44,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names, substitute
+from sketchc.ops.table import ARITHMETIC, COMPARISONS, OPS, Category, Result
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
@@ -55,6 +56,11 @@ _SIZES = {
     "TN": "[32, 64, 128]",
     "TK": "[16, 32, 64]",
 }
+
+#: How operations are written in an expression.
+_SIGNS = {operation: sign for sign, operation in (ARITHMETIC | COMPARISONS).items()}
+#: A longer expression is computed in steps.
+_LONGEST = 48
 
 #: Where lanes are digits: each point of the tuning space is proved, and those are dear to prove.
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
@@ -124,11 +130,12 @@ def _identity(each: Pass) -> str:
     return _IDENTITIES[each.operation]
 
 
-def _uses(scalar: Scalar) -> Counter[Scalar]:
-    """How often each part is an operand, where what is the same is computed once."""
-    found: Counter[Scalar] = Counter()
+def _uses(*scalars: Scalar) -> Counter[Scalar]:
+    """How often each part is an operand, or one of these scalars themselves, where what is the same
+    is computed once."""
+    found = Counter(scalars)
     seen: set[Scalar] = set()
-    left = [scalar]
+    left = [*scalars]
     while left:
         part = left.pop()
         if part not in seen:
@@ -154,6 +161,37 @@ def _indices(scalar: Scalar) -> set[str]:
 def _widens(source: Scalar, cast: Apply) -> bool:
     """Whether a load does what a cast does."""
     return source.dtype.is_float and cast.dtype.is_float and cast.dtype.bytes >= source.dtype.bytes
+
+
+def _named(text: str) -> ir.Expr:
+    """What stands in an expression as it is: a tile's name, a number, a call."""
+    return ir.Ref(text, ir.NameKind.LOOP)
+
+
+def _in_one_type(scalar: Apply) -> bool:
+    """Whether an expression computes an operation as a call does: nothing is rounded on the way to
+    a tile of its own, and integers, which are indices in expressions, are left out."""
+    row = OPS[scalar.operation]
+    if row.result is Result.DESTINATION or row.category is not Category.ELEMENTWISE:
+        return False
+    tiles = [each.dtype for each in scalar.operands if not isinstance(each, Number)]
+    floats = {dtype for dtype in (*tiles, scalar.dtype) if dtype is not DType.BOOL}
+    return bool(tiles) and len(floats) == 1 and floats <= {DType.F32, DType.F64}
+
+
+def _written(scalar: Apply, operands: Sequence[ir.Expr]) -> ir.Expr:
+    """An operation on operands as it is written in an expression."""
+    sign = _SIGNS.get(scalar.operation)
+    if sign is not None:
+        return ir.Binary(sign, *operands)
+    if scalar.operation == "neg":
+        return ir.Unary("-", *operands)
+    return _named(_call(scalar, list(map(show, operands))))
+
+
+def _call(scalar: Apply, arguments: Sequence[str]) -> str:
+    keywords = (f"{key}={_keyword(value)}" for key, value in scalar.attributes)
+    return f"{scalar.operation}({', '.join((*arguments, *keywords))})"
 
 
 class _PhaseWriter:
@@ -185,7 +223,10 @@ class _PhaseWriter:
         most = max((self.along[axis.name] for axis in inner), default=-1)
         #: the axis of the rows that lies along the tiles, where there is one
         self.beside = rows if rows is not None and self.along[rows.name] > most else None
-        self.uses: Counter[Scalar] = Counter()
+        #: how often parts are used in the body of a row, and in that of the loop being written
+        self.all_uses = _uses(*phase.scalars())
+        self.uses = self.all_uses
+        self.tile_of: Scalar | None = None  # what shall have a tile
 
     def lines(self) -> Iterator[str]:
         """The statements, with a comment above them."""
@@ -348,7 +389,7 @@ class _PhaseWriter:
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
         scope.say(f"{each.name} = alloc([{width(dims)}]{dtype}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
-        operand = self.evaluated(inner, each.body, own)
+        operand = self.evaluated(inner, each.body, own, infix=True)
         if along is not None:
             block = each.name
             if looped:
@@ -382,15 +423,16 @@ class _PhaseWriter:
             along = None if self.beside is not None else self.lanes(self.longest(phase.columns))
             loops = [axis for axis in phase.columns if along is None or axis != along.axis]
             scope, dims = self.opened(scope, loops, along), dims if along is None else (along,)
-        tile = self.evaluated(scope, phase.result, dims)
+        tile = self.evaluated(scope, phase.result, dims, infix=True)
         target = self.access(scope, Element(phase.target, phase.place, phase.dtype), dims)
         scope.say(f"store({tile} -> {target})")
 
     # ------------------------------------------------------------ scalars
 
-    def evaluated(self, scope: Body, scalar: Scalar, dims: Dims) -> str:
-        """A tile with all lanes of a scalar."""
+    def evaluated(self, scope: Body, scalar: Scalar, dims: Dims, *, infix: bool = False) -> str:
+        """A tile with all lanes of a scalar; `infix`: or an expression that has them."""
         self.uses = _uses(scalar)
+        self.tile_of = None if infix else scalar
         operand = self.operand(scope, scalar, dims)
         if not isinstance(scalar, Number) and self.along_tile(scalar, dims) == dims:
             return operand
@@ -408,13 +450,18 @@ class _PhaseWriter:
         return tuple(each for each in dims if each.names & used)
 
     def operand(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> str:
-        """What stands for a scalar in a call beside others along `beside`; statements that compute
-        it are said, in the outermost body in which they can stand."""
+        """What stands for a scalar in a call; statements that compute it are said, in the outermost
+        body in which they can stand."""
+        return show(self.value(scope, scalar, dims, beside))
+
+    def value(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> ir.Expr:
+        """The same as an expression, beside others along `beside`: tiles are names in it."""
         if isinstance(scalar, Number):
             return self.number(scope, scalar, beside or dims)
         if isinstance(scalar, Element) and scalar.source in self.passes:
-            return scalar.source
+            return _named(scalar.source)
         where = scope.of(_indices(scalar) & self.axes.keys())
+        own = self.along_tile(scalar, dims)
         if scalar not in where.held:
             match scalar:
                 case Apply("cast", (Element() as source,)) if _widens(source, scalar):
@@ -422,15 +469,22 @@ class _PhaseWriter:
                 case Element():
                     where.held[scalar] = self.loaded(where, scalar, dims, scalar.dtype)
                 case Apply():
-                    where.held[scalar] = self.applied(where, scalar, dims)
-        own = self.along_tile(scalar, dims)
-        return where.held[scalar] + shaped(own, beside or own)
+                    # What a loop does not change, or fewer lanes have, is computed once.
+                    here = where is scope and own == (beside or own)
+                    found = self.applied(where, scalar, dims, infix=here)
+                    if isinstance(found, ir.Expr):
+                        return found
+                    where.held[scalar] = found
+        return _named(where.held[scalar] + shaped(own, beside or own))
 
-    def number(self, scope: Body, number: Number, dims: Dims) -> str:
+    def number(self, scope: Body, number: Number, dims: Dims) -> ir.Expr:
         """A number, or lanes of one."""
-        if not isinstance(number.value, ir.Expr) or not names(number.value) & self.axes.keys():
-            return _number(number)
-        return show(substitute(number.value, self.bindings(scope, [number.value], dims)))
+        value = number.value
+        if not isinstance(value, ir.Expr):
+            return _named(_number(value))
+        if not names(value) & self.axes.keys():
+            return value
+        return substitute(value, self.bindings(scope, [value], dims))
 
     def loaded(self, scope: Body, element: Element, dims: Dims, dtype: DType) -> str:
         own = self.along_tile(element, dims)
@@ -438,31 +492,49 @@ class _PhaseWriter:
         name = self.alloc(scope, base, dtype, width(own), hint='"fast", "input_cache"')
         pad = ""
         if element.pad is not None:
-            pad = f", pad={_number(Number(element.pad, dtype))}"
+            pad = f", pad={_number(element.pad)}"
         if element.where is not None:
             shown = substitute(element.where, self.bindings(scope, [element.where], own))
             pad += f", where={show(shown)}"
         scope.say(f"load({self.access(scope, element, own)} -> {name}{pad})")
         return name
 
-    def applied(self, scope: Body, scalar: Apply, dims: Dims) -> str:
-        """A call; it writes into an operand that nobody else needs, where there is one."""
+    def applied(self, scope: Body, scalar: Apply, dims: Dims, *, infix: bool) -> str | ir.Expr:
+        """An expression, where it is short, and used once; else a call, which writes into an
+        operand that nobody else needs, where there is one: the tile's name."""
         wide = self.along_tile(scalar, dims)
-        operands = [self.operand(scope, each, dims, wide) for each in scalar.operands]
-        for each, operand in zip(scalar.operands, operands, strict=True):
-            alone = (
-                self.uses[each] == 1 and not isinstance(each, Number) and operand not in self.passes
-            )
-            here = each in scope.held and each.dtype is scalar.dtype
-            if alone and here and self.along_tile(each, dims) == wide:
-                name = operand
-                break
-        else:
+        operands = [self.value(scope, each, dims, wide) for each in scalar.operands]
+        alone = self.uses_of(scope, scalar) == 1 and scalar != self.tile_of
+        if infix and alone and _in_one_type(scalar):
+            found = _written(scalar, operands)
+            if len(show(found)) <= _LONGEST:
+                return found
+        name = next(self.spare(scope, scalar, scalar.dtype, wide, dims), None)
+        if name is None:
             noun = _NOUNS.get(scalar.operation, "value")
             name = self.alloc(scope, noun, scalar.dtype, width(wide))
-        keywords = "".join(f", {key}={_keyword(value)}" for key, value in scalar.attributes)
-        scope.say(f"{scalar.operation}({', '.join((*operands, name))}{keywords})")
+        scope.say(_call(scalar, [*map(show, operands), name]))
         return name
+
+    def uses_of(self, scope: Body, part: Scalar) -> int:
+        """How often a part is used that is computed in a body: in the body of a row, by all that
+        the phase computes."""
+        return (self.uses if scope.in_loop else self.all_uses)[part]
+
+    def spare(
+        self, scope: Body, scalar: Apply, dtype: DType, wide: Dims, dims: Dims
+    ) -> Iterator[str]:
+        """The tiles of this type that an operation reads, and nobody after it."""
+        for each in scalar.operands:
+            if self.uses_of(scope, each) != 1 or isinstance(each, Number):
+                continue
+            name = scope.held.get(each)
+            if name is None and isinstance(each, Apply):
+                yield from self.spare(scope, each, dtype, wide, dims)
+            elif name is None or name in self.passes or each.dtype is not dtype:
+                continue
+            elif self.along_tile(each, dims) == wide:
+                yield name
 
     def alloc(
         self, scope: Body, wanted: str, dtype: DType, width: str, hint: str = '"fastest"'
@@ -597,16 +669,8 @@ def _plain(expression: ir.Expr) -> str:
             return show(expression)
 
 
-def _number(number: Number) -> str:
-    match number.value:
-        case bool():
-            return str(number.value)
-        case float() if math.isnan(number.value):
-            return "nan"
-        case float() | int():
-            return repr(number.value)
-        case _:
-            return show(number.value)
+def _number(value: float | int | bool) -> str:
+    return "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
 
 
 def _keyword(value: object) -> str:

@@ -42,6 +42,14 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     "instance_norm": ("F.instance_norm(x)", ((4, 6, 30, 20),)),
     "middle": ("x.amax(dim=1) - x.mean(dim=1)", ((6, 70, 40),)),
+    "read_again": (
+        "torch.logsumexp(x.reshape(-1, 3, 9), 2) + x.reshape(-1, 3, 9).mean(2)",
+        ((12, 27),),
+    ),
+    "shared_by_passes": (
+        "F.layer_norm(torch.softmax(x.reshape(-1, 3, 9) * 0.5, 2), (9,)) * x.reshape(-1, 3, 9)",
+        ((12, 27),),
+    ),
     "variance": ("torch.var(x, dim=(0, 2))", ((12, 20, 30),)),
     "whole": ("((x - w) ** 2).mean()", ((40, 60), (40, 60))),
     "cosine": ("1.0 - (x * w).sum(-1) / (x.norm(dim=-1) * w.norm(dim=-1))", ((30, 90), (30, 90))),
