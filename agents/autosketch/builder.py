@@ -163,11 +163,10 @@ def alike(operands: Sequence[Scalar]) -> list[Scalar]:
 def as_float(number: Number, dtype: DType) -> Number:
     """The number in a float type."""
     value = number.value
-    if isinstance(value, ir.Expr):
-        value = symbolic.constant_value(value)
-    if value is None or isinstance(value, bool):
+    known = symbolic.constant_value(value) if isinstance(value, ir.Expr) else value
+    if known is None or isinstance(known, bool):
         return attrs.evolve(number, dtype=dtype)
-    return Number(float(value), dtype)
+    return Number(float(known), dtype)
 
 
 def summed_in(dtype: DType) -> DType:
