@@ -234,7 +234,7 @@ class _Walker:
                 self.value(right)
             case _:
                 shapes = self.is_index(node) or isinstance(node, syntax.Subscript)
-                shapes = shapes and not nature(node, self.nature).data
+                shapes = shapes and not nature(node, self.named).data
                 self.use(node, Use.SHAPE if shapes else otherwise)
 
     def is_data(self, node: syntax.Expression) -> bool:
@@ -242,9 +242,9 @@ class _Walker:
         found = self.operand(node)
         if found is not None:
             return not found.index
-        return nature(node, self.nature).data
+        return nature(node, self.named).data
 
-    def nature(self, name: str) -> Nature:
+    def named(self, name: str) -> Nature:
         """What is known of a name: tiles whose type is still open hold floats."""
         found = self.find(name)
         if found is None:
@@ -287,7 +287,7 @@ class _Walker:
             found = self.operand(argument)
             if found is not None:
                 tiles.append(found)
-            elif nature(argument, self.nature).data:
+            elif nature(argument, self.named).data:
                 self.parts(argument, tiles, scalars)
             elif self.is_index(argument):
                 tiles.append(_Tile(_index_dtype(argument), index=True))

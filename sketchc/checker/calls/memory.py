@@ -20,7 +20,7 @@ from sketchc.checker.calls.accesses import (
 from sketchc.checker.calls.calls import check_scalar, no_conversion
 from sketchc.checker.calls.composites import copied, primitive
 from sketchc.checker.calls.expressions import as_held, condition, constant, number
-from sketchc.checker.calls.operations import computed, operand
+from sketchc.checker.calls.operations import filled, operand
 from sketchc.checker.context.context import Context, IndexName, ScalarName, Value
 from sketchc.checker.context.fixits import cast_fix
 from sketchc.checker.context.lets import without_functions
@@ -48,7 +48,7 @@ def stored_value(
     if isinstance(value, ir.TileOperand):  # what an expression gave
         return context.tiles[value.tile]
     extents = tuple(_length(context, part) for part in _axes(context, access))
-    return computed(context, node, "fill", (value,), extents or (ir.Literal(1),), dtype)
+    return filled(context, node, value, extents or (ir.Literal(1),), dtype)
 
 
 def squeezed(context: Context, tile: ir.Tile, access: syntax.Subscript) -> ir.Tile | None:

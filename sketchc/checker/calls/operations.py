@@ -471,20 +471,17 @@ def _evaluated(context: Context, row: Op, operands: tuple[ir.Operand, ...]) -> D
     return found
 
 
-def computed(
+def filled(
     context: Context,
     node: syntax.Expression,
-    operation: str,
-    operands: tuple[ir.Operand, ...],
+    value: ir.ScalarOperand,
     extents: tuple[ir.Expr, ...],
     dtype: DType,
 ) -> ir.Tile:
-    """A tile of its own for the result of an operation, which comes first."""
-    stem = next((one.tile for one in operands if isinstance(one, ir.TileOperand)), "value")
-    tile = context.make_tile(f"{stem}_{operation}", extents, dtype, node.span)
-    call_node = syntax.Compute(operation, (), span=node.span, operation_span=node.span)
-    call = Call(context, call_node, OPS[operation], operands, tile, ())
-    call.broadcast()
-    done = primitive(operation, operands, tile.name, call.evaluation_dtype(), node.span)
+    """A tile of its own that holds a scalar, which comes first."""
+    tile = context.make_tile("value_fill", extents, dtype, node.span)
+    written = syntax.Compute("fill", (), span=node.span, operation_span=node.span)
+    call = Call(context, written, OPS["fill"], (value,), tile, ())
+    done = primitive("fill", (value,), tile.name, call.evaluation_dtype(), node.span)
     context.before += [ir.Alloc(tile.name, span=node.span), done]
     return tile
