@@ -7,7 +7,6 @@ Nothing here is written twice: an operation with a row appears in the prompts by
 from __future__ import annotations
 
 from importlib.resources import files
-from math import prod
 from typing import Any
 
 from sketchc.agents.prompts.rendering import render
@@ -17,7 +16,7 @@ from sketchc.ops.table import OPS, Attribute, Category, Op, Result, Shape
 from sketchc.parsing.syntax import SECTIONS
 from sketchc.reporting.language_pages import call_of
 from sketchc.runtime.cases.shapes import INTERPRETED, OWN
-from sketchc.runtime.tasks.description import TaskDescription, TensorSpec
+from sketchc.runtime.tasks.description import TaskDescription
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.verify.machine import memory_note, within_memory
 
@@ -86,10 +85,9 @@ def example_sketches() -> list[str]:
 def reach(task: TaskDescription, target: str) -> str:
     """Whether the task's own sizes will be run, in a sentence or two. Memory is named where there
     is too little of it, so that the same task is asked about in the same words elsewhere."""
-    tensors = (*task.inputs, *task.state, *task.outputs)
-    own = sum(prod(one.shape) for one in tensors if isinstance(one, TensorSpec))
+    own = task.elements
     status = toolchain(target).status()
-    limits = INTERPRETED if status.interpreted else within_memory(OWN)
+    limits = INTERPRETED if status.interpreted else within_memory(OWN, task)
     if own <= limits.elements:
         return "Verification runs the task's own sizes, too."
     scaled = (

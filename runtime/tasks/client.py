@@ -249,6 +249,7 @@ class TaskClient:
             reply["layout"],
             tuple(reply["lists"]),
             reply["constants"],
+            reply["between"],
         )
 
     def follow(self, lead: int) -> None:

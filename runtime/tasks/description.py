@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -143,7 +144,8 @@ class TaskDescription:
     `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.
     `layout` says how forward's inputs hold the tensors (`layout`), and `lists` what the lists of
     inputs are called: these, and then the others. `constants` are those of the model's parts
-    (`norm.eps`), and its own that are no numbers, as text.
+    (`norm.eps`), and its own that are no numbers, as text. `between`: the most elements of tensors
+    that a large task makes on its way, at once; 0 where that was not seen.
     `subject` is the name of what is run, `kind` says whether it is a "class", an "instance" of one
     or a "function" of `framework`.
     """
@@ -168,6 +170,13 @@ class TaskDescription:
     layout: Layout = attrs.field(factory=list)
     lists: tuple[str, ...] = ()
     constants: Mapping[str, str] = attrs.field(factory=dict)
+    between: int = 0
+
+    @property
+    def elements(self) -> int:
+        """Elements of inputs, parameters, buffers and outputs together."""
+        tensors = (*self.inputs, *self.state, *self.outputs)
+        return sum(prod(one.shape) for one in tensors if isinstance(one, TensorSpec))
 
     def positions_of(self, name: str) -> tuple[int, ...]:
         """The inputs that an argument consists of: one, or the parts of a container."""

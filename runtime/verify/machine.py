@@ -16,11 +16,15 @@ from sketchc.runtime.cases.shapes import Limits
 from sketchc.runtime.process import memory, pool
 from sketchc.runtime.sandbox.worker import KILLED, SHORT
 from sketchc.runtime.tasks.client import wait_for_memory
+from sketchc.runtime.tasks.description import TaskDescription
 from sketchc.runtime.toolchains.base import ToolchainError
 
 #: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
-#: inputs as they are in three of them, in float64 in two, and what the task computes on the way.
+#: inputs as they are in three of them, in float64 in two, and one more array.
 ELEMENT_BYTES = 48
+#: Bytes of an element of what the task makes on the way: in float64 twice, while one becomes the
+#: next, or as it is in a kernel's workspace beside one in float64.
+BETWEEN_BYTES = 16
 #: Of the memory that is free, what one case may plan to take.
 _SHARE = 0.75
 _WORDS = frozenset({KILLED, SHORT})
@@ -40,13 +44,18 @@ def alone() -> Iterator[None]:
         yield
 
 
-def within_memory(limits: Limits, left: Callable[[], int] = memory.allowed) -> Limits:
-    """The limits of one run, where the memory that is free now, or that a suite allows, is no
-    more."""
+def within_memory(
+    limits: Limits, task: TaskDescription | None = None, left: Callable[[], int] = memory.allowed
+) -> Limits:
+    """The limits of one run, where the memory that is free now, or that a suite allows, is no more
+    than the elements of `task` take, and what it makes on its way."""
     free = left()
     if not free:
         return limits
-    most = max(1 << 20, int(_SHARE * free) // ELEMENT_BYTES)
+    element = float(ELEMENT_BYTES)
+    if task is not None and task.between:
+        element += BETWEEN_BYTES * task.between / max(1, task.elements)
+    most = max(1 << 20, int(_SHARE * free / element))
     return attrs.evolve(limits, elements=min(limits.elements, most))
 
 

@@ -261,7 +261,7 @@ def _cases(
     for case in trials.ragged(around):
         found += [(case, next(kinds)) for _ in range(times)]
     found += [(case, "normal") for case in trials.corner()]
-    own_limits = limits if interpreted else within_memory(OWN)
+    own_limits = limits if interpreted else within_memory(OWN, binding.description)
     short = "" if interpreted else memory_note(OWN, own_limits)
     at_own = attrs.evolve(trials, limits=own_limits)
     others = at_own.others()

@@ -21,7 +21,7 @@ chosen, the tile sizes tried grow until the execution is short enough.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, cycle
 from typing import TYPE_CHECKING
@@ -82,6 +82,8 @@ SCALES = (1, 4, 16, 64, 256)
 #: As many times the smallest run a larger one may take, where tiles over fixed axes grow first; and
 #: what is as good as the least.
 ROOM, NEARLY = 16, 1.25
+#: The error of a sum of some terms in float64, relative to the largest.
+ROUNDING = 64 * 2.0**-52
 #: Violations that depend on the random data, not on the sketch.
 DATA_DEPENDENT = ("arithmetic", "conversion", "index-width")
 #: A run whose results are finite in this part at least needs no tamer inputs.
@@ -159,6 +161,8 @@ class Execution:
         self.executed: list[Setting] = []  # what agreed
         self.compared: dict[str, None] = {}  # titles of the variants that took part
         self.blank = 0  # settings at which nothing was shown
+        self.rounding = 0.0  # the error of sums of the inputs of the last runs
+        self.dear = False  # whether something was left out because it takes too much work
         self.ragged: list[Setting] = []  # where `telling` took part
         self.plan: CrossingPlan | None = None
         self.settings = Settings(base, sample_params(base), seed)
@@ -177,6 +181,11 @@ class Execution:
         names = frozenset(self.tunable)
         renamed = with_symbols(base, names)
         return Planner(sketches, renamed, names, self.settings, self.effort.run_limit)
+
+    @property
+    def short_of_work(self) -> bool:
+        """Whether more work might show more."""
+        return self.dear or self.planner.dear
 
     @property
     def varied(self) -> bool:
@@ -267,14 +276,23 @@ class Execution:
         first: of the others, two and a tail should fit a run."""
         own = [value for _, value in zip(names, cycle(values), strict=False)]
         if probe is not None and (mixed := self._mixed(names, own, values, probe)) is not None:
-            other = self._at(names, mixed)
-            if other is not None and self._short(other, probe):
+            other = self._quick(names, mixed, probe)
+            if other is not None:
                 return other
         for scale in SCALES:
-            other = self._at(names, [_scaled(value, scale, values) for value in own])
-            if other is not None and (probe is None or self._short(other, probe)):
+            other = self._quick(names, [_scaled(value, scale, values) for value in own], probe)
+            if other is not None:
                 return other
         return None
+
+    def _quick(
+        self, names: tuple[str, ...], values: Sequence[int], probe: Setting | None
+    ) -> ir.Sketch | None:
+        """The sketch at these tile sizes, if a run takes short time and the checker accepts it."""
+        if probe is not None and self._work(dict(zip(names, values, strict=True)), probe) is None:
+            self.dear = True
+            return None
+        return self._at(names, values)
 
     def _mixed(
         self, names: tuple[str, ...], own: list[int], values: tuple[int, ...], probe: Setting
@@ -288,14 +306,16 @@ class Execution:
         for scale in SCALES:
             mixed = [_scaled(n, scale, values) if f else n for n, f in zip(own, fixed, strict=True)]
             work = self._work(dict(zip(names, mixed, strict=True)), probe)
+            work = self.effort.run_limit + 1 if work is None else work
             if work * ROOM <= self.effort.run_limit:
                 return mixed
             works[scale] = work
         least = next(scale for scale, work in works.items() if work <= NEARLY * min(works.values()))
         return [_scaled(n, least, values) if f else n for n, f in zip(own, fixed, strict=True)]
 
-    def _work(self, chosen: Mapping[str, int], setting: Setting) -> int:
-        """The work of a run at these tile sizes; more than may be where that is known."""
+    def _work(self, chosen: Mapping[str, int], setting: Setting) -> int | None:
+        """The work of a run at these tile sizes, 0 where a launch refuses them; None for more than
+        a run may take."""
         base = self.settings.sketch
         constants = tuple(
             records.evolve(c, value=chosen[c.name]) if c.name in chosen else c
@@ -304,7 +324,7 @@ class Execution:
         sketch = records.evolve(base, constants=constants)
         values = self.settings.host_values(sketch, setting)
         counted = None if values is None else rehearse(sketch, values, self.effort.run_limit)
-        return self.effort.run_limit + 1 if counted is None else counted.total
+        return 0 if values is None else None if counted is None else counted.total
 
     def _over_numbers(self, names: tuple[str, ...]) -> list[bool]:
         """Which of these tile sizes have a loop over them that no size of a launch decides."""
@@ -326,10 +346,6 @@ class Execution:
             return None
         return other.sketch
 
-    def _short(self, sketch: ir.Sketch, setting: Setting) -> bool:
-        values = self.settings.host_values(sketch, setting)
-        return values is None or rehearse(sketch, values, self.effort.run_limit) is not None
-
     # ------------------------------------------------------------ execution
 
     def _execute(self, setting: Setting) -> tuple[Diagnostic, ...]:
@@ -346,6 +362,7 @@ class Execution:
         fitting = [v for v, work in zip(self.variants, works, strict=True) if work is not None]
         cost = sum(work.total for work in works if work is not None)
         if len(fitting) < min(2, len(self.variants)) or works[0] is None or cost > self.left:
+            self.dear |= cost > self.left
             return ()
         self.left -= cost
         try:
@@ -357,7 +374,7 @@ class Execution:
         if not found and len(whole) < min(2, len(self.variants)):
             self.blank += 1
             return ()
-        found = found or tuple(_differences(whole))
+        found = found or tuple(_differences(whole, self.rounding))
         if not found:
             self._note(setting, whole)
         return found
@@ -414,6 +431,7 @@ class Execution:
                 return []
             arrays, result = kept
         runs = [(variants[0], result)]
+        self.rounding = ROUNDING * max(1.0, _magnitude(arrays.values()))
         for number, variant in enumerate(variants[1:], 1):
             other = _run(variant, number, arrays, setting, self.seed)
             if other is not None:
@@ -514,14 +532,15 @@ def _broken(variant: Variant, result: Result) -> Iterator[Diagnostic]:
             yield violation.diagnostic(result.symbols)
 
 
-def _differences(runs: list[tuple[Variant, Result]]) -> Iterator[Diagnostic]:
-    """The first output element at which two variants disagree, as an error."""
+def _differences(runs: list[tuple[Variant, Result]], rounding: float) -> Iterator[Diagnostic]:
+    """The first output element at which two variants disagree by more than `rounding`, as an
+    error."""
     for variant, result in runs[1:]:
         reference, expected = runs[0]
         for name, array in result.outputs.items():
             if expected.outputs[name].shape != array.shape:
                 continue  # a constant that is part of the meaning, as the K of a top-k is
-            element = first_difference(expected.outputs[name], array)
+            element = first_difference(expected.outputs[name], array, rounding)
             if element is None:
                 continue
             place = element_text(name, element)
@@ -562,14 +581,26 @@ def _show(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def first_difference(expected: Array, actual: Array) -> tuple[int, ...] | None:
-    """The first element at which two results differ by more than reassociation in float64."""
+def _magnitude(arrays: Iterable[Array]) -> float:
+    """The largest magnitude of a finite element; 1 where there is none."""
+    finite = [np.abs(a[np.isfinite(a)].astype(np.float64)) for a in arrays]
+    return max((float(part.max()) for part in finite if part.size), default=1.0)
+
+
+def first_difference(
+    expected: Array, actual: Array, rounding: float = 0.0
+) -> tuple[int, ...] | None:
+    """The first element at which two results differ by more than reassociation in float64:
+    relative to the largest one, or as much as sums of the inputs are off (`rounding`), where these
+    cancel and nothing but their errors is left."""
     if expected.dtype.kind != "f":
         different = expected != actual
     else:
         finite = np.abs(expected[np.isfinite(expected)])
         scale = float(finite.max()) if finite.size else 0.0
-        close = np.isclose(actual, expected, rtol=1e-6, atol=1e-9 * scale, equal_nan=True)
+        close = np.isclose(
+            actual, expected, rtol=1e-6, atol=max(1e-9 * scale, rounding), equal_nan=True
+        )
         different = np.logical_not(close)
     found = np.argwhere(different)
     return tuple(int(index) for index in found[0]) if len(found) else None
@@ -580,8 +611,10 @@ CLAIM = "tile-size"
 
 THOROUGH = Effort(settings=10, run_limit=100_000_000, limit=1_000_000_000, fixed=True)
 QUICK = Effort(settings=4, run_limit=5_000_000, limit=40_000_000, fixed=False)
-#: Where quick runs leave something unreached: a window makes the smallest sizes dear.
+#: Where the work that quick runs may take leaves something unreached: a window makes the smallest
+#: sizes dear, and more so beside an axis of many elements whose extent is a number.
 PATIENT = Effort(settings=4, run_limit=40_000_000, limit=320_000_000, fixed=False)
+DETERMINED = Effort(settings=2, run_limit=250_000_000, limit=2_000_000_000, fixed=False)
 
 
 def self_check(
@@ -623,12 +656,13 @@ def tile_size_verdict(
         if checked is None or has_errors(errors):
             return None, ()
     base, known = checked.sketch, tested_claims(checked.proofs)
-    for effort in (THOROUGH,) if thorough else (QUICK, PATIENT):
+    for effort in (THOROUGH,) if thorough else (QUICK, PATIENT, DETERMINED):
         execution = Execution(base, tree, bound, seed, effort, known)
         if not execution.tunable and not thorough:
             return None, ()
         found = execution.diagnostics()
-        if found or not execution.tunable or not _open(execution):
+        open_still = execution.tunable and not found and _open(execution)
+        if not open_still or not execution.short_of_work:
             break
     if not execution.tunable:
         if not found and not execution.executed:

@@ -230,14 +230,14 @@ def test_a_task_whose_process_was_killed_is_asked_once_more(tmp_path: Path) -> N
 
 
 def test_sizes_are_bounded_by_the_memory_that_is_free() -> None:
-    plenty = machine.within_memory(OWN, lambda: 1 << 40)
+    plenty = machine.within_memory(OWN, None, lambda: 1 << 40)
     assert plenty == OWN
     assert machine.memory_note(OWN, plenty) == ""
-    few = machine.within_memory(OWN, lambda: GIB)
+    few = machine.within_memory(OWN, None, lambda: GIB)
     assert few.elements * machine.ELEMENT_BYTES <= GIB
     assert few.programs == OWN.programs
     assert "GiB of memory are free" in machine.memory_note(OWN, few)
-    assert machine.within_memory(OWN, lambda: 0) == OWN, "nobody says"
+    assert machine.within_memory(OWN, None, lambda: 0) == OWN, "nobody says"
 
 
 def test_sizes_are_bounded_by_the_memory_that_a_suite_allows(

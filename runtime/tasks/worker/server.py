@@ -34,6 +34,8 @@ _NUMBERS_ELEMENTS = 1 << 26
 _SENT_ELEMENTS = 1 << 22
 #: Elements of inputs up to which a task is run on other values, to see whether shapes follow them.
 _SHAPES_ELEMENTS = 1 << 20
+#: The first elements of a weight, which stand for all of it where its scale is asked for.
+SCALED = 1 << 20
 _SHAPES_FOLLOW = (
     "the shapes of its outputs follow from the values of its inputs ({first} with some, {second} "
     "with others), which no sketch can express"
@@ -65,7 +67,8 @@ class Task(TaskFile):
     def describe(self, request: Request) -> dict[str, Any]:
         """Shapes and dtypes of everything."""
         self.seed(request["seed"])
-        model = self.model({})
+        with self.shaped():
+            model = self.model({})
         lists, outputs = self.tried(model, request)
         known = list(self.state(model).values())
         self.elements = self.count([*lists[0], *outputs, *known])
@@ -77,6 +80,7 @@ class Task(TaskFile):
             "scalars": self.scalars(model) if self.method else {},
             "constants": self.constants_of(model) if self.method else {},
             "outputs": [self.specify(value) for value in outputs],
+            "between": self.between,
             "returns": self.returns,
             "written": sorted(self.written),
             "names": [name for name, _ in self.entries()],
@@ -237,11 +241,12 @@ class Task(TaskFile):
         """The shapes and scales of the parameters, and the numbers among the attributes, of a model
         built with other sizes."""
         self.seed(0)
-        model = self.model(request["substitutes"])
+        with self.shaped():
+            model = self.model(request["substitutes"])
         state = self.state(model)
         return {
             "state": {n: self.specify(v)["shape"] for n, v in state.items()},
-            "scales": {n: _scale(self.array(v)) for n, v in state.items()},
+            "scales": {n: _scale(self.array(v).reshape(-1)[:SCALED]) for n, v in state.items()},
             "scalars": self.scalars(model) if self.method else {},
         }
 
@@ -311,7 +316,9 @@ class Task(TaskFile):
         run is `around` the tensors that it is given: inputs, parameters and buffers."""
         assert self.layout is not None  # to find it may make the own inputs, and draw
         self.seed(request["seed"])
-        model = self.model(request["substitutes"])
+        # What was drawn is replaced by values that are given.
+        with self.shaped() if request["state"] else nullcontext():
+            model = self.model(request["substitutes"])
         states = {name: self.load(value) for name, value in request["state"].items()}
         self.set_state(model, states)
         inputs = self.given(request["inputs"])

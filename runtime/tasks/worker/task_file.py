@@ -124,6 +124,8 @@ class TaskFile:
         self.written: set[int] = set()
         #: Elements of all inputs, outputs, parameters and buffers, once the task was described.
         self.elements: int | None = None
+        #: Elements of what is made on the way, most at once; 0 where that was not seen.
+        self.between = 0
 
     # ------------------------------------------------------------ what a framework says
 
@@ -188,6 +190,10 @@ class TaskFile:
     def doubled(self, model: Any) -> Any:
         """A model with its parameters in float64."""
         return model
+
+    def shaped(self) -> AbstractContextManager[None]:
+        """Around the building of a model whose weights' values decide nothing."""
+        return nullcontext()
 
     def ready(self, model: Any) -> Any:
         """A model as it is run: in evaluation mode."""

@@ -11,19 +11,21 @@ import gc
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from sketchc.base.types import DType
 from sketchc.runtime.guards.placement import raw_bytes
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
-from sketchc.runtime.tasks.worker import server
+from sketchc.runtime.tasks.worker import convolutions, server
 from sketchc.runtime.tasks.worker.operations import (
     RandomOperations,
     Reads,
@@ -33,6 +35,7 @@ from sketchc.runtime.tasks.worker.operations import (
     shared_state,
 )
 from sketchc.runtime.tasks.worker.rng_audit import Watch
+from sketchc.runtime.tasks.worker.server import SCALED
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat
 
 #: spelling in a sketch -> torch type
@@ -44,6 +47,33 @@ _SMALL_ELEMENTS = 1 << 16
 _LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
 _PROBE_ELEMENTS = 1 << 22
+#: Bytes from which on a weight is large. The system gives out such memory as pages of zeros.
+_LARGE_WEIGHT = 1 << 26
+
+
+@contextmanager
+def drawn_in_front() -> Iterator[None]:
+    """What draws the values of a large tensor in place draws the first of them only. The others
+    are 0, and take neither time nor memory: nobody wrote the pages that they are in."""
+
+    def drawing(name: str) -> Callable[..., torch.Tensor]:
+        draw = getattr(torch.Tensor, name)
+
+        def drawn(tensor: torch.Tensor, *values: Any, **named: Any) -> torch.Tensor:
+            large = tensor.numel() * tensor.element_size() >= _LARGE_WEIGHT
+            if large and tensor.is_contiguous() and not tensor.is_meta:
+                draw(tensor.detach().view(-1)[:SCALED], *values, **named)
+                return tensor
+            found: torch.Tensor = draw(tensor, *values, **named)
+            return found
+
+        return drawn
+
+    with ExitStack() as stack:
+        for name in ("uniform_", "normal_"):
+            stack.callback(setattr, torch.Tensor, name, getattr(torch.Tensor, name))
+            setattr(torch.Tensor, name, drawing(name))
+        yield
 
 
 def load_tensor(raw: Raw) -> torch.Tensor:
@@ -137,6 +167,10 @@ class Task(server.Task):
         """A model with its parameters in float64."""
         return model.double() if isinstance(model, torch.nn.Module) else model
 
+    def shaped(self) -> AbstractContextManager[None]:
+        """Large weights are drawn in their first elements only."""
+        return drawn_in_front()
+
     def ready(self, model: Any) -> Any:
         """The model in evaluation mode."""
         return model.eval()
@@ -174,6 +208,7 @@ class Task(server.Task):
         with (
             Watch(("torch", shared_state)) as watch,
             RandomOperations() if deep else nullcontext() as seen,
+            convolutions.InParts(),
         ):
             outputs = self.forward(model, inputs)
         self.events = [*(() if seen is None else seen.events), *watch.events]
@@ -278,7 +313,11 @@ class Task(server.Task):
                     return None
                 if any(isinstance(value, torch.Tensor) and not value.shape for value in inputs):
                     return None
-                return lists, self.forward(_copied_to_meta(model), inputs)
+                empty = _copied_to_meta(model)
+                with Held() as held:
+                    outputs = self.forward(empty, inputs)
+                self.between = max(0, held.most - self.count(outputs))
+                return lists, outputs
         except Exception:
             self.written.clear()
             return None
@@ -294,7 +333,7 @@ class Task(server.Task):
             return super().probe(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
         try:
-            with torch.device("meta"), _Channels():
+            with torch.device("meta"), convolutions.AsWithData():
                 return super().probe(request)
         except Exception:
             # The task looks at values, or does not take these shapes: real tensors tell which.
@@ -306,9 +345,9 @@ class Task(server.Task):
         """The operations that the task runs on inputs of these shapes; see `trace`."""
         from torch.nn.utils.stateless import _reparametrize_module
 
-        from sketchc.runtime.tasks.worker.trace import Unfilled, trace
+        from sketchc.runtime.tasks.worker.trace import trace
 
-        with Unfilled():
+        with self.shaped():
             model = self.model(request["substitutes"])
         inputs = [
             torch.empty(value["shape"], dtype=DTYPES[value["dtype"]], device="meta")
@@ -340,7 +379,8 @@ class Task(server.Task):
         """The operation with which `forward` draws random numbers; "" where none was seen."""
         try:
             torch.manual_seed(request["seed"])
-            model = _copied_to_meta(self.model({}))
+            with self.shaped():
+                model = _copied_to_meta(self.model({}))
             with torch.device("meta"):
                 inputs = self.inputs(request)
                 return random_operation(lambda: self.forward(model, inputs))
@@ -348,23 +388,30 @@ class Task(server.Task):
             return ""  # it needs real data
 
 
-class _Channels(TorchFunctionMode):
-    """Refuses what transposed convolutions refuse with data and take without: other channels than
-    the weight has."""
+class Held(TorchDispatchMode):
+    """The `most` elements of tensors made by operations that were alive at once."""
 
-    _DIMENSIONS: ClassVar[dict[Any, int]] = {
-        torch.conv_transpose1d: 1,
-        torch.conv_transpose2d: 2,
-        torch.conv_transpose3d: 3,
-    }
+    def __init__(self) -> None:
+        super().__init__()
+        self.most = 0
+        #: The storages that are known, by their address, and how many elements count for each.
+        self.known: dict[int, tuple[StorageWeakRef, int]] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        dimensions = self._DIMENSIONS.get(func)
-        if dimensions is not None and len(args) > 1:
-            given, wanted = args[0].shape[-dimensions - 1], args[1].shape[0]
-            if given != wanted:
-                raise RuntimeError(f"{given} channels for a transposed convolution of {wanted}")
-        return func(*args, **(kwargs or {}))
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._note((args, kwargs), counted=False)
+        found = func(*args, **(kwargs or {}))
+        self._note(found, counted=True)
+        return found
+
+    def _note(self, values: Any, *, counted: bool) -> None:
+        """Tensors that are there now; those that are gone count no more."""
+        self.known = {place: one for place, one in self.known.items() if not one[0].expired()}
+        for value in tree_leaves(values):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                elements = storage.nbytes() // value.element_size() if counted else 0
+                self.known.setdefault(storage._cdata, (StorageWeakRef(storage), elements))
+        self.most = max(self.most, sum(elements for _, elements in self.known.values()))
 
 
 def _copied_to_meta(model: Any) -> Any:

@@ -16,20 +16,11 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn import init
-from torch.overrides import TorchFunctionMode
 
 from sketchc.runtime.tasks.worker.task_file import refuse
 
 #: Elements up to which a tensor that the task makes for itself is told with its values.
 _MOST_VALUES = 4096
-#: What draws a weight in place.
-_DRAWING: frozenset[Callable[..., Any]] = frozenset(
-    {
-        *(torch.Tensor.uniform_, torch.Tensor.normal_),
-        *(init.uniform_, init.normal_, init.kaiming_uniform_),
-    }
-)
 #: Not taken apart: each is one form of the designer's, or explodes.
 _WHOLE = (
     *("convolution", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention"),
@@ -41,23 +32,6 @@ _WHOLE = (
     *("constant_pad_nd", "embedding", "gather", "index_select"),
     "linalg_vector_norm",
 )
-
-
-class Unfilled(TorchFunctionMode):
-    """Weights are not drawn: a trace needs their shapes, and memory that nobody writes costs
-    nothing."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """The function's result; a weight itself where it were to be drawn."""
-        if func in _DRAWING:
-            return (*args, *(kwargs or {}).values())[0]
-        return func(*args, **(kwargs or {}))
 
 
 @cache

@@ -255,7 +255,8 @@ class Planner:
     `limit` bounds the work of one run, `larger` are the sizes tried for what small ones do not
     reach. `telling`: which sketches are at tile sizes that differ from one another and from 1; all
     where it is empty. `goals`: what no run has reached so far; `wanted`: what none
-    has reached while the loops around it ran as often as they should."""
+    has reached while the loops around it ran as often as they should. `dear`: whether some run was
+    left out because it takes too much work."""
 
     sketches: Sequence[ir.Sketch]
     renamed: ir.Sketch
@@ -268,6 +269,7 @@ class Planner:
     wanted: tuple[Goal, ...] = ()
     trips: dict[int, int] = records.field(factory=dict)
     all_goals: tuple[Goal, ...] = ()
+    dear: bool = False
 
     def aim_at_all(self) -> None:
         """Take everything that runs can reach as a goal."""
@@ -305,10 +307,12 @@ class Planner:
     def rehearsed(self, setting: Setting) -> list[Workload | None]:
         """What each run takes and reaches; None where that is too much, or a launch refuses."""
         hosts = [self.settings.host_values(sketch, setting) for sketch in self.sketches]
-        return [
+        found = [
             None if host is None else rehearse(sketch, host, self.limit)
             for sketch, host in zip(self.sketches, hosts, strict=True)
         ]
+        self.dear |= any(h is not None and one is None for h, one in zip(hosts, found, strict=True))
+        return found
 
     # ------------------------------------------------------------ settings
 

@@ -420,9 +420,11 @@ def executed(
 def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Workload | None:
     """What one run with these host scalars takes and reaches; None for more than `limit`. Where a
     condition depends on data, nothing is said of it, and its first side is counted (of the host's,
-    both); a loop whose bounds depend on data counts once."""
+    both); a loop whose bounds depend on data counts once. Of a loop whose variable decides nothing
+    inside, one iteration is counted for all."""
     counted = Workload(limit)
     sizes: dict[str, int] = {}
+    deciding = _deciding(sketch)
 
     def count(
         steps: Sequence[ir.HostStep | ir.Statement], values: dict[str, Value], launched: bool
@@ -432,9 +434,13 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
                 case ir.Launch(index):
                     count(sketch.phases[index].body, values, True)
                 case ir.For() | ir.HostFor():
-                    for place in _trips_of(step, values, counted):
+                    trips, before = _trips_of(step, values, counted), counted.total
+                    alike = step.variable not in deciding
+                    for place in trips[:1] if alike else trips:
                         counted.add(LANES_PER_STATEMENT // 10)
                         count(step.body, {**values, step.variable: place}, launched)
+                    if alike and len(trips) > 1:
+                        counted.add((counted.total - before) * (len(trips) - 1))
                 case ir.If() | ir.HostIf():
                     holds = _holds(step, values, counted)
                     if holds is not False:
@@ -463,6 +469,30 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
     except TooMuch:
         return None
     return counted
+
+
+def _deciding(sketch: ir.Sketch) -> frozenset[str]:
+    """The names that have part in the bounds of a loop or in a condition, on the host or in a
+    launch."""
+    found: set[str] = set()
+    bound: dict[str, ir.Expr] = {}
+    every = (sketch.steps, *(phase.body for phase in sketch.phases))
+    for step in chain.from_iterable(map(walk.statements, every)):
+        match step:
+            case ir.For() | ir.HostFor():
+                found.update(*map(names, (step.start, step.stop, step.step)))
+            case ir.If() | ir.HostIf():
+                found |= names(step.condition)
+            case ir.Bind(name, value):
+                bound[name] = value
+            case _:
+                pass
+    rest = list(found)
+    while rest:
+        value = bound.pop(rest.pop(), None)
+        rest += () if value is None else names(value) - found
+        found.update(rest)
+    return frozenset(found)
 
 
 def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
