@@ -72,6 +72,8 @@ EXACT = (
 _INTEGERS = frozenset(
     {torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32}
 )
+#: Elements that are squared at a time.
+_BLOCK = 1 << 22
 #: Elements up to which values are noted.
 _NOTED = 1 << 22
 #: Half a unit in the last place of f32 at 1, for a constant that f32 cannot hold.
@@ -243,10 +245,12 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         return value + self.move * self._tolerance(value)
 
     def _tolerance(self, value: torch.Tensor) -> torch.Tensor:
-        magnitude = value.abs()
-        finite = value[torch.isfinite(value)]
-        scale = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
-        return self.rtol * (magnitude + scale)
+        total, count = 0.0, 0
+        for block in value.reshape(-1).split(_BLOCK):  # large values are there once, not thrice
+            finite = block[torch.isfinite(block)]
+            total += float(finite.double().square().sum())
+            count += finite.numel()
+        return value.abs().add_(math.sqrt(total / count) if count else 0.0).mul_(self.rtol)
 
     def _tolerance_of(self, side: Any) -> torch.Tensor:
         """The tolerance of one side of a comparison; 0 where it is exact."""
@@ -295,7 +299,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         shape[along] = -1
         ramp = ramp.reshape(shape) if flat.dim() else torch.zeros(())
         prefer = self.move if largest else -self.move
-        bent = flat + prefer * ramp * self._tolerance(flat)
+        bent = self._tolerance(flat).mul_(prefer * ramp).add_(flat)
         again = func(bent.reshape(value.shape), *args[1:], **given)
         if not isinstance(again, tuple):
             return again
