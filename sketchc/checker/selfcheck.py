@@ -44,7 +44,7 @@ from sketchc.checker.claims.proofs import with_symbols
 from sketchc.checker.elaboration.elaborate import tuning_points
 from sketchc.checker.facts import severity
 from sketchc.checker.testing.crossing_plans import CrossingPlan, tile_size_plan
-from sketchc.checker.testing.goals import Planner, goals, sizes_text, told, told_missed
+from sketchc.checker.testing.goals import Planner, sizes_text, told, told_missed
 from sketchc.checker.testing.settings import Setting, Settings, rehearse, sample_params
 from sketchc.interpreter.api import Options, Result, interpret
 from sketchc.interpreter.inputs import (
@@ -79,9 +79,8 @@ TIED_TILES = ((2, 4, 8, 16, 32, 64), (16, 8, 4, 2), (3,))
 LARGE_TILES = (11, 9, 13, 16, 10, 14, 12, 15)
 #: What they are multiplied by where the checker refuses them or a run would take long.
 SCALES = (1, 4, 16, 64, 256)
-#: As many times the smallest run a larger one may take, where tiles over fixed axes grow first; and
-#: what is as good as the least.
-ROOM, NEARLY = 16, 1.25
+#: As many times the smallest run a larger one may take; and what is not worth a larger tile.
+ROOM, NEARLY = 16, 1.1
 #: The error of a sum of some terms in float64, relative to the largest.
 ROUNDING = 64 * 2.0**-52
 #: Violations that depend on the random data, not on the sketch.
@@ -271,12 +270,11 @@ class Execution:
     def _scaled(
         self, names: tuple[str, ...], values: tuple[int, ...], probe: Setting | None
     ) -> ir.Sketch | None:
-        """The sketch at these tile sizes, or at the least multiple of them that the checker accepts
-        and that runs in short time. Tiles of axes whose extent is a number grow by themselves
-        first: of the others, two and a tail should fit a run."""
+        """The sketch at these tile sizes, or at multiples of them that the checker accepts and that
+        run in short time: where it is possible, of those alone that make a run long."""
         own = [value for _, value in zip(names, cycle(values), strict=False)]
-        if probe is not None and (mixed := self._mixed(names, own, values, probe)) is not None:
-            other = self._quick(names, mixed, probe)
+        if probe is not None:
+            other = self._quick(names, self._grown(names, own, values, probe), probe)
             if other is not None:
                 return other
         for scale in SCALES:
@@ -285,37 +283,50 @@ class Execution:
                 return other
         return None
 
+    def _grown(
+        self, names: tuple[str, ...], own: list[int], values: tuple[int, ...], probe: Setting
+    ) -> list[int]:
+        """These tile sizes, multiplied step by step, the one first that saves the most work, until
+        there is room for runs at larger sizes, or nothing saves much."""
+
+        def sizes(steps: Sequence[int]) -> list[int]:
+            return [_scaled(n, SCALES[k], values) for n, k in zip(own, steps, strict=True)]
+
+        def work(steps: Sequence[int]) -> float:
+            chosen = dict(zip(names, sizes(steps), strict=True))
+            found = self._work(chosen, probe, ROOM * self.effort.run_limit)
+            return math.inf if found is None else found
+
+        steps = (0,) * len(names)
+        taken = work(steps)
+        while taken * ROOM > self.effort.run_limit and max(steps) + 1 < len(SCALES):
+            longer = [
+                tuple(k + (place == one) for place, k in enumerate(steps))
+                for one in range(len(names))
+            ]
+            works = {some: work(some) for some in longer}
+            best = min(works, key=lambda some: works[some])
+            if works[best] == math.inf:
+                best = tuple(k + 1 for k in steps)
+                works[best] = work(best)
+            elif works[best] * NEARLY > taken:
+                break
+            steps, taken = best, works[best]
+        return sizes(steps)
+
     def _quick(
         self, names: tuple[str, ...], values: Sequence[int], probe: Setting | None
     ) -> ir.Sketch | None:
         """The sketch at these tile sizes, if a run takes short time and the checker accepts it."""
-        if probe is not None and self._work(dict(zip(names, values, strict=True)), probe) is None:
+        chosen, limit = dict(zip(names, values, strict=True)), self.effort.run_limit
+        if probe is not None and self._work(chosen, probe, limit) is None:
             self.dear = True
             return None
         return self._at(names, values)
 
-    def _mixed(
-        self, names: tuple[str, ...], own: list[int], values: tuple[int, ...], probe: Setting
-    ) -> list[int] | None:
-        """These tile sizes, those over axes of a fixed extent as large as it takes to leave room;
-        None where all are such, or none is."""
-        fixed = self._over_numbers(names)
-        if all(fixed) or not any(fixed):
-            return None
-        works: dict[int, int] = {}
-        for scale in SCALES:
-            mixed = [_scaled(n, scale, values) if f else n for n, f in zip(own, fixed, strict=True)]
-            work = self._work(dict(zip(names, mixed, strict=True)), probe)
-            work = self.effort.run_limit + 1 if work is None else work
-            if work * ROOM <= self.effort.run_limit:
-                return mixed
-            works[scale] = work
-        least = next(scale for scale, work in works.items() if work <= NEARLY * min(works.values()))
-        return [_scaled(n, least, values) if f else n for n, f in zip(own, fixed, strict=True)]
-
-    def _work(self, chosen: Mapping[str, int], setting: Setting) -> int | None:
+    def _work(self, chosen: Mapping[str, int], setting: Setting, limit: int) -> int | None:
         """The work of a run at these tile sizes, 0 where a launch refuses them; None for more than
-        a run may take."""
+        `limit`."""
         base = self.settings.sketch
         constants = tuple(
             records.evolve(c, value=chosen[c.name]) if c.name in chosen else c
@@ -323,14 +334,10 @@ class Execution:
         )
         sketch = records.evolve(base, constants=constants)
         values = self.settings.host_values(sketch, setting)
-        counted = None if values is None else rehearse(sketch, values, self.effort.run_limit)
-        return 0 if values is None else None if counted is None else counted.total
-
-    def _over_numbers(self, names: tuple[str, ...]) -> list[bool]:
-        """Which of these tile sizes have a loop over them that no size of a launch decides."""
-        symbols = {symbol.name for symbol in self.settings.sketch.symbols}
-        decided = [goal.names for goal in goals(self.planner.renamed, names) if goal.tiles]
-        return [any(name in own and not own & symbols for own in decided) for name in names]
+        if values is None:
+            return 0
+        counted = rehearse(sketch, values, limit)
+        return None if counted is None else counted.total
 
     def _at(self, names: tuple[str, ...], values: Sequence[int]) -> ir.Sketch | None:
         """The sketch with these constants at the values in turn, if the checker accepts it."""
@@ -614,7 +621,7 @@ QUICK = Effort(settings=4, run_limit=5_000_000, limit=40_000_000, fixed=False)
 #: Where the work that quick runs may take leaves something unreached: a window makes the smallest
 #: sizes dear, and more so beside an axis of many elements whose extent is a number.
 PATIENT = Effort(settings=4, run_limit=40_000_000, limit=320_000_000, fixed=False)
-DETERMINED = Effort(settings=2, run_limit=250_000_000, limit=2_000_000_000, fixed=False)
+DETERMINED = Effort(settings=2, run_limit=400_000_000, limit=3_000_000_000, fixed=False)
 
 
 def self_check(
@@ -656,7 +663,10 @@ def tile_size_verdict(
         if checked is None or has_errors(errors):
             return None, ()
     base, known = checked.sketch, tested_claims(checked.proofs)
-    for effort in (THOROUGH,) if thorough else (QUICK, PATIENT, DETERMINED):
+    efforts = (QUICK, PATIENT, DETERMINED)
+    if thorough:
+        efforts = (THOROUGH, records.evolve(DETERMINED, fixed=True))
+    for effort in efforts:
         execution = Execution(base, tree, bound, seed, effort, known)
         if not execution.tunable and not thorough:
             return None, ()
