@@ -29,6 +29,8 @@ from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 #: So many sizes of a symbol in a row are looked at, so that each divisor meets each remainder; two
 #: others are far away.
 _IN_A_ROW = 8
+#: The largest stride, or the like, that more sizes are looked at for.
+_LARGEST_STEP = 64
 #: The first size of the smallest symbol, and how far those of others are apart.
 _FIRST, _APART = 11, 24
 #: How far a size that a model is built with moves, twice and three times.
@@ -37,9 +39,8 @@ _NEAR = 8
 _MOST_TERMS = 4
 #: So many extents are looked at for a product.
 _MOST_FACTORS = 16
-#: Divisors, offsets and multiples that formulas of one symbol are tried with.
-_OFFSETS = sorted(range(-8, 9), key=abs)
-_DIVISORS = range(2, 9)
+#: Divisors that formulas of one symbol are tried with; offsets are as large.
+_DIVISORS = tuple(range(2, _IN_A_ROW + 1))
 
 
 #: Powers of a number that are looked at, and the number in terms of its power.
@@ -149,11 +150,12 @@ def _text(value: Any) -> str:
 
 @attrs.frozen
 class Traces:
-    """What a task runs, at several sizes."""
+    """What a task runs, at several sizes: enough that `divisors` meet each remainder."""
 
     signature: Signature
     points: Sequence[tuple[int, ...]]
     each: Sequence[Mapping[str, Any]]
+    divisors: Sequence[int]
 
     def graph(self, extents: Sequence[ir.Expr] = ()) -> Graph:
         """The traces as one graph; `extents` get names of their own, as those of outputs do.
@@ -163,29 +165,54 @@ class Traces:
         """
         return _Merged(self, extents).graph()
 
+    def steps(self) -> list[int]:
+        """Constant arguments that extents may be divided by and are too large for the sizes that
+        were looked at: strides, and factors of shapes."""
+        found: set[int] = set()
+        for node in self.each[0]["nodes"]:
+            for value in node["arguments"].values():
+                found |= {n for n in (value if isinstance(value, list) else [value]) if _is_step(n)}
+        return sorted(found)
+
+
+def _is_step(value: object) -> bool:
+    return type(value) is int and _IN_A_ROW < value <= _LARGEST_STEP
+
 
 def read_traces(signature: Signature) -> Traces:
     """Trace the task. Raises `TaskFailure` where it cannot be traced."""
+    found = _traced(signature)
+    if steps := found.steps():
+        try:
+            found.graph()
+        except DiffersError:
+            return _traced(signature, steps)
+    return found
+
+
+def _traced(signature: Signature, steps: Sequence[int] = ()) -> Traces:
     groups = signature.groups
-    points = list(_points(groups))
+    points = list(_points(groups, max((_IN_A_ROW, *steps))))
     traces = []
     for point in points:
         inputs, substitutes = signature.prober.given(dict(zip(groups, point, strict=True)))
         traces.append(signature.prober.task.trace(inputs, substitutes))
-    return Traces(signature, points, traces)
+    return Traces(signature, points, traces, (*_DIVISORS, *steps))
 
 
-def _points(groups: Sequence[Group]) -> Iterator[tuple[int, ...]]:
-    """Sizes of all groups at once: one after the other, each group in an order of its own, and far
-    from each other. What is larger in the task is larger here: a window fits its image."""
+def _points(groups: Sequence[Group], row: int) -> Iterator[tuple[int, ...]]:
+    """Sizes of all groups at once: `row` of them one after the other, each group in an order of its
+    own, and far from each other. What is larger in the task is larger here: a window fits its
+    image."""
     if not groups:
         yield ()
         return
     order = sorted(range(len(groups)), key=lambda number: groups[number].size)
     ranks = {number: rank for rank, number in enumerate(order)}
-    first = [_FIRST + _APART * ranks[n] for n in range(len(groups))]
-    rows = [random.Random(n).sample(range(_IN_A_ROW), _IN_A_ROW) for n in range(len(groups))]
-    for turn in range(_IN_A_ROW):
+    apart = max(_APART, 2 * row)
+    first = [max(_FIRST, row) + apart * ranks[n] for n in range(len(groups))]
+    rows = [random.Random(n).sample(range(row), row) for n in range(len(groups))]
+    for turn in range(row):
         yield tuple(group.at(first[n] + rows[n][turn]) for n, group in enumerate(groups))
     for turn in (2, 3):
         # What the model is built with also sizes its weights, which are real: not as far.
@@ -236,6 +263,7 @@ class _Merged:
         self.declared = _with_lets(signature.sketch, extents)
         self.symbols = [ir.Ref(s.name, ir.NameKind.SYMBOL) for s in signature.sketch.symbols]
         self.points = traces.points
+        self.divisors = traces.divisors
         self.traces = traces.each
         parameters = signature.prober.parameters
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
@@ -363,12 +391,12 @@ class _Merged:
             for chosen in itertools.combinations(range(len(columns)), count):
                 products = [math.prod(columns[n][t] for n in chosen) for t in range(len(each))]
                 whole = symbolic.product([self.symbols[n] for n in chosen])
-                yield from _lines(each, products, whole)
+                yield from _lines(each, products, whole, self.divisors)
         for one, other in itertools.permutations(range(len(columns)), 2):
             for sign in (1, -1):
                 sums = [columns[one][t] + sign * columns[other][t] for t in range(len(each))]
                 total = ir.Binary("+" if sign > 0 else "-", self.symbols[one], self.symbols[other])
-                yield from _lines(each, sums, total)
+                yield from _lines(each, sums, total, self.divisors)
         yield from self.products(each)
 
     def products(self, each: Sequence[int]) -> Iterator[ir.Expr]:
@@ -388,7 +416,9 @@ class _Merged:
                     yield ir.Binary("*", ir.Literal(rest[0]), extents)
 
 
-def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> Iterator[ir.Expr]:
+def _lines(
+    each: Sequence[int], values: Sequence[int], expression: ir.Expr, divisors: Sequence[int]
+) -> Iterator[ir.Expr]:
     """Formulas a*v + b and (v + b) // d + c that give these numbers."""
     if len(set(values)) < 2:
         return
@@ -404,7 +434,9 @@ def _lines(each: Sequence[int], values: Sequence[int], expression: ir.Expr) -> I
     ):
         scaled = ir.Binary("*", ir.Literal(slope), expression)
         yield ir.Binary("+", scaled, ir.Literal(shift))
-    for divisor, offset in itertools.product(_DIVISORS, _OFFSETS):
+    reach = max(divisors)
+    offsets = sorted(range(-reach, reach + 1), key=abs)
+    for divisor, offset in itertools.product(divisors, offsets):
         rests = {e - (v + offset) // divisor for v, e in zip(values, each, strict=True)}
         if len(rests) == 1:
             moved = symbolic.simplify(ir.Binary("+", expression, ir.Literal(offset)))
