@@ -50,6 +50,10 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "F.layer_norm(torch.softmax(x.reshape(-1, 3, 9) * 0.5, 2), (9,)) * x.reshape(-1, 3, 9)",
         ((12, 27),),
     ),
+    "long_strides": (
+        "F.gelu(F.avg_pool1d(F.pad(x @ w, (0, 20)).unsqueeze(1), 11).squeeze(1)).amax(1)",
+        ((12, 20), (20, 60)),
+    ),
     "variance": ("torch.var(x, dim=(0, 2))", ((12, 20, 30),)),
     "whole": ("((x - w) ** 2).mean()", ((40, 60), (40, 60))),
     "cosine": ("1.0 - (x * w).sum(-1) / (x.norm(dim=-1) * w.norm(dim=-1))", ((30, 90), (30, 90))),

@@ -28,3 +28,18 @@ def test_parts_are_the_whole(
             assert torch.allclose(layer(images), whole, rtol=1e-13, atol=1e-13)
             assert torch.allclose(layer(images[0]), whole[0], rtol=1e-13, atol=1e-13)
             assert layer(images[:0]).shape == (0, *whole.shape[1:])
+
+
+@pytest.mark.parametrize("name", ["Conv2d", "Conv3d"])
+def test_without_data_windows_must_fit_too(name: str) -> None:
+    """Some releases of PyTorch give a result without elements."""
+    dimensions = int(name[-2])
+    layer = getattr(torch.nn, name)(4, 6, 3, device="meta")
+    for size in (2, 3):
+        image = torch.empty(5, 4, *[7] * (dimensions - 1), size, device="meta")
+        with convolutions.AsWithData():
+            if size == 3:
+                assert layer(image).shape == (5, 6, *[5] * (dimensions - 1), 1)
+            else:
+                with pytest.raises(RuntimeError):
+                    layer(image)

@@ -254,6 +254,38 @@ def test_sizes_are_bounded_by_the_memory_that_a_suite_allows(
     assert machine.within_memory(OWN).elements * machine.ELEMENT_BYTES <= GIB
 
 
+#: What it makes on its way, and how large its weight is.
+WIDE = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = torch.nn.Linear(n, 1 << 14, bias=False)
+    def forward(self, x):
+        return torch.cat([self.w(x)] * 8, 1).sum(1)
+def get_inputs():
+    return [torch.rand(32, 2048)]
+def get_init_inputs():
+    return [2048]
+"""
+
+
+def test_sizes_are_bounded_by_what_a_task_makes_on_its_way(tmp_path: Path) -> None:
+    path = tmp_path / "wide.py"
+    path.write_text(WIDE)
+    with TorchTask(path) as task:
+        own = task.describe(0)
+        (scale,) = task.built({}).scales.values()
+    made = 32 << 14
+    assert own.elements == 32 * 2048 + (2048 << 14) + 32
+    assert own.between == made * 9 - 32, "one and eight of it; the result counts as an output"
+    assert scale == pytest.approx((3 * 2048) ** -0.5, rel=0.01), "as PyTorch draws weights"
+    some = machine.within_memory(OWN, own, lambda: 4 * GIB)
+    assert some.elements < machine.within_memory(OWN, None, lambda: 4 * GIB).elements
+    held = machine.ELEMENT_BYTES * own.elements + machine.BETWEEN_BYTES * own.between
+    assert some.elements / own.elements * held <= 4 * GIB
+
+
 def test_this_machine_says_what_memory_it_has() -> None:
     assert 0 < memory.available() <= memory.total()
     assert memory.total() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -660,6 +660,57 @@ sketch windows {
     )
 
 
+#: The largest of four places in each of many channels.
+LONG_AXIS = """sketch long_axis {
+    symbols: P;
+    let: P_OUT = P//4;
+    tensors: X[300, P]: in f32; Y[300, P_OUT]: out f32;
+    constexpr: T in [256, 512];
+
+    @llm_hint("parallel", "grididx")
+    for j in range(300):
+        @llm_hint("parallel", "grididx")
+        for l_tile in range(ceil(P_OUT, T)):
+            largest = alloc([T], init=-inf, llm_hint=["fastest", "accumulator"])
+            for s in range(4):
+                x = alloc([T], llm_hint=["fast", "input_cache"])
+                load(X[j, s+l_tile*T*4:min(s + (l_tile+1)*T*4, s + 4*P_OUT):4] -> x)
+                max(largest, x, largest)
+            store(largest -> Y[j, l_tile*T:(l_tile+1)*T])
+}
+"""
+
+
+def test_what_work_is_short_for_gets_more_and_nothing_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = selfcheck.Effort(settings=2, run_limit=3_000_000, limit=12_000_000, fixed=False)
+    made: list[selfcheck.Effort] = []
+    original = selfcheck.Execution.__init__
+
+    def note(self: selfcheck.Execution, *arguments: object) -> None:
+        made.append(arguments[4])  # type: ignore[arg-type]
+        original(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(selfcheck.Execution, "__init__", note)
+    enough = selfcheck.DETERMINED
+    for name in ("QUICK", "PATIENT", "DETERMINED"):
+        monkeypatch.setattr(selfcheck, name, few)
+    proof, _ = verdict(LONG_AXIS)
+    assert proof is not None
+    assert proof.tier is ir.Tier.UNPROVED
+    made.clear()
+    monkeypatch.setattr(selfcheck, "DETERMINED", enough)
+    assert "l_tile" in agreed(LONG_AXIS)
+    assert made[-1] is enough
+    # What no size reaches is not looked for again with more work.
+    made.clear()
+    never = LONG_AXIS.replace("symbols: P;", "symbols: P <= 800;").replace("300", "2")
+    proof, _ = verdict(never.replace("[256, 512]", "[1024, 2048]"))
+    assert proof is not None
+    assert len(made) == 1
+
+
 #: As many columns as a weight of fixed size has; groups of them are added up.
 FIXED_COLUMNS = """sketch fixed_columns {
     symbols: M, N;
