@@ -663,10 +663,8 @@ def tile_size_verdict(
         if checked is None or has_errors(errors):
             return None, ()
     base, known = checked.sketch, tested_claims(checked.proofs)
-    efforts = (QUICK, PATIENT, DETERMINED)
-    if thorough:
-        efforts = (THOROUGH, records.evolve(DETERMINED, fixed=True))
-    for effort in efforts:
+    more = (THOROUGH, records.evolve(DETERMINED, fixed=True))
+    for effort in more if thorough else (QUICK, PATIENT, DETERMINED):
         execution = Execution(base, tree, bound, seed, effort, known)
         if not execution.tunable and not thorough:
             return None, ()

@@ -79,5 +79,5 @@ def _by_images(
 ) -> torch.Tensor:
     """A convolution, a few images at a time; `windows`: elements that are laid out for each."""
     most = max(1, _WINDOWS // max(1, windows))
-    found = [func(part, *rest, **named) for part in images.split(most)]
+    found = [func(part, *rest, **named) for part in torch.split(images, most)]
     return torch.cat(found) if len(found) > 1 else found[0]

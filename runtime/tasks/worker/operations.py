@@ -246,7 +246,9 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
 
     def _tolerance(self, value: torch.Tensor) -> torch.Tensor:
         total, count = 0.0, 0
-        for block in value.reshape(-1).split(_BLOCK):  # large values are there once, not thrice
+        for block in torch.split(
+            value.reshape(-1), _BLOCK
+        ):  # large values are there once, not thrice
             finite = block[torch.isfinite(block)]
             total += float(finite.double().square().sum())
             count += finite.numel()

@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sketchc.base.types import DType
@@ -27,6 +26,7 @@ from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import convolutions, server
 from sketchc.runtime.tasks.worker.operations import (
+    Operations,
     RandomOperations,
     Reads,
     Thresholds,
@@ -388,18 +388,19 @@ class Task(server.Task):
             return ""  # it needs real data
 
 
-class Held(TorchDispatchMode):
+class Held(Operations):  # type: ignore[no-untyped-call]
     """The `most` elements of tensors made by operations that were alive at once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.most = 0
         #: The storages that are known, by their address, and how many elements count for each.
-        self.known: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.known: dict[int, tuple[Any, int]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._note((args, kwargs), counted=False)
-        found = func(*args, **(kwargs or {}))
+    def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """See `Operations`."""
+        self._note((args, given), counted=False)
+        found = func(*args, **given)
         self._note(found, counted=True)
         return found
 
@@ -410,7 +411,8 @@ class Held(TorchDispatchMode):
             if isinstance(value, torch.Tensor):
                 storage = value.untyped_storage()
                 elements = storage.nbytes() // value.element_size() if counted else 0
-                self.known.setdefault(storage._cdata, (StorageWeakRef(storage), elements))
+                reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+                self.known.setdefault(storage._cdata, (reference, elements))
         self.most = max(self.most, sum(elements for _, elements in self.known.values()))
 
 

@@ -476,8 +476,8 @@ def _deciding(sketch: ir.Sketch) -> frozenset[str]:
     launch."""
     found: set[str] = set()
     bound: dict[str, ir.Expr] = {}
-    every = (sketch.steps, *(phase.body for phase in sketch.phases))
-    for step in chain.from_iterable(map(walk.statements, every)):
+    inside = (step for phase in sketch.phases for step in walk.statements(phase.body))
+    for step in chain(walk.statements(sketch.steps), inside):
         match step:
             case ir.For() | ir.HostFor():
                 found.update(*map(names, (step.start, step.stop, step.step)))
@@ -489,9 +489,10 @@ def _deciding(sketch: ir.Sketch) -> frozenset[str]:
                 pass
     rest = list(found)
     while rest:
-        value = bound.pop(rest.pop(), None)
-        rest += () if value is None else names(value) - found
-        found.update(rest)
+        name = rest.pop()
+        if name in bound:
+            rest += names(bound.pop(name)) - found
+            found.update(rest)
     return frozenset(found)
 
 
