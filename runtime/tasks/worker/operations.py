@@ -246,9 +246,8 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
 
     def _tolerance(self, value: torch.Tensor) -> torch.Tensor:
         total, count = 0.0, 0
-        for block in torch.split(
-            value.reshape(-1), _BLOCK
-        ):  # large values are there once, not thrice
+        # Not all at once: there may be gigabytes of them.
+        for block in torch.split(value.reshape(-1), _BLOCK):
             finite = block[torch.isfinite(block)]
             total += float(finite.double().square().sum())
             count += finite.numel()

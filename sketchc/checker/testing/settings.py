@@ -475,7 +475,7 @@ def _deciding(sketch: ir.Sketch) -> frozenset[str]:
     """The names that have part in the bounds of a loop or in a condition, on the host or in a
     launch."""
     found: set[str] = set()
-    bound: dict[str, ir.Expr] = {}
+    bound: dict[str, set[str]] = {}
     inside = (step for phase in sketch.phases for step in walk.statements(phase.body))
     for step in chain(walk.statements(sketch.steps), inside):
         match step:
@@ -484,15 +484,14 @@ def _deciding(sketch: ir.Sketch) -> frozenset[str]:
             case ir.If() | ir.HostIf():
                 found |= names(step.condition)
             case ir.Bind(name, value):
-                bound[name] = value
+                bound.setdefault(name, set()).update(names(value))
             case _:
                 pass
     rest = list(found)
     while rest:
         name = rest.pop()
-        if name in bound:
-            rest += names(bound.pop(name)) - found
-            found.update(rest)
+        rest += bound.pop(name, set()) - found
+        found.update(rest)
     return frozenset(found)
 
 
