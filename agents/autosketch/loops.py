@@ -76,12 +76,13 @@ class Axis:
 
 @attrs.frozen
 class Map:
-    """`body` at each index of `axes`."""
+    """`body` at each index of `axes`. `stored`: memory holds it, where it is read."""
 
     name: str
     axes: tuple[Axis, ...]
     dtype: DType
     body: Scalar
+    stored: bool = False
 
 
 @attrs.frozen
@@ -111,6 +112,23 @@ class Scan:
 
 
 Value = Map | Reduction | Scan
+
+
+def is_expanded(value: Value | None) -> bool:
+    """Whether a value is computed where it is read."""
+    return isinstance(value, Map) and not value.stored
+
+
+def is_product(value: Value) -> bool:
+    """Whether a value is dear: the sum of products of two values, each of which lacks an axis of
+    the result."""
+    match value:
+        case Reduction(operation="sum", body=Apply("mul", operands)):
+            axes = {axis.name for axis in value.axes if axis.extent != ir.Literal(1)}
+            used = [{n for e in elements(each) for n in names_in(e.index)} for each in operands]
+            return all(axes - names for names in used)
+        case _:
+            return False
 
 
 @attrs.frozen
@@ -204,7 +222,7 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
             here = _looked_up(loops, scalar, axes)
             index = here.index
             value = loops.values.get(source)
-            if not isinstance(value, Map):
+            if not isinstance(value, Map) or value.stored:
                 return here
             replaced = dict(zip((axis.name for axis in value.axes), index, strict=True))
             body = value.body

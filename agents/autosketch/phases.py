@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from sketchc.agents.autosketch.epilogues import with_epilogues
 from sketchc.agents.autosketch.flattening import Flattener, counter, joined_number
 from sketchc.agents.autosketch.loops import (
     Apply,
@@ -28,6 +29,8 @@ from sketchc.agents.autosketch.loops import (
     Value,
     at,
     elements,
+    is_expanded,
+    is_product,
     names_in,
     parts,
     resolved,
@@ -51,7 +54,7 @@ _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"
 def build_phases(loops: Loops) -> Phases:
     """Decide what is computed together. Raises `UsageError` where an element takes too much."""
     _fits(loops)
-    loops = without_repeats(loops)
+    loops = with_epilogues(without_repeats(loops))
     kept: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
         builder = _Builder(loops, kept)
@@ -73,7 +76,7 @@ def _fits(loops: Loops) -> None:
         size = 0
         for part in parts(value.body):
             size += 1 + (sizes.get(part.source, 0) if isinstance(part, Element) else 0)
-        sizes[name] = size if isinstance(value, Map) else 0
+        sizes[name] = size if is_expanded(value) else 0
         if size > _MOST_PARTS:
             refuse(
                 f"the built-in Designer has no form for one element that takes more than "
@@ -210,7 +213,8 @@ class _Builder:
             if last - first > 1
         ]
         for element in elements(result):
-            held = isinstance(self.loops.values.get(element.source), Reduction | Scan)
+            value = self.loops.values.get(element.source)
+            held = value is not None and not is_expanded(value)
             for each in element.index if held else ():
                 if not isinstance(each, ir.Ref | ir.Literal):
                     yield from (run for run in runs if symbolic.equal(each, joined_number(run)))
@@ -221,7 +225,7 @@ class _Builder:
         """The result with an axis as two, where a reduction has its digits as axes."""
         for element in list(elements(result)):
             value = self.loops.values.get(element.source)
-            if not isinstance(value, Reduction):
+            if value is None or isinstance(value, Scan) or is_expanded(value):
                 continue
             for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
                 axis = next((a for a in axes if _upper(first, a, lower)), None)
@@ -240,18 +244,12 @@ class _Builder:
 
     def shared(self, value: Reduction) -> bool:
         """Whether a workspace holds a reduction: for another phase, or since several read it and it
-        is dear, the sum of products of two values, each of which lacks an axis of the result."""
+        is dear."""
         if value.name in self.computing:
             return False
         if value.name in self.kept:
             return True
-        match value.body:
-            case Apply("mul", operands) if value.operation == "sum":
-                used = [_indices(each) for each in operands]
-            case _:
-                return False
-        axes = {axis.name for axis in value.axes if axis.extent != ir.Literal(1)}
-        return self.readers[value.name] > 1 and all(axes - names for names in used)
+        return self.readers[value.name] > 1 and is_product(value)
 
     def product(self, element: Element, axes: Sequence[Axis]) -> Product | None:
         """The reduction that an element is of, as a matrix product for these axes: a sum of
@@ -385,15 +383,19 @@ class _Builder:
     def workspace(self, value: Value) -> str:
         """The tensor that holds a value, after a phase of its own."""
         if value.name not in self.held:
-            wanted = "PARTIAL" if isinstance(value, Reduction) else "INTERIM"
-            name = free_name(wanted, self.shapes)
+            noun = "PARTIAL" if isinstance(value, Reduction) else "INTERIM"
+            name = free_name(noun, self.shapes)
             self.held[value.name] = name
             self.shapes[name] = tuple(axis.extent for axis in value.axes)
             self.workspaces[name] = value.dtype
             axes = _renamed(value.axes, "ijklmnpq")
             index = tuple(axis.ref for axis in axes)
+            wanted: Scalar = Element(value.name, index, value.dtype)
+            if isinstance(value, Map) and value.stored:
+                own = dict(zip((axis.name for axis in value.axes), index, strict=True))
+                wanted = at(value.body, own)
             self.computing.add(value.name)
-            self.tensor(name, axes, Element(value.name, index, value.dtype))
+            self.tensor(name, axes, wanted)
             self.computing.discard(value.name)
         return self.held[value.name]
 
@@ -426,20 +428,15 @@ def _factor(scalar: Scalar) -> Element | None:
             return None
 
 
-def _indices(scalar: Scalar) -> set[str]:
-    """The names in all indices of a scalar."""
-    return {name for each in elements(scalar) for name in names_in(each.index)}
-
-
 def _readers(loops: Loops) -> Counter[str]:
-    """How many outputs, reductions and scans read each reduction, through maps or not."""
+    """How many outputs and values that memory holds read each of these, through others or not."""
     found: Counter[str] = Counter()
     outputs = {name for _, name in loops.outputs}
     through: dict[str, frozenset[str]] = {}
     for value in loops.values.values():
         sources = {element.source for element in elements(value.body)}
         reached = frozenset().union(*(through.get(source, frozenset()) for source in sources))
-        if value.name in outputs or not isinstance(value, Map):
+        if value.name in outputs or not is_expanded(value):
             found.update(reached)
-        through[value.name] = reached if isinstance(value, Map) else frozenset({value.name})
+        through[value.name] = reached if is_expanded(value) else frozenset({value.name})
     return found

@@ -1,0 +1,82 @@
+"""What follows a matrix product element by element is computed where the product is stored.
+
+A reduction behind it (a maximum, then the sum of exponentials) then loads what it needs, instead of
+the product and all that is added to it or multiplied with it, in each of its passes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import attrs
+
+from sketchc.agents.autosketch.loops import (
+    Element,
+    Loops,
+    Map,
+    Reduction,
+    Scan,
+    Value,
+    elements,
+    is_product,
+)
+from sketchc.ir import nodes as ir
+
+
+def with_epilogues(loops: Loops) -> Loops:
+    """The values; those that memory is to hold in the place of a product are marked."""
+    readers: dict[str, dict[str, list[Element]]] = defaultdict(lambda: defaultdict(list))
+    plain: set[str] = set()
+    for name, value in loops.values.items():
+        sources = list(elements(value.body))
+        for element in sources:
+            readers[element.source][name].append(element)
+        known = all(e.source in plain or e.source not in loops.values for e in sources)
+        if isinstance(value, Map) and known:
+            plain.add(name)
+    values = dict(loops.values)
+    outputs = {name for _, name in loops.outputs}
+    for product in filter(is_product, loops.values.values()):
+        last = product
+        while (
+            last.name not in outputs
+            and len(readers[last.name]) == 1
+            and (step := _step(loops, last, *next(iter(readers[last.name].items())), plain))
+        ):
+            last = step
+        if last is not product and last.name not in outputs and _reduced(last.name, loops, readers):
+            values[last.name] = attrs.evolve(last, stored=True)
+    return attrs.evolve(loops, values=values)
+
+
+def _step(
+    loops: Loops, value: Value, name: str, read: list[Element], plain: set[str]
+) -> Map | None:
+    """The only value that reads another, where it takes its elements one by one, and nothing else
+    but what follows from the task's tensors."""
+    reader = loops.values[name]
+    if not isinstance(reader, Map) or reader.dtype is not value.dtype:
+        return None
+    if [axis.extent for axis in reader.axes] != [axis.extent for axis in value.axes]:
+        return None
+    one = ir.Literal(1)
+    own = tuple(ir.Literal(0) if axis.extent == one else axis.ref for axis in reader.axes)
+    for element in read:
+        index = tuple(
+            ir.Literal(0) if axis.extent == one else each
+            for axis, each in zip(reader.axes, element.index, strict=True)
+        )
+        if index != own or element.pad is not None or element.where is not None or element.fetched:
+            return None
+    others = {element.source for element in elements(reader.body)} - {value.name}
+    if not all(other in plain or other not in loops.values for other in others):
+        return None
+    return reader
+
+
+def _reduced(name: str, loops: Loops, readers: dict[str, dict[str, list[Element]]]) -> bool:
+    """Whether a reduction or scan reads a value, through maps or not."""
+    return any(
+        isinstance(loops.values[reader], Reduction | Scan) or _reduced(reader, loops, readers)
+        for reader in readers[name]
+    )
