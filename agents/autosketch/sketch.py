@@ -239,9 +239,9 @@ class _PhaseWriter:
             self.in_rows(top)
         yield from top.text()
 
-    def in_rows(self, scope: Body) -> None:
+    def in_rows(self, top: Body) -> None:
         """Programs over rows: passes or a scan, and each element."""
-        phase = self.phase
+        phase, scope = self.phase, top
         if phase.passes or phase.fold or not phase.columns:
             lanes = None if self.beside is None else self.lanes(self.beside)
             grid = phase.rows
@@ -251,9 +251,10 @@ class _PhaseWriter:
         for axis in grid:
             if lanes is None or axis != lanes.axis:
                 scope = self.parallel(scope, axis.name, show(axis.extent))
+        if lanes is not None and lanes.size is not None:
+            scope = self.parallel(scope, lanes.variable, lanes.count)
+        scope = self.in_a_launch(scope, top)
         if lanes is not None:
-            if lanes.size is not None:
-                scope = self.parallel(scope, lanes.variable, lanes.count)
             scope.bound |= {lanes.axis.name}
         dims: Dims = () if lanes is None else (lanes,)
         for each in phase.passes:
@@ -300,6 +301,8 @@ class _PhaseWriter:
         for each in (down, across):
             if each.size is not None:
                 scope = self.parallel(scope, each.variable, each.count)
+        scope = self.in_a_launch(scope, top)
+        for each in (down, across):
             scope.bound |= each.names
         dtype = _spelled(product.dtype) or ", f32"
         hint = '"fastest", "accumulator"'
@@ -323,6 +326,12 @@ class _PhaseWriter:
     def parallel(self, scope: Body, variable: str, count: str) -> Body:
         head = ('@llm_hint("parallel", "grididx")', f"for {variable} in range({count}):")
         return scope.inner(variable, *head)
+
+    def in_a_launch(self, scope: Body, top: Body) -> Body:
+        """Where a phase has no loop around it, and another comes before or after: one of its own,
+        with one iteration."""
+        alone = scope is not top or len(self.phases.phases) == 1
+        return scope if alone else self.parallel(scope, "once", "1")
 
     # ------------------------------------------------------------ passes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sketchc.checker.api import check, self_check  # noqa: E402
 from sketchc.cli.main import run  # noqa: E402
 from sketchc.interpreter.api import interpret  # noqa: E402
 from sketchc.ir import nodes as ir  # noqa: E402
+from sketchc.ir.walk import statements  # noqa: E402
 from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
 from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
@@ -53,6 +55,14 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "long_strides": (
         "F.gelu(F.avg_pool1d(F.pad(x @ w, (0, 20)).unsqueeze(1), 11).squeeze(1)).amax(1)",
         ((12, 20), (20, 60)),
+    ),
+    "behind_a_product": (
+        "torch.softmax(torch.tanh(x @ w.T + b) * 0.7 - b, 1)",
+        ((40, 50), (60, 50), (60,)),
+    ),
+    "added_to_a_product": (
+        "F.layer_norm(x @ w.T + b, (60,)).permute(1, 0) * (x @ w.T + b).sum(0)[:, None]",
+        ((40, 50), (60, 50), (60,)),
     ),
     "variance": ("torch.var(x, dim=(0, 2))", ((12, 20, 30),)),
     "whole": ("((x - w) ** 2).mean()", ((40, 60), (40, 60))),
@@ -216,6 +226,20 @@ def test_what_a_workspace_holds_is_computed_once(tmp_path: Path) -> None:
         text = design(task)
     assert text.count("tanh(") == 1
     assert text.count("max(largest") == 1
+
+
+def test_what_follows_a_product_is_computed_where_it_is_stored(tmp_path: Path) -> None:
+    """Three passes of a softmax load one tensor each, and compute nothing again."""
+    with load_task(str(written(tmp_path, "behind_a_product"))) as task:
+        text = design(task)
+    (checked,) = check(Source("t.sketch", text)).sketches
+    first, second = (
+        Counter(s.access.tensor for s in statements(phase.body) if isinstance(s, ir.Load))
+        for phase in checked.sketch.phases
+    )
+    (workspace,) = second
+    assert second[workspace] == 3
+    assert workspace not in first
 
 
 def test_a_sketch_asks_for_images_that_hold_their_windows(tmp_path: Path) -> None:
