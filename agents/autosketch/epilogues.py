@@ -37,15 +37,17 @@ def with_epilogues(loops: Loops) -> Loops:
     values = dict(loops.values)
     outputs = {name for _, name in loops.outputs}
     for product in filter(is_product, loops.values.values()):
-        last = product
+        last: Value = product
+        steps: list[Map] = []
         while (
             last.name not in outputs
             and len(readers[last.name]) == 1
             and (step := _step(loops, last, *next(iter(readers[last.name].items())), plain))
         ):
             last = step
-        if last is not product and last.name not in outputs and _reduced(last.name, loops, readers):
-            values[last.name] = attrs.evolve(last, stored=True)
+            steps.append(step)
+        if steps and last.name not in outputs and _reduced(last.name, loops, readers):
+            values[last.name] = attrs.evolve(steps[-1], stored=True)
     return attrs.evolve(loops, values=values)
 
 
