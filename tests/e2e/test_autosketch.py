@@ -76,6 +76,10 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "F.scaled_dot_product_attention(x, w, b)",
         ((2, 30, 16), (2, 40, 16), (2, 40, 16)),
     ),
+    "causal_attention": (
+        "F.scaled_dot_product_attention(x, w, b, is_causal=True, scale=0.3)",
+        ((2, 30, 16), (2, 40, 16), (2, 40, 16)),
+    ),
     "convolution": (
         "F.conv2d(x, w, b, stride=2, padding=1)",
         ((2, 3, 20, 22), (5, 3, 3, 3), (5,)),
