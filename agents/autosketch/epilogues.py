@@ -14,8 +14,6 @@ from sketchc.agents.autosketch.loops import (
     Element,
     Loops,
     Map,
-    Reduction,
-    Scan,
     Value,
     elements,
     is_product,
@@ -34,6 +32,10 @@ def with_epilogues(loops: Loops) -> Loops:
         known = all(e.source in plain or e.source not in loops.values for e in sources)
         if isinstance(value, Map) and known:
             plain.add(name)
+    reduced: set[str] = set()  # what a reduction or scan reads, through maps or not
+    for name in reversed([*loops.values]):
+        if any(not isinstance(loops.values[r], Map) or r in reduced for r in readers[name]):
+            reduced.add(name)
     values = dict(loops.values)
     outputs = {name for _, name in loops.outputs}
     for product in filter(is_product, loops.values.values()):
@@ -46,7 +48,7 @@ def with_epilogues(loops: Loops) -> Loops:
         ):
             last = step
             steps.append(step)
-        if steps and last.name not in outputs and _reduced(last.name, loops, readers):
+        if steps and last.name not in outputs and last.name in reduced:
             values[last.name] = attrs.evolve(steps[-1], stored=True)
     return attrs.evolve(loops, values=values)
 
@@ -74,11 +76,3 @@ def _step(
     if not all(other in plain or other not in loops.values for other in others):
         return None
     return reader
-
-
-def _reduced(name: str, loops: Loops, readers: dict[str, dict[str, list[Element]]]) -> bool:
-    """Whether a reduction or scan reads a value, through maps or not."""
-    return any(
-        isinstance(loops.values[reader], Reduction | Scan) or _reduced(reader, loops, readers)
-        for reader in readers[name]
-    )

@@ -438,7 +438,7 @@ class Execution:
                 return []
             arrays, result = kept
         runs = [(variants[0], result)]
-        self.rounding = ROUNDING * max(1.0, _magnitude(arrays.values()))
+        self.rounding = ROUNDING * _magnitude(arrays.values())
         for number, variant in enumerate(variants[1:], 1):
             other = _run(variant, number, arrays, setting, self.seed)
             if other is not None:
@@ -589,9 +589,9 @@ def _show(value: object) -> str:
 
 
 def _magnitude(arrays: Iterable[Array]) -> float:
-    """The largest magnitude of a finite element; 1 where there is none."""
-    finite = [np.abs(a[np.isfinite(a)].astype(np.float64)) for a in arrays]
-    return max((float(part.max()) for part in finite if part.size), default=1.0)
+    """The largest of 1 and the magnitudes of finite elements."""
+    finite = (np.abs(a[np.isfinite(a)].astype(np.float64)) for a in arrays)
+    return max((float(part.max(initial=1.0)) for part in finite), default=1.0)
 
 
 def first_difference(
