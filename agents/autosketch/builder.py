@@ -54,7 +54,9 @@ class Builder:
             self.values[name] = Map(name, axes, body.dtype, body)
             found.append((tensor, name))
         declared = self.graph.declared
-        declared = records.evolve(declared, requires=requirements(declared, self.filled))
+        declared = records.evolve(
+            declared, requires=(*declared.requires, *requirements(declared, self.filled))
+        )
         return Loops(declared, self.values, tuple(found))
 
     # ------------------------------------------------------------ operands

@@ -15,6 +15,7 @@ from sketchc.agents.autosketch.loops import (
     Loops,
     Map,
     Value,
+    computed_from,
     elements,
     is_product,
 )
@@ -26,7 +27,7 @@ def with_epilogues(loops: Loops) -> Loops:
     readers: dict[str, dict[str, list[Element]]] = defaultdict(lambda: defaultdict(list))
     plain: set[str] = set()
     for name, value in loops.values.items():
-        sources = list(elements(value.body))
+        sources = [e for scalar in computed_from(value) for e in elements(scalar)]
         for element in sources:
             readers[element.source][name].append(element)
         known = all(e.source in plain or e.source not in loops.values for e in sources)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sketchc.agents.autosketch.builder import (
@@ -12,7 +12,6 @@ from sketchc.agents.autosketch.builder import (
     as_float,
     converted,
     integer,
-    plain,
     summed_in,
     value_name,
 )
@@ -85,6 +84,60 @@ def _variance(builder: Builder, node: Node) -> None:
     builder.map(node, lambda index: Apply("div", (Element(squares, index, dtype), divisor), dtype))
 
 
+def _group_norm(builder: Builder, node: Node) -> None:
+    """Each group of channels less its mean, over its deviation: the difference first, since what a
+    mean and its multiple leave of each other would be rounding."""
+    arguments, (result, *_) = node.arguments, node.results
+    source, groups = arguments["input"], integer(arguments["group"])
+    images, channels, *rest = builder.shape(source)
+    own, dtype = symbolic.simplify(ir.Binary("//", channels, ir.Literal(groups))), result.dtype
+    wide = summed_in(dtype)
+    shape = (images, ir.Literal(groups), own, *rest)
+    over = list(range(2, len(shape)))
+    total, squares = (f"{value_name(builder.number, 0)}_{each}" for each in ("total", "squares"))
+    count = as_float(Number(symbolic.product([own, *rest]), wide), wide)
+    held = Specification(wide, shape[:2])
+
+    def element(index: Index) -> Scalar:
+        """Of an index with groups and channels of a group."""
+        image, group, channel, *places = index
+        whole = ir.Binary("+", ir.Binary("*", group, own), channel)
+        return converted(builder.element(source, (image, whole, *places)), wide)
+
+    def mean(image: ir.Expr, group: ir.Expr) -> Scalar:
+        return Apply("div", (Element(total, (image, group), wide), count), wide)
+
+    def squared(index: Index) -> Scalar:
+        left = Apply("sub", (element(index), mean(*index[:2])), wide)
+        return Apply("mul", (left, left), wide)
+
+    builder.reduce(held, over, shape, "sum", element, total)
+    builder.reduce(held, over, shape, "sum", squared, squares)
+    eps = as_float(Number(float(arguments["eps"]), wide), wide)
+
+    def deviation(image: ir.Expr, group: ir.Expr) -> Scalar:
+        """One over it."""
+        spread = Apply("div", (Element(squares, (image, group), wide), count), wide)
+        return Apply("rsqrt", (Apply("add", (spread, eps), wide),), wide)
+
+    def body(index: Index) -> Scalar:
+        image, channel, *_ = index
+        group = channel if own == ir.Literal(1) else ir.Binary("//", channel, own)
+        left = Apply(
+            "sub", (converted(builder.element(source, index), wide), mean(image, group)), wide
+        )
+        found: Scalar = Apply("mul", (left, deviation(image, group)), wide)
+        for operation, name in (("mul", "weight"), ("add", "bias")):
+            if arguments.get(name) is not None:
+                each = converted(builder.element(arguments[name], (channel,)), wide)
+                found = Apply(operation, (found, each), wide)
+        return converted(found, dtype)
+
+    builder.map(node, body)
+    builder.map(node, lambda index: converted(mean(*index), node.results[1].dtype), 1)
+    builder.map(node, lambda index: converted(deviation(*index), node.results[2].dtype), 2)
+
+
 def _norm(builder: Builder, node: Node) -> None:
     """The norm along axes. Of a single element it is the magnitude, as in PyTorch: the square of a
     small one would be 0."""
@@ -132,54 +185,75 @@ def _norm(builder: Builder, node: Node) -> None:
     builder.map(node, rooted)
 
 
-def _without(axes: Index, dim: int) -> Index:
-    """An index, or a shape, without one of its axes."""
-    return (*axes[:dim], *axes[dim + 1 :])
-
-
-def _extremes(builder: Builder, source: Any, dim: int, operation: str) -> tuple[str, str]:
-    """The values that hold the largest or the smallest along an axis, and the first index at which
-    it stands: NaN is both."""
+def _extremes(
+    builder: Builder, source: Any, dims: Sequence[int], operation: str
+) -> tuple[str, str]:
+    """The values that hold the largest or the smallest along axes, and the first place at which it
+    stands, a number that counts through these axes: NaN is both."""
     shape = builder.shape(source)
     dtype = builder.graph.specification(source).dtype
-    kept = _without(shape, dim)
+    kept = [n for n in range(len(shape)) if n not in dims]
+    held = tuple(shape[n] for n in kept)
     best, first = (f"{value_name(builder.number, 0)}_{each}" for each in ("best", "first"))
 
     def read(index: Index) -> Scalar:
         return builder.element(source, index)
 
-    builder.reduce(Specification(dtype, kept), [dim], shape, operation, read, best)
+    builder.reduce(Specification(dtype, held), dims, shape, operation, read, best)
 
     def places(index: Index) -> Scalar:
         here = read(index)
-        found = Element(best, _without(index, dim), dtype)
+        found = Element(best, tuple(index[n] for n in kept), dtype)
         hit: Scalar = Apply("eq", (here, found), DType.BOOL)
         if dtype.is_float:
             missing = Apply("isnan", (here,), DType.BOOL)
             hit = Apply("logical_or", (hit, missing), DType.BOOL)
-        numbers = (Number(index[dim], DType.I64), Number(shape[dim], DType.I64))
+        place: ir.Expr = ir.Literal(0)
+        for n in dims:
+            place = ir.Binary("+", ir.Binary("*", place, shape[n]), index[n])
+        end = symbolic.product([shape[n] for n in dims])
+        numbers = (Number(symbolic.simplify(place), DType.I64), Number(end, DType.I64))
         return Apply("where", (hit, *numbers), DType.I64)
 
-    builder.reduce(Specification(DType.I64, kept), [dim], shape, "min", places, first)
+    builder.reduce(Specification(DType.I64, held), dims, shape, "min", places, first)
     return best, first
 
 
 def _along(operation: str, *, values: bool) -> Rule:
-    """`max` and `min` along an axis; `argmax` and `argmin` are their indices alone."""
+    """`max` and `min` along an axis, or of all elements; `argmax` and `argmin` are their indices
+    alone."""
 
     def rule(builder: Builder, node: Node) -> None:
-        rank = len(builder.shape(node.arguments["self"]))
-        if node.arguments["dim"] is None and rank != 1:
-            refuse(f"the built-in Designer has no form for {plain(node.operation)} of all elements")
-        dim = integer(node.arguments["dim"] or ir.Literal(0)) % rank
-        held = len(node.results[0].shape) == rank
-        names = _extremes(builder, node.arguments["self"], dim, operation)
+        source = node.arguments["self"]
+        shape = builder.shape(source)
+        dim = node.arguments.get("dim")
+        dims = list(range(len(shape))) if dim is None else [integer(dim) % max(1, len(shape))]
+        if not shape:
+            dims = []
+        held = len(node.results[0].shape) == len(shape)
+        if values and len(node.results) == 1:  # no places are asked for
+            name = f"{value_name(builder.number, 0)}_best"
+
+            def read(index: Index) -> Scalar:
+                return builder.element(source, index)
+
+            builder.reduce(
+                Specification(node.results[0].dtype, ()), dims, shape, operation, read, name
+            )
+            names: tuple[str, ...] = (name,)
+        else:
+            names = _extremes(builder, source, dims, operation)[0 if values else 1 :]
 
         def found(of: int, name: str) -> Callable[[Index], Scalar]:
             dtype = node.results[of].dtype
-            return lambda index: Element(name, _without(index, dim) if held else index, dtype)
 
-        for of, name in enumerate(names if values else names[1:]):
+            def at(index: Index) -> Scalar:
+                own = tuple(e for n, e in enumerate(index) if n not in dims) if held else index
+                return Element(name, own, dtype)
+
+            return at
+
+        for of, name in enumerate(names):
             builder.map(node, found(of, name), of)
 
     return rule
@@ -210,6 +284,7 @@ RULES: Mapping[str, Rule] = {
     **{name: _reduction(operation) for name, operation in _REDUCTIONS.items()},
     "var": _variance,
     "linalg_vector_norm": _norm,
+    "native_group_norm": _group_norm,
     "cumsum": _scan("sum"),
     "cumprod": _scan("prod"),
     **{name: _along(name, values=True) for name in ("max", "min")},

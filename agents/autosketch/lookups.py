@@ -57,28 +57,48 @@ def _embedding(builder: Builder, node: Node) -> None:
     builder.map(node, body)
 
 
-def _indexed(builder: Builder, node: Node) -> None:
-    """`source[None, p, q]`: negative places count from the end. Where the places stand side by
-    side, their axes come there, else in front."""
-    source, places = node.arguments["self"], node.arguments["indices"]
-    shape = builder.shape(source)
-    given = {n: each for n, each in enumerate(places) if each is not None}
+def wrapped(place: Scalar, extent: ir.Expr) -> Scalar:
+    """A place of an axis; a negative one counts from the end."""
+    below = Apply("lt", (place, Number(0, DType.I64)), DType.BOOL)
+    from_end = Apply("add", (place, Number(extent, DType.I64)), DType.I64)
+    return Apply("where", (below, from_end, place), DType.I64)
+
+
+def places_given(
+    builder: Builder, node: Node
+) -> tuple[dict[int, Any], int, int, tuple[ir.Expr, ...]]:
+    """Of `tensor[None, p, q]`: the places by axis, how many axes they have, at which axis of the
+    result these begin (there where the places stand, if they are side by side, else in front), and
+    the result's extents."""
+    shape = builder.shape(node.arguments["self"])
+    given = {n: each for n, each in enumerate(node.arguments["indices"]) if each is not None}
     if any(builder.graph.specification(each).dtype is DType.BOOL for each in given.values()):
         refuse("the built-in Designer has no form for an index that is a mask")
     wide = max(len(builder.shape(each)) for each in given.values())
-    adjacent = max(given) - min(given) == len(given) - 1
-    start = min(given) if adjacent else 0
+    start = min(given) if max(given) - min(given) == len(given) - 1 else 0
+    inner: list[ir.Expr] = [ir.Literal(1)] * wide
+    for each in given.values():
+        own = builder.shape(each)
+        for n, extent in enumerate(own, wide - len(own)):
+            inner[n] = extent if extent != ir.Literal(1) else inner[n]
+    rest = [extent for n, extent in enumerate(shape) if n not in given]
+    return given, wide, start, (*rest[:start], *inner, *rest[start:])
+
+
+def _indexed(builder: Builder, node: Node) -> None:
+    """`source[None, p, q]`."""
+    source = node.arguments["self"]
+    shape = builder.shape(source)
+    given, wide, start, _ = places_given(builder, node)
 
     def body(index: Index) -> Scalar:
         inner = index[start : start + wide]
         rest = iter((*index[:start], *index[start + wide :]))
         own = tuple(ir.Literal(0) if n in given else next(rest) for n in range(len(shape)))
-        data = {}
-        for n, each in given.items():
-            place = builder.element(each, broadcast(inner, builder.shape(each)))
-            below = Apply("lt", (place, Number(0, DType.I64)), DType.BOOL)
-            wrapped = Apply("add", (place, Number(shape[n], DType.I64)), DType.I64)
-            data[n] = Apply("where", (below, wrapped, place), DType.I64)
+        data = {
+            n: wrapped(builder.element(each, broadcast(inner, builder.shape(each))), shape[n])
+            for n, each in given.items()
+        }
         return _fetched(builder, source, own, data)
 
     builder.map(node, body)

@@ -111,7 +111,46 @@ class Scan:
     body: Scalar
 
 
-Value = Map | Reduction | Scan
+@attrs.frozen
+class Best:
+    """At each index of `axes` one of the largest of `body` along the axis `over`, or of the
+    smallest, that which `along`, one of the axes, counts, the best first; `places`: its index."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    dtype: DType
+    along: Axis
+    over: Axis
+    largest: bool
+    places: bool
+    body: Scalar
+
+
+@attrs.frozen
+class Scatter:
+    """`base` at each index of `axes`, and then, for each index of `over` in order, `body` there
+    where `place` says: instead of what stands there ("set"), or combined with it ("add", "mul",
+    "max", "min"). `fetched`: names in the place whose value is data."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    dtype: DType
+    base: Scalar
+    over: tuple[Axis, ...]
+    place: Index
+    fetched: tuple[tuple[str, Scalar], ...]
+    operation: str
+    body: Scalar
+
+
+Value = Map | Reduction | Scan | Best | Scatter
+
+
+def computed_from(value: Value) -> tuple[Scalar, ...]:
+    """The scalars that a value is computed from."""
+    if isinstance(value, Scatter):
+        return value.base, value.body, *(each for _, each in value.fetched)
+    return (value.body,)
 
 
 def is_expanded(value: Value | None) -> bool:
@@ -149,6 +188,15 @@ class Loops:
                 body = f"{value.operation}[{ranges(value.over)}] {body}"
             elif isinstance(value, Scan):
                 body = f"running {value.operation}[{value.along.name}] {body}"
+            elif isinstance(value, Best):
+                which = "largest" if value.largest else "smallest"
+                what = "place of the " if value.places else ""
+                body = f"{what}{which}[{ranges([value.over])}] {body}"
+            elif isinstance(value, Scatter):
+                place = ", ".join(map(show, value.place))
+                data = "".join(f", {name} = {text(each)}" for name, each in value.fetched)
+                body = f"{text(value.base)}; [{place}] {value.operation} {body}"
+                body += f" for each {ranges(value.over)}{data}"
             yield f"{value.name}[{index}] = {body}"
         for tensor, name in self.outputs:
             yield f"{tensor} = {name}"

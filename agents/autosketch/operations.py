@@ -6,14 +6,22 @@ operations of the op table, views are index maps, and reductions combine a map.
 
 from __future__ import annotations
 
-from sketchc.agents.autosketch import folds, lookups, pointwise, products, views
+from sketchc.agents.autosketch import (
+    folds,
+    lookups,
+    orders,
+    pointwise,
+    products,
+    scatters,
+    views,
+)
 from sketchc.agents.autosketch.builder import Builder, plain
 from sketchc.agents.autosketch.graph import Graph
 from sketchc.agents.autosketch.loops import Loops
 from sketchc.base.diagnostics import refuse
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
-_FAMILIES = (pointwise, views, folds, products, lookups)
+_FAMILIES = (pointwise, views, folds, products, lookups, orders, scatters)
 _TABLE = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 
 

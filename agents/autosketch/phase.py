@@ -113,6 +113,70 @@ class Running:
 
 
 @attrs.frozen
+class Chosen:
+    """The best of `body` along the axis `over`, as many as `axis` has places: the values, or their
+    `places`."""
+
+    name: str
+    dtype: DType
+    axis: Axis
+    over: Axis
+    largest: bool
+    places: bool
+    body: Scalar
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """The groups of axes: two of one axis each."""
+        return (self.axis,), (self.over,)
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The scalars computed: that of which the best are wanted."""
+        return (self.body,)
+
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Chosen:
+        """See `Phase.changed`; neither axis is part of a larger group."""
+        return attrs.evolve(self, body=mapped(self.body, element))
+
+    def lines(self) -> Iterator[str]:
+        """The choice as text."""
+        which = "largest" if self.largest else "smallest"
+        what = f"places of the {which}" if self.places else which
+        wanted = f"{ranges([self.axis])} {what}[{ranges([self.over])}]"
+        yield f"    {self.name} = {wanted} {text(self.body)}"
+
+
+@attrs.frozen
+class Scattered:
+    """What the phase gives is combined with what its target holds at its place, for each of `over`
+    in order; `fetched` are names in the place, whose value is data."""
+
+    name: str
+    over: tuple[Axis, ...]
+    operation: str
+    fetched: tuple[tuple[str, Scalar], ...]
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """The groups of axes: those of the source, each by itself, for their order counts."""
+        return tuple((axis,) for axis in self.over)
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The scalars computed: the places."""
+        return tuple(each for _, each in self.fetched)
+
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Scattered:
+        """See `Phase.changed`; the axes stay."""
+        moved = tuple((name, mapped(each, element)) for name, each in self.fetched)
+        return attrs.evolve(self, fetched=moved)
+
+    def lines(self) -> Iterator[str]:
+        """The places as text."""
+        for name, each in self.fetched:
+            yield f"    for each [{ranges(self.over)}] in order: {name} = {text(each)}"
+
+
+@attrs.frozen
 class Phase:
     """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
     the index `place`. `fold`: what is computed for many elements at once; there are no passes and
@@ -125,7 +189,7 @@ class Phase:
     passes: tuple[Pass, ...]
     columns: tuple[Axis, ...]
     result: Scalar
-    fold: Product | Running | None = None
+    fold: Product | Running | Chosen | Scattered | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The scalars computed: those of the passes, of the fold, and the result."""

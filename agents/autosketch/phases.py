@@ -19,6 +19,7 @@ from sketchc.agents.autosketch.flattening import Flattener, counter, joined_numb
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
+    Best,
     Element,
     Index,
     Loops,
@@ -26,22 +27,34 @@ from sketchc.agents.autosketch.loops import (
     Reduction,
     Scalar,
     Scan,
+    Scatter,
     Value,
     at,
+    computed_from,
     elements,
     is_expanded,
     is_product,
     names_in,
     parts,
     resolved,
+    simplified,
 )
-from sketchc.agents.autosketch.phase import Pass, Phase, Phases, Product, Running, mapped
+from sketchc.agents.autosketch.phase import (
+    Chosen,
+    Pass,
+    Phase,
+    Phases,
+    Product,
+    Running,
+    Scattered,
+    mapped,
+)
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.walk import free_name
+from sketchc.ir.walk import free_name, substitute
 
 #: Operations that one element may take.
 _MOST_PARTS = 4000
@@ -74,7 +87,7 @@ def _fits(loops: Loops) -> None:
     sizes: dict[str, int] = {}
     for name, value in loops.values.items():
         size = 0
-        for part in parts(value.body):
+        for part in itertools.chain.from_iterable(map(parts, computed_from(value))):
             size += 1 + (sizes.get(part.source, 0) if isinstance(part, Element) else 0)
         sizes[name] = size if is_expanded(value) else 0
         if size > _MOST_PARTS:
@@ -142,6 +155,8 @@ class _Builder:
         extents = {axis.name: axis.extent for axis in axes}
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
+        if isinstance(result, Element) and self.scattered(target, axes, whole, result):
+            return
         goal, axes, result = self.split(Element(target, whole, wanted.dtype), axes, result)
         goal, axes, result = self.merged(goal, axes, result)
         extents = {axis.name: axis.extent for axis in axes}
@@ -165,11 +180,44 @@ class _Builder:
             Phase(goal.source, wanted.dtype, goal.index, rows, found, columns, result, fold)
         )
 
+    def scattered(self, target: str, axes: tuple[Axis, ...], whole: Index, wanted: Element) -> bool:
+        """Phases for a tensor into which something is scattered, if it is that: its base, and then
+        what goes where data says. Programs share no place: each axis that is a subscript of its own
+        may run in parallel, the others run in order."""
+        value = self.loops.values.get(wanted.source)
+        if not isinstance(value, Scatter) or wanted.index != whole or wanted.pad is not None:
+            return False
+        own = dict(zip((axis.name for axis in value.axes), (a.ref for a in axes), strict=True))
+        self.tensor(target, axes, at(value.base, own))
+        over = _renamed(value.over, "rstuvwxyz")
+        own = {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
+        extents = {axis.name: axis.extent for axis in over}
+        index = tuple(
+            ir.Literal(0)
+            if axis.extent == ir.Literal(1)
+            else simplified(substitute(e, own), extents)
+            for axis, e in zip(axes, value.place, strict=True)
+        )
+        alone = [e.name for e in index if isinstance(e, ir.Ref)]
+        wide = [axis for axis in over if axis.extent != ir.Literal(1)]
+        rows = tuple(axis for axis in wide if alone.count(axis.name) == 1)
+        data = tuple((name, self.in_memory(at(each, own), extents)) for name, each in value.fetched)
+        rest = tuple(axis for axis in wide if axis not in rows)
+        result = self.in_memory(at(value.body, own), extents)
+        fold = Scattered("place", rest, value.operation, data)
+        self.found.append(Phase(target, value.dtype, index, rows, (), (), result, fold))
+        return True
+
+    def in_memory(self, scalar: Scalar, extents: Mapping[str, ir.Expr]) -> Scalar:
+        """A scalar of what memory holds."""
+        return mapped(resolved(self.loops, scalar, extents), self.stored)
+
     def folded(
         self, axes: Sequence[Axis], result: Scalar
-    ) -> tuple[Element, Product | Running] | None:
-        """The element of a result that is a matrix product for these axes, or else a scan."""
-        for kind in (self.product, self.running):
+    ) -> tuple[Element, Product | Running | Chosen] | None:
+        """The element of a result that is a matrix product for these axes, or else a scan, or a
+        choice of the best."""
+        for kind in (self.product, self.running, self.chosen):
             for element in elements(result):
                 fold = kind(element, axes)
                 if fold is not None:
@@ -225,7 +273,7 @@ class _Builder:
         """The result with an axis as two, where a reduction has its digits as axes."""
         for element in list(elements(result)):
             value = self.loops.values.get(element.source)
-            if value is None or isinstance(value, Scan) or is_expanded(value):
+            if not isinstance(value, Map | Reduction) or is_expanded(value):
                 continue
             for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
                 axis = next((a for a in axes if _upper(first, a, lower)), None)
@@ -299,20 +347,27 @@ class _Builder:
     def running(self, element: Element, axes: Sequence[Axis]) -> Running | None:
         """The scan that an element is of, where it follows these axes."""
         value = self.loops.values.get(element.source)
-        own = {axis.name: axis for axis in axes}
-        index = element.index
-        if not isinstance(value, Scan) or element.pad is not None or len(set(index)) < len(index):
+        if not isinstance(value, Scan) or not _whole(value, element, axes):
             return None
-        if not all(isinstance(e, ir.Ref) and e.name in own for e in index):
-            return None
-        if len(index) != len([axis for axis in axes if axis.extent != ir.Literal(1)]):
-            return None
-        replaced = dict(zip((axis.name for axis in value.axes), index, strict=True))
-        along = replaced[value.along.name]
-        assert isinstance(along, ir.Ref)
         extents = {axis.name: axis.extent for axis in axes}
+        replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
+        axis = _followed(value, element, axes)
         body = resolved(self.loops, at(value.body, replaced), extents)
-        return Running("running", value.operation, value.dtype, own[along.name], body)
+        return Running("running", value.operation, value.dtype, axis, body)
+
+    def chosen(self, element: Element, axes: Sequence[Axis]) -> Chosen | None:
+        """The choice that an element is of, where it follows these axes."""
+        value = self.loops.values.get(element.source)
+        if not isinstance(value, Best) or not _whole(value, element, axes):
+            return None
+        (over,) = _renamed([value.over], "rstuvwxyz")
+        replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
+        replaced[value.over.name] = over.ref
+        axis = _followed(value, element, axes)
+        extents = {each.name: each.extent for each in (*axes, over)}
+        body = resolved(self.loops, at(value.body, replaced), extents)
+        name = "place" if value.places else "best"
+        return Chosen(name, value.dtype, axis, over, value.largest, value.places, body)
 
     def stored(self, element: Element) -> Element:
         """The element where memory holds it: in a workspace, if it is one of a value."""
@@ -400,6 +455,23 @@ class _Builder:
         return self.held[value.name]
 
 
+def _whole(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> bool:
+    """Whether the index of an element is that of a phase with these axes."""
+    own = {axis.name for axis in axes}
+    index = [e for a, e in zip(value.axes, element.index, strict=True) if a.extent != ir.Literal(1)]
+    if element.pad is not None or len(set(index)) < len(index):
+        return False
+    if not all(isinstance(e, ir.Ref) and e.name in own for e in index):
+        return False
+    return len(index) == len([axis for axis in axes if axis.extent != ir.Literal(1)])
+
+
+def _followed(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> Axis:
+    """The axis of the phase that is the one along which a value is scanned, or counted."""
+    index = element.index[value.axes.index(value.along)]
+    return next((axis for axis in axes if axis.ref == index), value.along)
+
+
 def _upper(subscript: ir.Expr, axis: Axis, lower: Axis) -> bool:
     """Whether a subscript is the upper digit of an axis whose lower one is the other."""
     return subscript == ir.Binary("//", axis.ref, lower.extent)
@@ -434,7 +506,7 @@ def _readers(loops: Loops) -> Counter[str]:
     outputs = {name for _, name in loops.outputs}
     through: dict[str, frozenset[str]] = {}
     for value in loops.values.values():
-        sources = {element.source for element in elements(value.body)}
+        sources = {e.source for scalar in computed_from(value) for e in elements(scalar)}
         reached = frozenset().union(*(through.get(source, frozenset()) for source in sources))
         if value.name in outputs or not is_expanded(value):
             found.update(reached)

@@ -7,7 +7,15 @@ from typing import Any
 
 import attrs
 
-from sketchc.agents.autosketch.builder import Builder, Rule, alike, as_float, broadcast, plain
+from sketchc.agents.autosketch.builder import (
+    Builder,
+    Rule,
+    alike,
+    as_float,
+    broadcast,
+    converted,
+    plain,
+)
 from sketchc.agents.autosketch.graph import Made, Node, Use
 from sketchc.agents.autosketch.loops import Apply, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
@@ -28,6 +36,7 @@ _POINTWISE = {
     "maximum": "max",
     "minimum": "min",
     "remainder": "mod",
+    "floor_divide": "floordiv",
     "isnan": "isnan",
     "__rshift__": "shr",
     "shift_right_arithmetic": "shr",
@@ -43,6 +52,7 @@ _LOGICAL = {
     "bitwise_or": "logical_or",
     "bitwise_xor": "ne",
     "bitwise_not": "logical_not",
+    "mul": "logical_and",
 }
 
 
@@ -184,6 +194,28 @@ def _fmod(builder: Builder, node: Node) -> None:
     builder.map(node, body)
 
 
+def _signbit(builder: Builder, node: Node) -> None:
+    """Whether a number is below 0, or the 0 that is: one over that is below 0."""
+    (source, *_) = _operands(node)
+
+    def body(index: Index) -> Scalar:
+        found = builder.element(source, index)
+        if found.dtype.is_float:
+            zero = Apply("eq", (found, Number(0.0, found.dtype)), DType.BOOL)
+            over = Apply("div", (Number(1.0, found.dtype), found), found.dtype)
+            found = Apply("where", (zero, over, found), found.dtype)
+        number = Number(0.0 if found.dtype.is_float else 0, found.dtype)
+        return converted(Apply("lt", (found, number), DType.BOOL), node.results[0].dtype)
+
+    builder.map(node, body)
+
+
+def _empty(builder: Builder, node: Node) -> None:
+    """A tensor of which nobody looks at what it holds: all that is read was written before."""
+    dtype = node.results[0].dtype
+    builder.map(node, lambda index: Number(0.0 if dtype.is_float else 0, dtype))
+
+
 def _reciprocal(builder: Builder, node: Node) -> None:
     (source, *_) = _operands(node)
     dtype = node.results[0].dtype
@@ -243,6 +275,8 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max", "hardtanh"), _clamp),
     "reciprocal": _reciprocal,
     "fmod": _fmod,
+    "signbit": _signbit,
+    **dict.fromkeys(("empty", "empty_strided", "empty_permuted", "empty_like"), _empty),
     "expm1": _unary(("exp", None), ("sub", 1.0)),
     "log1p": _unary(("add", 1.0), ("log", None)),
     "log10": _unary(("log2", None), ("mul", 0.30102999566398120)),

@@ -37,7 +37,15 @@ from sketchc.agents.autosketch.loops import (
     names_in,
     parts,
 )
-from sketchc.agents.autosketch.phase import Pass, Phase, Phases, Product, Running
+from sketchc.agents.autosketch.phase import (
+    Chosen,
+    Pass,
+    Phase,
+    Phases,
+    Product,
+    Running,
+    Scattered,
+)
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -223,6 +231,10 @@ class _PhaseWriter:
         most = max((self.along[axis.name] for axis in inner), default=-1)
         #: the axis of the rows that lies along the tiles, where there is one
         self.beside = rows if rows is not None and self.along[rows.name] > most else None
+        if isinstance(phase.fold, Chosen):
+            self.beside = None
+        elif isinstance(phase.fold, Scattered):
+            self.beside = rows
         #: how often parts are used in the body of a row, and in that of the loop being written
         self.all_uses = _uses(*phase.scalars())
         self.uses = self.all_uses
@@ -260,8 +272,13 @@ class _PhaseWriter:
         for each in phase.passes:
             self.reduced(scope, each, dims)
             scope.finished()
+        if isinstance(phase.fold, Scattered):
+            self.scattered(scope, phase.fold, dims)
+            return
         if isinstance(phase.fold, Running):
             scope, dims = self.scanned(scope, phase.fold, dims)
+        elif isinstance(phase.fold, Chosen):
+            dims = self.chosen(scope, phase.fold)
         self.result(scope, dims)
 
     def about(self) -> str:
@@ -271,6 +288,12 @@ class _PhaseWriter:
             return f"{target}: a running {words[self.phase.fold.operation]} along each row."
         if isinstance(self.phase.fold, Product):
             return f"{target}: a matrix product, a block at a time."
+        if isinstance(self.phase.fold, Chosen):
+            which = "largest" if self.phase.fold.largest else "smallest"
+            what = f"where the {which}" if self.phase.fold.places else f"the {which}"
+            return f"{target}: {what} of each row{' are' if self.phase.fold.places else ''}."
+        if isinstance(self.phase.fold, Scattered):
+            return f"{target}: then elements whose places are data, one after the other."
         if not self.phase.passes:
             return f"{target}: each element by itself."
         steps = ", then ".join(f"a {words[each.operation]}" for each in self.phase.passes)
@@ -365,6 +388,43 @@ class _PhaseWriter:
         inner.say(f"reduce_{scan.operation}({operand}, 0, {block})")
         inner.say(f"{combine}({carry}, {block}, {carry})")
         return inner, (along,)
+
+    def chosen(self, scope: Body, choice: Chosen) -> Dims:
+        """The best of a row so far, with each block of it: their tile."""
+        own, along = Lanes(choice.axis, None), self.lanes(choice.over)
+        dtype = choice.body.dtype
+        limits = dtype.limits
+        worst: object = "-inf" if choice.largest else "inf"
+        if limits is not None:
+            worst = limits[0 if choice.largest else 1]
+        names = {kind: self.name(scope, f"{kind}_so_far") for kind in ("best", "place")}
+        names["place" if choice.places else "best"] = choice.name
+        hint = 'llm_hint=["fastest", "accumulator"]'
+        scope.say(f"{names['best']} = alloc([{own.tile}]{_spelled(dtype)}, init={worst}, {hint})")
+        scope.say(f"{names['place']} = alloc([{own.tile}], i64, init=-1, {hint})")
+        inner = self.opened(scope, (), along)
+        operand = self.evaluated(inner, choice.body, (along,))
+        lane = show(self.bindings(inner, [along.axis.ref], (along,))[along.axis.name])
+        order = "" if choice.largest else ", largest=False"
+        inner.say(f"topk({operand}, {lane}, 0, {names['best']}, {names['place']}{order})")
+        scope.finished()
+        scope.bound |= own.names
+        return (own,)
+
+    def scattered(self, scope: Body, scatter: Scattered, dims: Dims) -> None:
+        """What goes to places that are data, after what stands there was read, if that counts."""
+        phase = self.phase
+        inner = self.opened(scope, scatter.over, None)
+        self.uses = _uses(phase.result, *(each for _, each in scatter.fetched))
+        tile = self.evaluated(inner, phase.result, dims)
+        goal = Element(phase.target, phase.place, phase.dtype, fetched=scatter.fetched)
+        target = self.access(inner, goal, dims)
+        if scatter.operation != "set":
+            held = self.alloc(inner, phase.target.lower(), phase.dtype, width(dims))
+            inner.say(f"load({target} -> {held})")
+            inner.say(f"{scatter.operation}({held}, {tile}, {held})")
+            tile = held
+        inner.say(f"store({tile} -> {target})")
 
     def multiplied_on(
         self, scope: Body, scan: Running, along: Lanes, operand: str, carry: str
@@ -469,7 +529,7 @@ class _PhaseWriter:
             return self.number(scope, scalar, beside or dims)
         if isinstance(scalar, Element) and scalar.source in self.passes:
             return _named(scalar.source)
-        where = scope.of(_indices(scalar) & self.axes.keys())
+        where = scope.of(self.follows(scalar))
         own = self.along_tile(scalar, dims)
         if scalar not in where.held:
             match scalar:
@@ -485,6 +545,15 @@ class _PhaseWriter:
                         return found
                     where.held[scalar] = found
         return _named(where.held[scalar] + shaped(own, beside or own))
+
+    def follows(self, scalar: Scalar) -> set[str]:
+        """The axes of which each index gives another value. What is added up so far is another one
+        at each place of the axis."""
+        found = _indices(scalar) & self.axes.keys()
+        fold = self.phase.fold
+        if isinstance(fold, Running) and any(e.source == fold.name for e in elements(scalar)):
+            found.add(fold.axis.name)
+        return found
 
     def number(self, scope: Body, number: Number, dims: Dims) -> ir.Expr:
         """A number, or lanes of one."""

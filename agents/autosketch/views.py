@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 
-from sketchc.agents.autosketch.builder import Builder, Rule, broadcast, integer, linear
+from sketchc.agents.autosketch.builder import Builder, Rule, broadcast, converted, integer, linear
 from sketchc.agents.autosketch.graph import Made, Node, Use
 from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
@@ -16,6 +17,10 @@ from sketchc.ir import symbolic
 
 #: They hand on what they are given.
 _SAME = ("clone", "view_of", "alias", "detach", "detach_copy", "lift_fresh_copy", "contiguous")
+
+
+#: An end beyond this is "to the end".
+_FARTHEST = 1 << 40
 
 
 def _same(builder: Builder, node: Node) -> None:
@@ -60,20 +65,147 @@ def _reshape(builder: Builder, node: Node) -> None:
     builder.view(node, source, lambda index: _regrouped(index, new, old))
 
 
+def _slice_scattered(builder: Builder, node: Node) -> None:
+    """A tensor with a slice of it written over."""
+    arguments = node.arguments
+    base, source = arguments["self"], arguments["src"]
+    shape, dtype = builder.shape(base), node.results[0].dtype
+    dim = integer(arguments["dim"]) % len(shape)
+    extent, step = shape[dim], integer(arguments["step"])
+    start, end = (
+        _end(arguments[name], extent, default)
+        for name, default in (("start", ir.Literal(0)), ("end", extent))
+    )
+
+    def body(index: Index) -> Scalar:
+        here = index[dim]
+        left = symbolic.simplify(ir.Binary("-", here, start))
+        place = left if step == 1 else ir.Binary("//", left, ir.Literal(step))
+        inner = builder.element(source, (*index[:dim], place, *index[dim + 1 :]))
+        conditions: list[Scalar] = []
+        if start != ir.Literal(0):
+            conditions.append(_compared("ge", here, start))
+        if not symbolic.equal(end, extent):
+            conditions.append(_compared("lt", here, end))
+        if step > 1:
+            rest = ir.Binary("%", left, ir.Literal(step))
+            conditions.append(_compared("eq", rest, ir.Literal(0)))
+        if not conditions:
+            return inner
+        inside = conditions.pop()
+        for each in conditions:
+            inside = Apply("logical_and", (each, inside), DType.BOOL)
+        if isinstance(inner, Element):
+            inner = attrs.evolve(inner, pad=0, ignored=True)
+        return Apply("where", (inside, inner, builder.element(base, index)), dtype)
+
+    builder.map(node, body)
+
+
+def _select_scattered(builder: Builder, node: Node) -> None:
+    """A tensor with one place of an axis written over."""
+    arguments = node.arguments
+    base, source = arguments["self"], arguments["src"]
+    shape, dtype = builder.shape(base), node.results[0].dtype
+    dim = integer(arguments["dim"]) % len(shape)
+    place = _end(arguments["index"], shape[dim], ir.Literal(0))
+
+    def body(index: Index) -> Scalar:
+        inner = builder.element(source, (*index[:dim], *index[dim + 1 :]))
+        here = _compared("eq", index[dim], place)
+        return Apply("where", (here, inner, builder.element(base, index)), dtype)
+
+    builder.map(node, body)
+
+
+def _end(given: Any, extent: ir.Expr, default: ir.Expr) -> ir.Expr:
+    """An end of a slice: a negative one counts from the end of the axis, a large one is that."""
+    if given is None:
+        return default
+    if isinstance(given, ir.Literal):
+        number = integer(given)
+        if number < 0:
+            return symbolic.simplify(ir.Binary("+", extent, given))
+        if number > _FARTHEST:
+            return extent
+    return given
+
+
+def _compared(operation: str, one: ir.Expr, other: ir.Expr) -> Scalar:
+    return Apply(operation, (Number(one, DType.I64), Number(other, DType.I64)), DType.BOOL)
+
+
+def _copied(builder: Builder, node: Node) -> None:
+    """What is written over a tensor, as wide as that and in its type. (A write into an input of the
+    task is one as well: what the task reads of it afterwards is this value.)"""
+    source = node.arguments["src"]
+    shape, dtype = builder.shape(source), node.results[0].dtype
+    builder.map(
+        node, lambda index: converted(builder.element(source, broadcast(index, shape)), dtype)
+    )
+
+
+def _parts(builder: Builder, node: Node) -> None:
+    """All parts of an axis, one after the other, each with the extent that it has."""
+    source = node.arguments["self"]
+    dim = integer(node.arguments["dim"]) % len(builder.shape(source))
+    start: ir.Expr = ir.Literal(0)
+    for of, part in enumerate(node.results):
+        first = start
+
+        def body(own: Index, first: ir.Expr = first) -> Scalar:
+            moved = symbolic.simplify(ir.Binary("+", own[dim], first))
+            return builder.element(source, (*own[:dim], moved, *own[dim + 1 :]))
+
+        builder.map(node, body, of)
+        start = symbolic.simplify(ir.Binary("+", start, part.shape[dim]))
+
+
+def _unbound(builder: Builder, node: Node) -> None:
+    """All places of an axis, one after the other."""
+    source = node.arguments["self"]
+    dim = integer(node.arguments["dim"]) % len(builder.shape(source))
+    for of in range(len(node.results)):
+        place = ir.Literal(of)
+
+        def body(own: Index, place: ir.Expr = place) -> Scalar:
+            return builder.element(source, (*own[:dim], place, *own[dim:]))
+
+        builder.map(node, body, of)
+
+
 def _as_strided(builder: Builder, node: Node) -> None:
-    """A change of shape, where the strides are those of dense rows. Raises `UsageError`."""
+    """A change of shape, where the strides are those of dense rows; else each element by the place
+    that it has among all of the source's, row by row."""
+    arguments = node.arguments
+    source, strides = arguments["self"], arguments["stride"]
     stride: ir.Expr = ir.Literal(1)
-    dense = node.arguments["storage_offset"] in (None, ir.Literal(0))
-    for size, own in zip(
-        reversed(node.arguments["size"]), reversed(node.arguments["stride"]), strict=True
-    ):
+    offset = arguments["storage_offset"] or ir.Literal(0)
+    dense = offset == ir.Literal(0)
+    for size, own in zip(reversed(arguments["size"]), reversed(strides), strict=True):
         dense = dense and (size == ir.Literal(1) or symbolic.equal(own, stride))
         stride = ir.Binary("*", stride, size)
-    if not dense:
-        refuse(
-            "the built-in Designer has no form for as_strided of other strides than a tensor's own"
-        )
-    _reshape(builder, node)
+    if dense:
+        _reshape(builder, node)
+        return
+    shape = builder.shape(source)
+
+    def index(own: Index) -> Index:
+        place = offset
+        for each, step in zip(own, strides, strict=True):
+            place = ir.Binary("+", place, ir.Binary("*", each, step))
+        return _digits(symbolic.simplify(place), shape)
+
+    builder.view(node, source, index)
+
+
+def _digits(place: ir.Expr, extents: Sequence[ir.Expr]) -> Index:
+    """The index of an element of these extents, of which the place, row by row, is known."""
+    digits: list[ir.Expr] = []
+    for number, extent in reversed(list(enumerate(extents))):
+        digits.append(place if number == 0 else ir.Binary("%", place, extent))
+        place = ir.Binary("//", place, extent)
+    return tuple(reversed(digits))
 
 
 def _regrouped(index: Index, new: Sequence[ir.Expr], old: Sequence[ir.Expr]) -> Index:
@@ -87,11 +219,7 @@ def _regrouped(index: Index, new: Sequence[ir.Expr], old: Sequence[ir.Expr]) -> 
     place: ir.Expr = ir.Literal(0)
     for own, extent in zip(index[first : len(index) - last], middle_new, strict=True):
         place = ir.Binary("+", ir.Binary("*", place, extent), own)
-    digits: list[ir.Expr] = []
-    for number, extent in reversed(list(enumerate(middle_old))):
-        digits.append(place if number == 0 else ir.Binary("%", place, extent))
-        place = ir.Binary("//", place, extent)
-    return (*index[:first], *reversed(digits), *index[len(index) - last :])
+    return (*index[:first], *_digits(place, middle_old), *index[len(index) - last :])
 
 
 def _slice(builder: Builder, node: Node) -> None:
@@ -197,4 +325,9 @@ RULES: Mapping[str, Rule] = {
     "slice_copy": _slice,
     "select_copy": _select,
     "rev": _rev,
+    **dict.fromkeys(("copy", "copy_"), _copied),
+    "slice_scatter": _slice_scattered,
+    "select_scatter": _select_scattered,
+    **dict.fromkeys(("split_copy", "split_with_sizes_copy", "split_with_sizes"), _parts),
+    "unbind_copy": _unbound,
 }

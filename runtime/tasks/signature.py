@@ -28,6 +28,7 @@ from sketchc.base.types import DType
 from sketchc.interpreter.launch import show_declaration
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
+from sketchc.ir.show import show
 from sketchc.ir.walk import free_name
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.tasks.client import TaskClient
@@ -51,8 +52,9 @@ _MOST_NAMED = _MOST_PROBES // 2
 #: ... then so many times to find which groups vary at once ...
 _MOST_JOINT = 60
 #: ... and with data, at sizes of so few elements.
-_MOST_REAL = 40
+_MOST_REAL = 160
 _REAL_ELEMENTS = 1 << 17
+_REAL_RUNS = 3
 
 #: One axis of one parameter: (index of the parameter, axis).
 Axis = tuple[int, int]
@@ -71,13 +73,15 @@ class Parameter:
 @attrs.frozen
 class Group:
     """Axes that vary together, with the init inputs that follow them. `base` is 0 where small sizes
-    do, else the task's own size: probes add multiples of `step` to it."""
+    do, else the task's own size: probes add multiples of `step` to it. `factors`: axes that are so
+    many times as long as the others."""
 
     axes: tuple[Axis, ...]
     size: int
     follows: tuple[int, ...]
     base: int
     step: int = 1
+    factors: tuple[tuple[Axis, int], ...] = ()
 
     def at(self, number: int) -> int:
         """The size of a probe."""
@@ -91,7 +95,13 @@ class Group:
             tuple(sorted({*self.follows, *other.follows})),
             max(self.base, other.base),
             math.lcm(self.step, other.step),
+            (*self.factors, *other.factors),
         )
+
+    def extents(self, size: int) -> dict[Axis, int]:
+        """The extents of all its axes at a size of the group."""
+        factors = dict(self.factors)
+        return {axis: size * factors.get(axis, 1) for axis in self.axes}
 
 
 @attrs.define
@@ -105,7 +115,9 @@ class Prober:
 
     def shapes(self, sizes: Mapping[Group, int]) -> list[TensorSpec]:
         """What the parameters are when the groups have these sizes."""
-        at = {axis: size for group, size in sizes.items() for axis in group.axes}
+        at: dict[Axis, int] = {}
+        for group, size in sizes.items():
+            at |= group.extents(size)
         return [
             attrs.evolve(
                 parameter.specification,
@@ -165,6 +177,10 @@ def find_groups(prober: Prober) -> list[Group]:
     found: list[Group] = []
     for sizes, axes in by_size.items():
         found += _apart(prober, tuple(axes), sizes, named)
+    firm = {axis for group in found if not group.base for axis in group.axes}
+    multiples = list(_multiples(prober, by_size, firm))
+    taken = {axis for group in multiples for axis in group.axes}
+    found = [*(group for group in found if taken.isdisjoint(group.axes)), *multiples]
     groups = sorted(found, key=lambda group: group.axes)[:MOST_GROUPS]
     prober.left = max(prober.left, _MOST_JOINT)
     return _mended(prober, _joint(prober, groups))
@@ -291,12 +307,15 @@ def _parts(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> li
 def _group(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> Group | None:
     """The axes as one group, if the task takes them at two other sizes. As few init inputs follow
     them as do: a stride that happens to equal the kernel's size stays what it is. Axes that vary
-    from list to list may do so in steps."""
+    from list to list may do so in steps: the smallest that divides all sizes and that the task
+    takes."""
     init, size = prober.description.init_inputs, sizes[0]
     places = [p for p, v in enumerate(init) if type(v) is int and v == size]
     ways = [(0, 1), (size, 1)]
-    if len(set(sizes)) > 1 and (step := math.gcd(*sizes)) > 1:
-        ways += [(0, step), (size, step)]
+    if len(set(sizes)) > 1:
+        whole = math.gcd(*sizes)
+        steps = [step for step in range(2, whole + 1) if whole % step == 0]
+        ways += [(0, step) for step in steps] + [(size, step) for step in steps[-1:]]
     for count in range(len(places) + 1):
         for follows in itertools.combinations(places, count):
             for base, step in ways:
@@ -304,6 +323,32 @@ def _group(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> Gr
                 if all(prober.outputs({group: group.at(n)}) is not None for n in (PRIMES[0], 8)):
                     return group
     return None
+
+
+def _multiples(
+    prober: Prober, by_size: Mapping[tuple[int, ...], Sequence[Axis]], grouped: set[Axis]
+) -> Iterator[Group]:
+    """Groups of axes that vary only where others, so many times as long, vary with them: half of a
+    row beside the row."""
+    left = {
+        sizes: kept
+        for sizes, axes in by_size.items()
+        if (kept := tuple(axis for axis in axes if axis not in grouped))
+    }
+    for small, large in itertools.permutations(sorted(left), 2):
+        factors = {n // m for n, m in zip(large, small, strict=True) if m and n % m == 0}
+        exact = all(m and n % m == 0 for n, m in zip(large, small, strict=True))
+        if not exact or len(factors) != 1 or small not in left or large not in left:
+            continue
+        (factor,) = factors
+        scaled = tuple((axis, factor) for axis in left[large])
+        axes = tuple(sorted((*left[small], *left[large])))
+        for base in (0, small[0]):
+            group = Group(axes, small[0], (), base, factors=scaled)
+            if all(prober.outputs({group: group.at(n)}) is not None for n in (PRIMES[0], 8)):
+                del left[small], left[large]
+                yield group
+                break
 
 
 def _joint(prober: Prober, groups: list[Group]) -> list[Group]:
@@ -350,15 +395,21 @@ def _changes(groups: list[Group]) -> Iterator[list[Group]]:
 
 
 def _runs(prober: Prober, groups: Sequence[Group]) -> bool:
-    """Whether the task takes small sizes with data that it takes without. True where none of the
-    sizes that are tried is small enough, or nothing takes them."""
+    """Whether the task takes small sizes with data that it takes without, at all that are tried:
+    one may have a divisor that another lacks. True where none of them is small enough, or nothing
+    takes them."""
     chance = random.Random(0)
+    tried = 0
     for _ in range(8):
         numbers = chance.sample(range(2, 2 + max(8, len(groups))), len(groups))
         at = {group: group.at(number) for group, number in zip(groups, numbers, strict=True)}
         elements = sum(math.prod(spec.shape) for spec in prober.shapes(at))
         if elements <= _REAL_ELEMENTS and prober.outputs(at) is not None:
-            return prober.outputs(at, real=True) is not None
+            if prober.outputs(at, real=True) is None:
+                return False
+            tried += 1
+            if tried == _REAL_RUNS:
+                break
     return True
 
 
@@ -405,15 +456,15 @@ def read_signature(task: TaskClient, name: str, windows: bool = True) -> Signatu
         groups = [group for group in groups if not _is_window(parameters, group)]
     groups, formulas = (groups, []) if in_place else _solved(prober, groups)
     symbols = {
-        axis: (group, _NAMES[number]) for number, group in enumerate(groups) for axis in group.axes
+        axis: _extent(_NAMES[number], factor)
+        for number, group in enumerate(groups)
+        for axis, factor in group.extents(1).items()
     }
     inputs = [
         ir.Tensor(
             parameter.name,
             tuple(
-                ir.Ref(symbols[index, axis][1], ir.NameKind.SYMBOL)
-                if (index, axis) in symbols
-                else ir.Literal(size)
+                symbols.get((index, axis), ir.Literal(size))
                 for axis, size in enumerate(parameter.specification.shape)
             ),
             parameter.specification.dtype,
@@ -440,11 +491,39 @@ def read_signature(task: TaskClient, name: str, windows: bool = True) -> Signatu
         lets=(),
         tensors=(*inputs, *results),
         views=(),
-        requires=(),
+        requires=(*_steps(groups), *_wide(prober, groups)),
         tiles=(),
         phases=(),
     )
     return Signature(sketch, prober, groups)
+
+
+def _extent(symbol: str, factor: int) -> ir.Expr:
+    """So many times a symbol."""
+    one = ir.Ref(symbol, ir.NameKind.SYMBOL)
+    return one if factor == 1 else ir.Binary("*", ir.Literal(factor), one)
+
+
+def _steps(groups: Sequence[Group]) -> Iterator[ir.Require]:
+    """What the task asks of the sizes of groups that it takes in steps only."""
+    for name, group in zip(_NAMES, groups, strict=False):
+        if group.step > 1 and group.base % group.step == 0:
+            rest = ir.Binary("%", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(group.step))
+            condition = ir.Binary("==", rest, ir.Literal(0))
+            yield ir.Require(condition, show(condition))
+
+
+def _wide(prober: Prober, groups: Sequence[Group]) -> Iterator[ir.Require]:
+    """That a group has two places at least, where the outputs have fewer axes if it has one."""
+    own = [len(output.shape) for output in prober.description.outputs]
+    prober.left = max(prober.left, len(groups))
+    for name, group in zip(_NAMES, groups, strict=False):
+        if group.base or group.step > 1 or group.size == 1:
+            continue
+        found = prober.outputs({**point(groups), group: 1})
+        if found is not None and [len(output.shape) for output in found] != own:
+            condition = ir.Binary(">=", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(2))
+            yield ir.Require(condition, show(condition))
 
 
 def _is_window(parameters: Sequence[Parameter], group: Group) -> bool:

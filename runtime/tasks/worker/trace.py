@@ -32,8 +32,10 @@ _WHOLE = (
     *("relu", "clamp", "clamp_min", "clamp_max", "leaky_relu", "elu", "hardsigmoid", "hardswish"),
     *("gelu", "erf", "sigmoid", "silu", "softplus", "hardtanh"),
     *("constant_pad_nd", "embedding", "gather", "index_select"),
-    "linalg_vector_norm",
+    *("linalg_vector_norm", "native_group_norm", "slice_scatter", "select_scatter"),
 )
+#: Not taken apart for integers, of which they are one operation each.
+_WHOLE_OF_INTEGERS = ("floor_divide",)
 
 
 #: The arguments of attention.
@@ -74,12 +76,25 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     table = {**dict(core_aten_decompositions()), **decomposition_table}
-    return {
-        operation: rule
-        for operation, rule in table.items()
-        if isinstance(operation, torch._ops.OpOverload)
-        and operation._schema.name.removeprefix("aten::") not in _WHOLE
-    }
+    found: dict[Any, Callable[..., Any]] = {}
+    for operation, rule in table.items():
+        if isinstance(operation, torch._ops.OpOverload):
+            name = operation._schema.name.removeprefix("aten::")
+            if name not in _WHOLE:
+                found[operation] = _of_floats(rule) if name in _WHOLE_OF_INTEGERS else rule
+    return found
+
+
+def _of_floats(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule, but for integers."""
+
+    def applied(*arguments: Any, **named: Any) -> Any:
+        tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
+        if any(each.is_floating_point() for each in tensors):
+            return rule(*arguments, **named)
+        return NotImplemented
+
+    return applied
 
 
 def trace(

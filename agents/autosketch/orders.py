@@ -1,0 +1,149 @@
+"""What is put in order: the best of a row, all of it, and places in one that is in order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sketchc.agents.autosketch.builder import Builder, Rule, converted, integer, value_name
+from sketchc.agents.autosketch.graph import Node, Specification
+from sketchc.agents.autosketch.loops import (
+    Apply,
+    Axis,
+    Best,
+    Element,
+    Index,
+    Number,
+    Scalar,
+    Scatter,
+)
+from sketchc.base.diagnostics import refuse
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+
+
+def _topk(builder: Builder, node: Node) -> None:
+    source, count = node.arguments["self"], node.arguments["k"]
+    shape = builder.shape(source)
+    if not shape or not isinstance(count, ir.Literal):
+        refuse("the built-in Designer has no form for topk of a number, or of one that varies")
+    dim = integer(node.arguments["dim"]) % len(shape)
+    fewer = ir.Literal(integer(count) - 1)
+    builder.filled.append(ir.Binary("-", shape[dim], fewer))  # there are as many
+    dtype = node.results[0].dtype
+    for of, (places, result) in enumerate(zip((False, True), node.results, strict=True)):
+        name = f"{value_name(builder.number, of)}_best"
+        axes = builder.axes(result.shape)
+        over = Axis(f"r{name}", shape[dim])
+        index = tuple(over.ref if n == dim else axis.ref for n, axis in enumerate(axes))
+        body = builder.element(source, index)
+        largest = bool(node.arguments["largest"])
+        builder.values[name] = Best(
+            name, axes, result.dtype if places else dtype, axes[dim], over, largest, places, body
+        )
+
+        def found(own: Index, name: str = name, kind: DType = result.dtype) -> Scalar:
+            return Element(name, own, kind)
+
+        builder.map(node, found, of)
+
+
+def _before(one: Scalar, other: Scalar, first: Scalar, *, descending: bool) -> Scalar:
+    """Whether one value stands before another in an order in which NaN is the largest; where they
+    are equal, whether it is the first of them."""
+    less: Scalar = Apply("gt" if descending else "lt", (one, other), DType.BOOL)
+    same: Scalar = Apply("eq", (one, other), DType.BOOL)
+    if one.dtype.is_float:
+        nan, missing = (Apply("isnan", (each,), DType.BOOL) for each in (one, other))
+        there, here = (nan, missing) if descending else (missing, nan)
+        only = Apply("logical_and", (there, Apply("logical_not", (here,), DType.BOOL)), DType.BOOL)
+        less = Apply("logical_or", (less, only), DType.BOOL)
+        both = Apply("logical_and", (nan, missing), DType.BOOL)
+        same = Apply("logical_or", (same, both), DType.BOOL)
+    tied = Apply("logical_and", (same, first), DType.BOOL)
+    return Apply("logical_or", (less, tied), DType.BOOL)
+
+
+def _sort(builder: Builder, node: Node) -> None:
+    """The place of each is the number of those that come before it; there it goes."""
+    source = node.arguments["self"]
+    shape = builder.shape(source)
+    if not shape:
+        refuse("the built-in Designer has no form for sort of a number")
+    dim = integer(node.arguments["dim"]) % len(shape)
+    descending = bool(node.arguments["descending"])
+    rank = f"{value_name(builder.number, 0)}_rank"
+
+    def moved(own: Index, place: ir.Expr) -> Index:
+        return (*own[:dim], place, *own[dim + 1 :])
+
+    def comes_before(own: Index) -> Scalar:
+        """Of an index with the axis of the others behind."""
+        here, there = own[:-1], moved(own[:-1], own[-1])
+        one, other = builder.element(source, there), builder.element(source, here)
+        numbers = (Number(own[-1], DType.I64), Number(here[dim], DType.I64))
+        first = Apply("lt", numbers, DType.BOOL)
+        return converted(_before(one, other, first, descending=descending), DType.I64)
+
+    builder.reduce(
+        Specification(DType.I64, shape),
+        [len(shape)],
+        (*shape, shape[dim]),
+        "sum",
+        comes_before,
+        rank,
+    )
+    for of, result in enumerate(node.results):
+        name = f"{value_name(builder.number, of)}_sorted"
+        own_axes = tuple(Axis(f"s{name}_{n}", extent) for n, extent in enumerate(shape))
+        own = tuple(axis.ref for axis in own_axes)
+        target = tuple(Axis(f"t{name}_{n}", extent) for n, extent in enumerate(shape))
+        body: Scalar = Number(own[dim], DType.I64) if of else builder.element(source, own)
+        there = f"rank{builder.number}_{of}"
+        builder.values[name] = Scatter(
+            name,
+            target,
+            result.dtype,
+            Number(0.0 if result.dtype.is_float else 0, result.dtype),
+            own_axes,
+            moved(own, ir.Ref(there, ir.NameKind.BINDING)),
+            ((there, Element(rank, own, DType.I64)),),
+            "set",
+            body,
+        )
+
+        def found(at: Index, name: str = name, kind: DType = result.dtype) -> Scalar:
+            return Element(name, at, kind)
+
+        builder.map(node, found, of)
+
+
+def _searched(builder: Builder, node: Node) -> None:
+    """How many of a row come before a value: in a row that is in order, where it belongs."""
+    arguments = node.arguments
+    row = arguments.get("sorted_sequence", arguments.get("boundaries"))
+    if arguments.get("sorter") is not None:
+        refuse("the built-in Designer has no form for searchsorted with a sorter")
+    shape, wanted = builder.shape(row), arguments["self"]
+    right = bool(arguments.get("right")) or arguments.get("side") == "right"
+    name = f"{value_name(builder.number, 0)}_before"
+    result = node.results[0]
+    inner = Specification(DType.I64, result.shape)
+
+    def smaller(own: Index) -> Scalar:
+        lead = own[: len(shape) - 1]
+        here = builder.element(row, (*lead, own[-1]))
+        value = builder.element(wanted, own[:-1] if builder.shape(wanted) else ())
+        found = Apply("le" if right else "lt", (here, value), DType.BOOL)
+        return converted(found, DType.I64)
+
+    rank = len(result.shape)
+    builder.reduce(inner, [rank], (*result.shape, shape[-1]), "sum", smaller, name)
+    builder.map(node, lambda own: converted(Element(name, own, DType.I64), result.dtype))
+
+
+#: The rules of these operations, by name.
+RULES: Mapping[str, Rule] = {
+    "topk": _topk,
+    "sort": _sort,
+    **dict.fromkeys(("searchsorted", "bucketize"), _searched),
+}
