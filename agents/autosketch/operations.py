@@ -12,7 +12,6 @@ from sketchc.agents.autosketch import (
     orders,
     pointwise,
     products,
-    scatters,
     views,
 )
 from sketchc.agents.autosketch.builder import Builder, plain
@@ -21,7 +20,7 @@ from sketchc.agents.autosketch.loops import Loops
 from sketchc.base.diagnostics import refuse
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
-_FAMILIES = (pointwise, views, folds, products, lookups, orders, scatters)
+_FAMILIES = (pointwise, views, folds, products, lookups, orders)
 _TABLE = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 
 

@@ -178,7 +178,8 @@ def find_groups(prober: Prober) -> list[Group]:
     for sizes, axes in by_size.items():
         found += _apart(prober, tuple(axes), sizes, named)
     firm = {axis for group in found if not group.base for axis in group.axes}
-    multiples = list(_multiples(prober, by_size, firm))
+    grouped = {axis for group in found for axis in group.axes}
+    multiples = list(_multiples(prober, by_size, firm, grouped))
     taken = {axis for group in multiples for axis in group.axes}
     found = [*(group for group in found if taken.isdisjoint(group.axes)), *multiples]
     groups = sorted(found, key=lambda group: group.axes)[:MOST_GROUPS]
@@ -326,14 +327,18 @@ def _group(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> Gr
 
 
 def _multiples(
-    prober: Prober, by_size: Mapping[tuple[int, ...], Sequence[Axis]], grouped: set[Axis]
+    prober: Prober,
+    by_size: Mapping[tuple[int, ...], Sequence[Axis]],
+    firm: set[Axis],
+    grouped: set[Axis],
 ) -> Iterator[Group]:
     """Groups of axes that vary only where others, so many times as long, vary with them: half of a
-    row beside the row."""
+    row beside the row. What is `grouped` by itself, but takes no small sizes there, is taken along
+    where it then does; what is `firm` stays."""
     left = {
         sizes: kept
         for sizes, axes in by_size.items()
-        if (kept := tuple(axis for axis in axes if axis not in grouped))
+        if (kept := tuple(axis for axis in axes if axis not in firm))
     }
     for small, large in itertools.permutations(sorted(left), 2):
         factors = {n // m for n, m in zip(large, small, strict=True) if m and n % m == 0}
@@ -343,7 +348,7 @@ def _multiples(
         (factor,) = factors
         scaled = tuple((axis, factor) for axis in left[large])
         axes = tuple(sorted((*left[small], *left[large])))
-        for base in (0, small[0]):
+        for base in (0, small[0]) if grouped.isdisjoint(axes) else (0,):
             group = Group(axes, small[0], (), base, factors=scaled)
             if all(prober.outputs({group: group.at(n)}) is not None for n in (PRIMES[0], 8)):
                 del left[small], left[large]

@@ -52,7 +52,9 @@ NAMING = {
     "advice on one algorithm, the softmax in one pass": ("sketchc/lints/passes.py",),
     "what ATen's operations are made of": (
         "agents/autosketch/folds.py",
+        "agents/autosketch/lookups.py",
         "agents/autosketch/loops.py",
+        "agents/autosketch/orders.py",
         "agents/autosketch/phases.py",
         "agents/autosketch/pointwise.py",
         "agents/autosketch/sketch.py",
