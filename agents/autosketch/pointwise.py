@@ -46,6 +46,8 @@ _POINTWISE = {
     "bitwise_or": "bitwise_or",
     "bitwise_xor": "bitwise_xor",
 }
+#: Integers of fewer bytes are 0 where the float that becomes one is NaN.
+_WIDE_INTEGER = 4
 #: Of conditions.
 _LOGICAL = {
     "bitwise_and": "logical_and",
@@ -235,8 +237,12 @@ def _convert(builder: Builder, node: Node) -> None:
             return found
         if dtype is DType.BOOL:
             return Apply("ne", (found, Number(0, found.dtype)), dtype)
-        toward = (("round", "zero"),) if found.dtype.is_float and dtype.is_integer else ()
-        return Apply("cast", (found,), dtype, toward)
+        if not (found.dtype.is_float and dtype.is_integer):
+            return Apply("cast", (found,), dtype)
+        if dtype.bytes < _WIDE_INTEGER:  # PyTorch makes 0 of NaN there, and a sketch refuses it
+            missing = Apply("isnan", (found,), DType.BOOL)
+            found = Apply("where", (missing, Number(0.0, found.dtype), found), found.dtype)
+        return Apply("cast", (found,), dtype, (("round", "zero"),))
 
     builder.map(node, body)
 

@@ -11,6 +11,11 @@ from pathlib import Path
 
 #: In the environment: the most bytes that a run may hold, over all its processes.
 BOUND = "SKETCHC_MEMORY_BOUND"
+#: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
+#: inputs as they are in three of them, in float64 in two, and one more array.
+ELEMENT_BYTES = 48
+#: Of the memory that is free, what one case may plan to take.
+_SHARE = 0.75
 _ROOT = Path("/sys/fs/cgroup")
 #: The machine is short where less than this share of its memory, or as many bytes, are left.
 _SHORT_SHARE = 0.04
@@ -36,6 +41,12 @@ def allowed() -> int:
     if not named.isdigit():
         return free
     return min(free, int(named)) if free else int(named)
+
+
+def elements(free: int, more: float = 0.0) -> int:
+    """The elements that all tensors of a task may have, with so much memory free; `more`: bytes for
+    each besides `ELEMENT_BYTES`."""
+    return int(_SHARE * free / (ELEMENT_BYTES + more))
 
 
 def is_short(left: int) -> bool:

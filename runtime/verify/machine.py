@@ -19,14 +19,9 @@ from sketchc.runtime.tasks.client import wait_for_memory
 from sketchc.runtime.tasks.description import TaskDescription
 from sketchc.runtime.toolchains.base import ToolchainError
 
-#: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
-#: inputs as they are in three of them, in float64 in two, and one more array.
-ELEMENT_BYTES = 48
 #: Bytes of an element of what the task makes on the way: in float64 twice, while one becomes the
 #: next, or as it is in a kernel's workspace beside one in float64.
 BETWEEN_BYTES = 16
-#: Of the memory that is free, what one case may plan to take.
-_SHARE = 0.75
 _WORDS = frozenset({KILLED, SHORT})
 
 
@@ -52,10 +47,10 @@ def within_memory(
     free = left()
     if not free:
         return limits
-    element = float(ELEMENT_BYTES)
+    more = 0.0
     if task is not None and task.between:
-        element += BETWEEN_BYTES * task.between / max(1, task.elements)
-    most = max(1 << 20, int(_SHARE * free / element))
+        more = BETWEEN_BYTES * task.between / max(1, task.elements)
+    most = max(1 << 20, memory.elements(free, more))
     return attrs.evolve(limits, elements=min(limits.elements, most))
 
 

@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -260,6 +260,10 @@ class TaskFile:
         """Whether an output is an input, or a view of it."""
         return output is value
 
+    def many_made(self, make: Callable[[], Any]) -> Any:
+        """What the task makes of its lists of inputs."""
+        return make()
+
     def running(self) -> AbstractContextManager[Any]:
         """Around each run of the task."""
         return nullcontext()
@@ -343,7 +347,7 @@ class TaskFile:
             if not hasattr(self.module, name):
                 continue
             with user_code(name, self.path):
-                lists = getattr(self.module, name)()
+                lists = self.many_made(getattr(self.module, name))
                 if not isinstance(lists, list | tuple) or not lists:
                     refuse(f"{name} must return a list of lists of inputs")
                 found += [self.ordered(values, name) for values in lists]

@@ -18,10 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from sketchc.base.types import DType
 from sketchc.runtime.guards.placement import raw_bytes
+from sketchc.runtime.process import memory
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import convolutions, server
@@ -47,6 +49,8 @@ _SMALL_ELEMENTS = 1 << 16
 _LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
 _PROBE_ELEMENTS = 1 << 22
+#: What makes a tensor out of its size.
+_MAKERS = frozenset({"empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros"})
 #: Bytes from which on a weight is large. The system gives out such memory as pages of zeros.
 _LARGE_WEIGHT = 1 << 26
 
@@ -74,6 +78,33 @@ def drawn_in_front() -> Iterator[None]:
             stack.callback(setattr, torch.Tensor, name, getattr(torch.Tensor, name))
             setattr(torch.Tensor, name, drawing(name))
         yield
+
+
+class WithoutData(TorchFunctionMode):
+    """New tensors of more than so many elements have a shape and a type, and no data."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.met = False
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """The function's result."""
+        named = dict(kwargs or {})
+        if getattr(func, "__name__", "") in _MAKERS and named.get("device") is None:
+            drawn = {name: value for name, value in named.items() if name != "generator"}
+            drawn["device"] = "meta"
+            empty = func(*args, **drawn)
+            if empty.numel() > self.most:
+                self.met = True
+                return empty
+        return func(*args, **named)
 
 
 def load_tensor(raw: Raw) -> torch.Tensor:
@@ -258,6 +289,20 @@ class Task(server.Task):
         return {"numbers": numbers, "selects": made[-1].selecting, "shown": True}
 
     # ------------------------------------------------------------ large tasks
+
+    def many_made(self, make: Callable[[], Any]) -> Any:
+        """The lists are there all at once: what is too large for any run here has no data, where
+        the task can make the list so."""
+        most = memory.elements(memory.allowed())
+        if not most:
+            return make()
+        with WithoutData(most) as mode:
+            try:
+                return make()
+            except Exception:
+                if not mode.met:
+                    raise
+        return make()
 
     def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
         """Without data where that is possible."""
