@@ -182,6 +182,10 @@ def find_groups(prober: Prober) -> list[Group]:
     multiples = list(_multiples(prober, by_size, firm, grouped))
     taken = {axis for group in multiples for axis in group.axes}
     found = [*(group for group in found if taken.isdisjoint(group.axes)), *multiples]
+    grouped |= taken
+    for sizes, axes in by_size.items():
+        left = tuple(axis for axis in axes if axis not in grouped)
+        found += _parts(prober, left, sizes, steps=True)
     groups = sorted(found, key=lambda group: group.axes)[:MOST_GROUPS]
     prober.left = max(prober.left, _MOST_JOINT)
     return _mended(prober, _joint(prober, groups))
@@ -292,31 +296,36 @@ def _apart(
     return [*found, *_parts(prober, left, sizes)]
 
 
-def _parts(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> list[Group]:
-    """The groups that some axes of one size form: the largest first."""
+def _parts(
+    prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...], *, steps: bool = False
+) -> list[Group]:
+    """The groups that some axes of one size form: the largest first. `steps`: those whose sizes
+    vary in steps only, which what varies freely need not join."""
     for count in range(len(axes), 0, -1):
         for chosen in itertools.combinations(axes, count):
             if prober.left <= 0:
                 return []
-            group = _group(prober, chosen, sizes)
+            group = _group(prober, chosen, sizes, steps=steps)
             if group is not None:
                 rest = tuple(axis for axis in axes if axis not in chosen)
-                return [group, *_parts(prober, rest, sizes)]
+                return [group, *_parts(prober, rest, sizes, steps=steps)]
     return []
 
 
-def _group(prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> Group | None:
+def _group(
+    prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...], *, steps: bool = False
+) -> Group | None:
     """The axes as one group, if the task takes them at two other sizes. As few init inputs follow
-    them as do: a stride that happens to equal the kernel's size stays what it is. Axes that vary
-    from list to list may do so in steps: the smallest that divides all sizes and that the task
-    takes."""
+    them as do: a stride that happens to equal the kernel's size stays what it is. `steps`: axes
+    that vary from list to list may do so in steps, the smallest that divides all sizes and that
+    the task takes."""
     init, size = prober.description.init_inputs, sizes[0]
     places = [p for p, v in enumerate(init) if type(v) is int and v == size]
     ways = [(0, 1), (size, 1)]
-    if len(set(sizes)) > 1:
-        whole = math.gcd(*sizes)
-        steps = [step for step in range(2, whole + 1) if whole % step == 0]
-        ways += [(0, step) for step in steps] + [(size, step) for step in steps[-1:]]
+    if steps:
+        whole = math.gcd(*sizes) if len(set(sizes)) > 1 else 1
+        found = [step for step in range(2, whole + 1) if whole % step == 0]
+        ways = [(0, step) for step in found] + [(size, step) for step in found[-1:]]
     for count in range(len(places) + 1):
         for follows in itertools.combinations(places, count):
             for base, step in ways:
