@@ -7,11 +7,19 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from sketchc.agents.autosketch.loops import Axis, Element, Index, Number, elements, parts
+from sketchc.agents.autosketch.loops import (
+    Axis,
+    Element,
+    Index,
+    Number,
+    elements,
+    parts,
+    simplified,
+)
 from sketchc.agents.autosketch.phase import Digits, Phase, Product
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.walk import free_name, names
+from sketchc.ir.walk import free_name, names, substitute
 
 
 class Flattener:
@@ -27,11 +35,18 @@ class Flattener:
         tensor has one axis there."""
         phase = phase.changed(lambda own: own, self.undivided)
         while True:
-            pairs = (pair for group in phase.groups for pair in itertools.pairwise(group))
+            pairs = [pair for group in phase.groups for pair in itertools.pairwise(group)]
             pair = next((pair for pair in pairs if self.joinable(phase, *pair)), None)
-            if pair is None:
+            if pair is not None:
+                phase = self.joined(phase, *pair)
+                continue
+            divided = (self.divided(phase, *pair) for pair in pairs)
+            cut = (self.cut(phase, *pair) for pair in pairs)
+            whole = itertools.chain(divided, cut)
+            found = next((each for each in whole if each is not None), None)
+            if found is None:
                 break
-            phase = self.joined(phase, *pair)
+            phase = found
         for group in () if phase.fold is None else phase.fold.groups:
             if len(group) > 1:
                 phase = self.counted(phase, group)
@@ -63,6 +78,69 @@ class Flattener:
             if not symbolic.equal(self.shapes[source][held[1]], second.extent):
                 return False
         return True
+
+    def divided(self, phase: Phase, first: Axis, second: Axis) -> Phase | None:
+        """The phase with views that have the first axis as one of their own, where a tensor has it
+        as the last digit of a subscript, as `i*42 + c`; None where the two are no neighbours then,
+        either."""
+        upper = [axis for group in phase.groups for axis in group if axis != first]
+
+        def element(each: Element) -> Element:
+            shape = self.shapes[each.source] if each.index else ()
+            for place, (subscript, extent) in enumerate(zip(each.index, shape, strict=True)):
+                if first.name not in names(subscript) or subscript == first.ref:
+                    continue
+                for axis in upper:
+                    whole = _product(axis.extent, first.extent)
+                    number = joined_number((axis, first))
+                    if symbolic.equal(whole, extent) and symbolic.equal(subscript, number):
+                        parts = (axis.extent, first.extent)
+                        source = self.view_as(
+                            each.source, (*shape[:place], *parts, *shape[place + 1 :])
+                        )
+                        index = (*each.index[:place], axis.ref, first.ref, *each.index[place + 1 :])
+                        return attrs.evolve(each, source=source, index=index)
+            return each
+
+        changed = phase.changed(lambda own: own, element)
+        differs = [*self.accesses(changed)] != [*self.accesses(phase)]
+        return changed if differs and self.joinable(changed, first, second) else None
+
+    def cut(self, phase: Phase, first: Axis, second: Axis) -> Phase | None:
+        """The phase with the first axis as two, where an access has its upper digit, as `c//42`;
+        None where the lower one is no neighbour of the second axis then."""
+        found = {
+            (symbolic.simplify(extent), subscript.right)
+            for source, index in self.accesses(phase)
+            for subscript, extent in zip(index, self.shapes.get(source, ()), strict=False)
+            if isinstance(subscript, ir.Binary)
+            and (subscript.operator, subscript.left) == ("//", first.ref)
+        }
+        numbers = (
+            part.value for s in phase.scalars() for part in parts(s) if isinstance(part, Number)
+        )
+        if len(found) != 1 or any(
+            first.name in names(each) for each in numbers if isinstance(each, ir.Expr)
+        ):
+            return None
+        ((extent, divisor),) = found
+        if not symbolic.equal(ir.Binary("*", extent, divisor), first.extent):
+            return None
+        upper = Axis(f"{first.name}g", extent)
+        lower = Axis(first.name, divisor)
+        number = {first.name: joined_number((upper, lower))}
+        extents = {axis.name: axis.extent for group in phase.groups for axis in group}
+        extents |= {upper.name: upper.extent, lower.name: lower.extent}
+
+        def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
+            pairs = ((upper, lower) if each == first else (each,) for each in own)
+            return tuple(itertools.chain.from_iterable(pairs))
+
+        def element(each: Element) -> Element:
+            moved = (simplified(substitute(e, number), extents) for e in each.index)
+            return attrs.evolve(each, index=tuple(moved))
+
+        return self.divided(phase.changed(axes, element), lower, second)
 
     def joined(self, phase: Phase, first: Axis, second: Axis) -> Phase:
         """The phase with the two as one."""
@@ -136,7 +214,10 @@ class Flattener:
         """The tensor with the axes `place` and the next one as one."""
         own = self.shapes[source]
         extent = _product(own[place], own[place + 1])
-        shape = (*own[:place], extent, *own[place + 2 :])
+        return self.view_as(source, (*own[:place], extent, *own[place + 2 :]))
+
+    def view_as(self, source: str, shape: Index) -> str:
+        """The tensor with these extents."""
         base = self.views.get(source, source)
         for name, other in self.views.items():
             if other == base and self.shapes[name] == shape:
