@@ -128,7 +128,8 @@ def _end(given: Any, extent: ir.Expr, default: ir.Expr) -> ir.Expr:
             return symbolic.simplify(ir.Binary("+", extent, given))
         if number > _FARTHEST:
             return extent
-    return given
+    found: ir.Expr = given
+    return found
 
 
 def _compared(operation: str, one: ir.Expr, other: ir.Expr) -> Scalar:
