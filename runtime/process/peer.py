@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from sketchc.runtime.process import messages
+from sketchc.runtime.process import memory, messages
 
 #: What runs on the other side, by path: it also runs where sketchc is not installed.
 PROGRAM = str(Path(__file__).resolve().with_name("program.py"))
@@ -58,8 +58,11 @@ COMPILER_NAMES = frozenset(
     }
 )
 
-#: What the user's own Python code needs besides: a task may import modules of its own.
-PYTHON_NAMES = frozenset({"TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_PRELOAD"})
+#: What the user's own Python code needs besides: a task may import modules of its own, and make no
+#: more than there is room for.
+PYTHON_NAMES = frozenset(
+    {"TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_PRELOAD", memory.BOUND}
+)
 PYTHON_PREFIXES = ("TORCH", "PYTORCH_", "MKL_", "MALLOC_", "GLIBC_")
 
 
