@@ -7,7 +7,9 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import numpy as np
 import pytest
+from toolchains import require
 
 from sketchc.cli.main import run
 from sketchc.interpreter.launch import show_declaration
@@ -212,3 +214,66 @@ def test_lists_with_other_numbers_are_run_with_them(
     assert verify(capsys, path, str(sketch))[0] == 1
     sketch.write_text(SCALED.replace("mul(x, alpha, x)", "mul(x, 0.5, x)"))
     assert verify(capsys, path, str(sketch))[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "result", "shapes", "wanted", "asked"),
+    [
+        # Half of a row beside the row, in each list.
+        (
+            "x, c",
+            "torch.cat([x[..., ::2] * c, x[..., 1::2] * c], -1)",
+            (((6, 64), (6, 32)), ((9, 96), (9, 48))),
+            ["X[M, 2*N]: f32", "X2[M, N]: f32", "Y[M, 2*N]: f32"],
+            [],
+        ),
+        # The smallest step that the task takes, not the largest that its lists share.
+        (
+            "x",
+            "torch.nn.functional.group_norm(x, 4)",
+            (((3, 16, 10),), ((5, 48, 12),)),
+            ["X[M, N, K]: f32", "Y[M, N, K]: f32"],
+            ["N%4 == 0"],
+        ),
+        # An axis of one place would be none.
+        (
+            "x",
+            "torch.squeeze(x)",
+            (((8, 1, 12),), ((9, 1, 14),)),
+            ["X[M, 1, N]: f32", "Y[M, N]: f32"],
+            ["M >= 2", "N >= 2"],
+        ),
+    ],
+)
+def test_what_a_task_asks_of_its_sizes(
+    arguments: str,
+    result: str,
+    shapes: tuple[tuple[tuple[int, ...], ...], ...],
+    wanted: list[str],
+    asked: list[str],
+    tmp_path: Path,
+) -> None:
+    path = task(tmp_path, arguments, result, *(randn(*each) for each in shapes))
+    with load_task(str(path)) as loaded:
+        sketch = signature_of(loaded, "f")
+    assert [show_declaration(tensor) for tensor in sketch.tensors] == wanted
+    assert [condition.text for condition in sketch.requires] == asked
+
+
+def test_a_list_that_is_too_large_for_any_run_has_no_data(
+    tmp_path: Path,
+) -> None:
+    """Of 40 TB no machine has the memory; the other lists are run."""
+    require("cpp")
+    large = "torch.randn(10_000_000, 1_000_000) * 0.1"
+    path = task(tmp_path, "x", "torch.relu(x)", randn((20, 30)), large, randn((7, 1)))
+    with load_task(str(path)) as loaded:
+        described = loaded.describe()
+        (first,) = loaded.own_inputs(3)
+        (last,) = loaded.own_inputs(3, 2)
+    assert [values[0].shape for values in described.others] == [(10_000_000, 1_000_000), (7, 1)]  # type: ignore[union-attr]
+    assert np.shape(first) == (20, 30)
+    assert np.shape(last) == (7, 1)
+    assert np.std(first) > 0.5  # type: ignore[type-var, arg-type]
+    out = tmp_path / "out"
+    assert run(["gen", str(path), "--target", "cpp", "--no-bench", "-o", str(out)]) == 0

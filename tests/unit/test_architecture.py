@@ -62,6 +62,7 @@ NAMING = {
     ),
     "operations and methods of PyTorch and Triton": (
         "runtime/bench/roofline.py",
+        "runtime/tasks/worker/torch_worker.py",
         "runtime/guards/module_guard.py",
         "runtime/guards/wrapper_guard.py",
         "runtime/tasks/worker/operations.py",

@@ -234,7 +234,7 @@ def test_sizes_are_bounded_by_the_memory_that_is_free() -> None:
     assert plenty == OWN
     assert machine.memory_note(OWN, plenty) == ""
     few = machine.within_memory(OWN, None, lambda: GIB)
-    assert few.elements * machine.ELEMENT_BYTES <= GIB
+    assert few.elements * memory.ELEMENT_BYTES <= GIB
     assert few.programs == OWN.programs
     assert "GiB of memory are free" in machine.memory_note(OWN, few)
     assert machine.within_memory(OWN, None, lambda: 0) == OWN, "nobody says"
@@ -248,10 +248,10 @@ def test_sizes_are_bounded_by_the_memory_that_a_suite_allows(
     assert machine.within_memory(OWN) == OWN
     monkeypatch.setenv(memory.BOUND, str(8 * GIB))
     few = machine.within_memory(OWN)
-    assert few.elements * machine.ELEMENT_BYTES <= 8 * GIB
+    assert few.elements * memory.ELEMENT_BYTES <= 8 * GIB
     assert "8.0 GiB of memory are free" in machine.memory_note(OWN, few)
     monkeypatch.setattr(memory, "available", lambda: GIB)
-    assert machine.within_memory(OWN).elements * machine.ELEMENT_BYTES <= GIB
+    assert machine.within_memory(OWN).elements * memory.ELEMENT_BYTES <= GIB
 
 
 #: What it makes on its way, and how large its weight is.
@@ -282,7 +282,7 @@ def test_sizes_are_bounded_by_what_a_task_makes_on_its_way(tmp_path: Path) -> No
     assert scale == pytest.approx((3 * 2048) ** -0.5, rel=0.01), "as PyTorch draws weights"
     some = machine.within_memory(OWN, own, lambda: 4 * GIB)
     assert some.elements < machine.within_memory(OWN, None, lambda: 4 * GIB).elements
-    held = machine.ELEMENT_BYTES * own.elements + machine.BETWEEN_BYTES * own.between
+    held = memory.ELEMENT_BYTES * own.elements + machine.BETWEEN_BYTES * own.between
     assert some.elements / own.elements * held <= 4 * GIB
 
 
