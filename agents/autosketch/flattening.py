@@ -62,11 +62,8 @@ class Flattener:
     def joinable(self, phase: Phase, first: Axis, second: Axis) -> bool:
         """Whether all accesses have the two side by side, as one axis of a view would be."""
         pair = {first.name, second.name}
-        for scalar in phase.scalars():
-            for part in parts(scalar):
-                number = part.value if isinstance(part, Number) else None
-                if isinstance(number, ir.Expr) and names(number) & pair:
-                    return False
+        if pair & _besides(phase):
+            return False
         for source, index in self.accesses(phase):
             held = [n for n, each in enumerate(index) if names(each) & pair]
             if not held:
@@ -116,12 +113,7 @@ class Flattener:
             if isinstance(subscript, ir.Binary)
             and (subscript.operator, subscript.left) == ("//", first.ref)
         }
-        numbers = (
-            part.value for s in phase.scalars() for part in parts(s) if isinstance(part, Number)
-        )
-        if len(found) != 1 or any(
-            first.name in names(each) for each in numbers if isinstance(each, ir.Expr)
-        ):
+        if len(found) != 1 or first.name in _besides(phase):
             return None
         ((extent, divisor),) = found
         if not symbolic.equal(ir.Binary("*", extent, divisor), first.extent):
@@ -225,6 +217,18 @@ class Flattener:
         name = free_name(f"{base}_FLAT", self.shapes)
         self.shapes[name], self.views[name] = shape, base
         return name
+
+
+def _besides(phase: Phase) -> set[str]:
+    """The axes that a phase has elsewhere than in an index: in numbers and conditions."""
+    found: set[str] = set()
+    for part in itertools.chain.from_iterable(map(parts, phase.scalars())):
+        match part:
+            case Number(value) if isinstance(value, ir.Expr):
+                found |= set(names(value))
+            case Element(where=where) if where is not None:
+                found |= set(names(where))
+    return found
 
 
 def counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:
