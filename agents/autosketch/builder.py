@@ -109,6 +109,11 @@ class Builder:
         """The result at an index is the source at another one."""
         self.map(node, lambda own: self.element(source, index(own)))
 
+    def named(self, node: Node, name: str, of: int = 0) -> None:
+        """The result is a value that has this name."""
+        dtype = node.results[of].dtype
+        self.map(node, lambda own: Element(name, own, dtype), of)
+
     def reduce(
         self,
         specification: Specification,

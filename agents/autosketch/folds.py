@@ -224,25 +224,16 @@ def _along(operation: str, *, values: bool) -> Rule:
     alone."""
 
     def rule(builder: Builder, node: Node) -> None:
+        if "dim" not in node.arguments:  # of all elements, and nobody asks where it stands
+            _reduction(operation)(builder, node)
+            return
         source = node.arguments["self"]
         shape = builder.shape(source)
-        dim = node.arguments.get("dim")
-        dims = list(range(len(shape))) if dim is None else [integer(dim) % max(1, len(shape))]
-        if not shape:
-            dims = []
+        dim = node.arguments["dim"]
+        whole = dim is None or not shape
+        dims = range(len(shape)) if whole else [integer(dim) % len(shape)]
         held = len(node.results[0].shape) == len(shape)
-        if values and len(node.results) == 1:  # no places are asked for
-            name = f"{value_name(builder.number, 0)}_best"
-
-            def read(index: Index) -> Scalar:
-                return builder.element(source, index)
-
-            builder.reduce(
-                Specification(node.results[0].dtype, ()), dims, shape, operation, read, name
-            )
-            names: tuple[str, ...] = (name,)
-        else:
-            names = _extremes(builder, source, dims, operation)[0 if values else 1 :]
+        names = _extremes(builder, source, dims, operation)[0 if values else 1 :]
 
         def found(of: int, name: str) -> Callable[[Index], Scalar]:
             dtype = node.results[of].dtype

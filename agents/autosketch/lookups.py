@@ -138,7 +138,7 @@ def _scattered(
     builder.values[name] = Scatter(
         name, axes, result.dtype, base, over, place, tuple(fetched.items()), operation, body
     )
-    builder.map(node, lambda own: Element(name, own, result.dtype))
+    builder.named(node, name)
 
 
 def _scatter(default: str) -> Rule:
@@ -161,8 +161,6 @@ def _scatter(default: str) -> Rule:
         place = (*own[:dim], ir.Ref(name, ir.NameKind.BINDING), *own[dim + 1 :])
         source = arguments["src"] if "src" in arguments else arguments["value"]
         body = builder.element(source, own)
-        if isinstance(body, Number) and node.results[0].dtype.is_float:
-            body = converted(body, node.results[0].dtype)
         data = {name: builder.element(places, own)}
         _scattered(builder, node, over, place, data, operation, body)
 

@@ -29,8 +29,7 @@ def _topk(builder: Builder, node: Node) -> None:
     dim = integer(node.arguments["dim"]) % len(shape)
     fewer = ir.Literal(integer(count) - 1)
     builder.filled.append(ir.Binary("-", shape[dim], fewer))  # there are as many
-    dtype = node.results[0].dtype
-    for of, (places, result) in enumerate(zip((False, True), node.results, strict=True)):
+    for of, result in enumerate(node.results):  # the values, and their places
         name = f"{value_name(builder.number, of)}_best"
         axes = builder.axes(result.shape)
         over = Axis(f"r{name}", shape[dim])
@@ -38,13 +37,9 @@ def _topk(builder: Builder, node: Node) -> None:
         body = builder.element(source, index)
         largest = bool(node.arguments["largest"])
         builder.values[name] = Best(
-            name, axes, result.dtype if places else dtype, axes[dim], over, largest, places, body
+            name, axes, result.dtype, axes[dim], over, largest, of == 1, body
         )
-
-        def found(own: Index, name: str = name, kind: DType = result.dtype) -> Scalar:
-            return Element(name, own, kind)
-
-        builder.map(node, found, of)
+        builder.named(node, name, of)
 
 
 def _before(one: Scalar, other: Scalar, first: Scalar, *, descending: bool) -> Scalar:
@@ -110,11 +105,7 @@ def _sort(builder: Builder, node: Node) -> None:
             "set",
             body,
         )
-
-        def found(at: Index, name: str = name, kind: DType = result.dtype) -> Scalar:
-            return Element(name, at, kind)
-
-        builder.map(node, found, of)
+        builder.named(node, name, of)
 
 
 def _searched(builder: Builder, node: Node) -> None:

@@ -277,3 +277,13 @@ def test_a_list_that_is_too_large_for_any_run_has_no_data(
     assert np.std(first) > 0.5  # type: ignore[type-var, arg-type]
     out = tmp_path / "out"
     assert run(["gen", str(path), "--target", "cpp", "--no-bench", "-o", str(out)]) == 0
+
+
+def test_lists_may_be_drawn_around_tensors(tmp_path: Path) -> None:
+    """`torch.normal` of two tensors takes no device, on which nothing has data."""
+    drawn = "torch.normal(torch.zeros(20, 30), torch.ones(20, 30))"
+    path = task(tmp_path, "x", "torch.relu(x)", drawn, randn((7, 9)))
+    with load_task(str(path)) as loaded:
+        (first,) = loaded.own_inputs(3)
+    assert np.shape(first) == (20, 30)
+    assert 0.5 < np.std(first) < 2.0  # type: ignore[type-var, arg-type, operator]
