@@ -1,6 +1,6 @@
-// Takes nothing from the linker: it walks from the address of `malloc` to the start of the C
-// library, reads its table of symbols, and calls the function that starts programs. Python does the
-// work.
+// Takes nothing from the linker: it walks from the address of `strtof` (for `malloc`, some
+// interpreters have an address of their own) to the start of the C library, reads its table of
+// symbols, and calls the function that starts programs. Python does the work.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +32,7 @@ struct Symbol {
 static void *find(const char *wanted)
 {
     auto *place = reinterpret_cast<const char *>(
-        reinterpret_cast<uintptr_t>(&std::malloc) & ~uintptr_t{4095});
+        reinterpret_cast<uintptr_t>(&std::strtof) & ~uintptr_t{4095});
     while (std::memcmp(place, "\177ELF", 4) != 0) {
         place -= 4096;
     }
