@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -14,6 +14,7 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
+from sketchc.launch.inputs import SymbolSource
 from sketchc.lowering.kernel import LibraryPart
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.library import definitions, part_of, with_callees
@@ -157,6 +158,18 @@ class Host:
                 raise InternalError("an index tile has no value on the host")
             case _:
                 assert_never(expression)
+
+    def solved(self, sources: Sequence[SymbolSource]) -> str:
+        """A symbol from the shapes of those tensors among `sources` that are given."""
+        value = "0"
+        for source in reversed(sources):
+            name = self.names[source.tensor.name]
+            size = f"{name}.shape[{source.axis}]"
+            if source.offset != ir.Literal(0):
+                size = f"({size} - ({self.expression(source.offset)}))"
+            size += f" // {source.step}" if source.step > 1 else ""
+            value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
+        return value
 
     def call(self, helper: str, *arguments: object) -> str:
         """The call of a function of `helpers`, which the file then carries along."""

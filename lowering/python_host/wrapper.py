@@ -28,7 +28,7 @@ from sketchc.launch.conditions import (
     solved_sizes,
 )
 from sketchc.launch.index_width import power_text
-from sketchc.launch.inputs import SymbolSource, sources_of
+from sketchc.launch.inputs import sources_of
 from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.kernel import Kernel, LibraryPart
@@ -204,19 +204,7 @@ class Wrapper(Host, PythonLines, ABC):
                     bound.add(free)
         for wanted, sources in sources_of(self.plan.sketch).items():
             if wanted not in bound:
-                self._solve(wanted, sources)
-
-    def _solve(self, symbol: str, sources: Sequence[SymbolSource]) -> None:
-        """A symbol that stands by itself in no input that is always given."""
-        value = "0"
-        for source in reversed(sources):
-            name = self.names[source.tensor.name]
-            size = f"{name}.shape[{source.axis}]"
-            if source.offset != ir.Literal(0):
-                size = f"({size} - ({self.expression(source.offset)}))"
-            size += f" // {source.step}" if source.step > 1 else ""
-            value = f"{size} if {name} is not None else {value}" if source.tensor.optional else size
-        self.line(f"{self.names[symbol]} = {value}")
+                self.line(f"{self.names[wanted]} = {self.solved(sources)}")
 
     def _unpack_out(self, deeper: str = "") -> None:
         targets = ", ".join(self.names[tensor.name] for tensor in self._outputs)

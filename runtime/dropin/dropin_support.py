@@ -12,6 +12,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,10 @@ import torch
 from torch import nn
 
 FOLDER = Path(__file__).resolve().parent
+#: The default of an argument that has none.
+REQUIRED = inspect.Parameter.empty
+#: The operators live as long as this does.
+OPERATORS = torch.library.Library("sketchc", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
 def load_file(name: str, file: str, rebuild: str = "") -> ModuleType:
@@ -75,23 +80,46 @@ def check_construction(
             raise ValueError(f"{name} is {have!r}; this kernel was made and verified for {want!r}")
 
 
+def arguments_of(forward: Callable[..., Any]) -> list[tuple[str, Any]] | None:
+    """(name, default or `REQUIRED`) of what `forward` takes behind self; None where it takes any
+    number of arguments."""
+    parameters = list(inspect.signature(forward).parameters.values())[1:]
+    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
+        return None
+    return [(one.name, REQUIRED if one.default is one.empty else one.default) for one in parameters]
+
+
 def bind_arguments(
-    base: type[nn.Module], model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], n: int
+    known: Sequence[tuple[str, Any]] | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    n: int,
 ) -> list[Any]:
     """Forward's arguments by position. The first `n` reach the kernel; others must keep their
-    defaults, since the kernel was made for those."""
-    signature = inspect.signature(base.forward)
-    bound = signature.bind(model, *args, **kwargs)
-    for name in list(bound.arguments):
-        parameter = signature.parameters[name]
-        position = list(signature.parameters).index(name) - 1
-        variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        if position >= n and not variable and bound.arguments[name] is not parameter.default:
-            raise TypeError(f"this kernel was made for {name} = {parameter.default!r}")
-    bound.apply_defaults()
-    values: list[Any] = list(bound.args[1:])
-    if len(values) < n:
-        raise TypeError(f"forward takes {n} arguments here, and got {len(values)}")
+    defaults, since the kernel was made for those. `known` is of `arguments_of`. (In plain steps,
+    which `torch.compile` can follow.)"""
+    if known is None:
+        values = [*args, *kwargs.values()]
+        if len(values) < n:
+            raise TypeError(f"forward takes {n} arguments here, and got {len(values)}")
+        return values[:n]
+    names = [name for name, _ in known]
+    if len(args) > len(names):
+        raise TypeError("too many positional arguments")
+    for name in kwargs:
+        if name not in names:
+            raise TypeError(f"got an unexpected keyword argument {name!r}")
+        if name in names[: len(args)]:
+            raise TypeError(f"multiple values for argument {name!r}")
+    values = list(args)
+    for name, default in known[len(args) :]:
+        value = kwargs.get(name, default)
+        if value is REQUIRED:
+            raise TypeError(f"missing a required argument: {name!r}")
+        values.append(value)
+    for (name, default), value in list(zip(known, values, strict=True))[n:]:
+        if value is not default:
+            raise TypeError(f"this kernel was made for {name} = {default!r}")
     return values[:n]
 
 
@@ -123,7 +151,7 @@ def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) 
         raise TypeError(f"{name} is {value.dtype}; this kernel was made for {dtypes[0]}")
     if value.layout is not torch.strided:
         raise TypeError(f"{name} has the layout {value.layout}; the kernel takes dense tensors")
-    if value.device.type not in devices.split():
+    if value.device.type not in (*devices.split(), "meta"):  # which has shapes alone
         msg = f"{name} is on {value.device}; this kernel runs on {devices.replace(' ', ' or ')}"
         raise ValueError(msg)
     return value
@@ -136,48 +164,114 @@ def require_constant(name: str, value: Any, wanted: Any) -> None:
         raise ValueError(f"{name} is {found}; this kernel was made for {wanted!r}")
 
 
-class ForwardOnly(torch.autograd.Function):
-    """The kernel as a function without a derivative: asking for one is an error, not a zero."""
+def number(name: str, value: Any, kind: type) -> Any:
+    """The number that a param has, as Python's; raises `TypeError` for anything else."""
+    if type(value) is kind:
+        return value
+    try:
+        if kind is bool:
+            if type(value).__name__ != "bool_":  # NumPy's
+                raise TypeError
+            return bool(value)
+        return float(value) if kind is float else index(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be {kind.__name__}, not {type(value).__name__}") from error
 
-    @staticmethod
-    def forward(context: Any, compute: Callable[..., Any], *tensors: torch.Tensor) -> Any:
-        """The kernel's result, by `compute`."""
-        return compute(*tensors)
 
-    @staticmethod
-    def backward(context: Any, *gradients: Any) -> Any:
-        """Raises `NotImplementedError`."""
+def ceil_div(a: int, b: int) -> int:
+    """A quotient of sizes, rounded up."""
+    return -(-a // b)
+
+
+def operator(
+    name: str,
+    schema: str,
+    kernel: Callable[..., Any],
+    written: Sequence[bool],
+    params: Sequence[str],
+    shapes: Callable[..., Sequence[tuple[int, ...]]],
+    dtypes: Sequence[torch.dtype],
+) -> Any:
+    """The kernel as an operator of torch, which `torch.compile` and `torch.export` take as a whole.
+
+    It takes a tensor for each of `written`, and the params by position; what the kernel writes is
+    copied first. `shapes`, of the same arguments, and `dtypes` are those of the results. It has no
+    derivative: asking for one is an error, not a zero.
+    """
+    count, single = len(written), len(dtypes) == 1
+
+    def compute(*values: Any) -> Any:
+        given = []
+        for value, changes in zip(values[:count], written, strict=True):
+            plain = value.resolve_neg().contiguous()
+            given.append(plain.clone() if changes else plain)
+        return kernel(*given, **dict(zip(params, values[count:], strict=True)))
+
+    def follow(*values: Any) -> Any:
+        told = zip(shapes(*values), dtypes, strict=True)
+        made = [torch.empty(s, dtype=dtype, device=values[0].device) for s, dtype in told]
+        return made[0] if single else tuple(made)
+
+    def no_gradients(
+        values: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
         raise NotImplementedError("ModelNew has no backward pass: train with the task's Model")
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs[:count])
+
+    def differentiate(context: Any, *gradients: Any) -> tuple[Any, ...]:
+        kept = list(context.saved_tensors)
+        made = refused(kept, [each for each in gradients if each is not None])
+        pairs = zip(kept, made, strict=True)
+        found = (new if old.is_floating_point() else None for old, new in pairs)
+        return (*found, *(None for _ in params))
+
+    # An operator of its own, so that it is refused when it runs, and not when it is compiled. (With
+    # the gradients: what needs none of them would run with the forward pass.)
+    refused = defined(
+        f"{name}_backward",
+        "(Tensor[] values, Tensor[] gradients) -> Tensor[]",
+        no_gradients,
+        lambda values, _: [torch.empty_like(value) for value in values],
+    )
+    made = defined(name, schema, compute, follow)
+    told = made.name()
+    torch.library.register_autograd(told, differentiate, setup_context=keep, lib=OPERATORS)
+    return made
+
+
+def defined(name: str, schema: str, compute: Callable[..., Any], follow: Callable[..., Any]) -> Any:
+    """A new operator; `follow` computes its shapes. (Not by `torch.library.custom_op`, which takes
+    seconds at the first call: it imports the compiler of torch.)"""
+    free, count = name, 1
+    while hasattr(torch.ops.sketchc, free):  # this module was loaded before
+        count += 1
+        free = f"{name}_{count}"
+    OPERATORS.define(free + schema)  # type: ignore[no-untyped-call]
+    OPERATORS.impl(free, compute, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"sketchc::{free}", follow, lib=OPERATORS)
+    return getattr(torch.ops.sketchc, free).default
 
 
 def run_kernel(
     kernel: Callable[..., Any],
-    tensors: Sequence[tuple[torch.Tensor, torch.dtype, bool]],
-    params: Mapping[str, Any],
+    tensors: Sequence[tuple[torch.Tensor, torch.dtype]],
+    params: Sequence[Any],
     dtypes: Sequence[torch.dtype],
     returns: str,
 ) -> Any:
-    """Call the kernel and return what the task returns.
+    """Call the kernel's `operator` and return what the task returns.
 
-    `tensors` are (value, the kernel's dtype, whether the kernel writes it) in the kernel's order;
-    a tensor that is not dense, of another dtype, or written is copied first, so inputs never
-    change. `dtypes` are the outputs' in the task; `returns` is "tensor", "tuple" or "list".
+    `tensors` are (value, the kernel's dtype) in the kernel's order. `dtypes` are the outputs' in
+    the task; `returns` is "tensor", "tuple" or "list".
     """
-
-    def compute(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        dense = []
-        for value, (_, dtype, written) in zip(values, tensors, strict=True):
-            plain = value.detach().resolve_neg().to(dtype).contiguous()
-            dense.append(plain.clone() if written else plain)
-        result = kernel(*dense, **params)
-        results = result if isinstance(result, tuple) else (result,)
-        return tuple(out.to(dtype) for out, dtype in zip(results, dtypes, strict=True))
-
-    values = [value for value, _, _ in tensors]
-    if torch.is_grad_enabled() and any(value.requires_grad for value in values):
-        outputs = ForwardOnly.apply(compute, *values)  # type: ignore[no-untyped-call]
-    else:
-        outputs = compute(*values)
+    for value, _ in tensors:
+        if value.device.type != tensors[0][0].device.type:
+            raise ValueError(f"tensors are on {tensors[0][0].device} and on {value.device}")
+    result = kernel(*(value.to(dtype) for value, dtype in tensors), *params)
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    outputs = tuple(out.to(dtype) for out, dtype in zip(results, dtypes, strict=True))
     if returns == "tensor":
         return outputs[0]
     return list(outputs) if returns == "list" else outputs

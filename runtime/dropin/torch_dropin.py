@@ -6,20 +6,26 @@ state_dict are the task's; only `forward` calls the kernel. Beside it lie the ke
 C++, the pybind11 module built from it. The folder can be moved: nothing in it names a place.
 
 What `ModelNew` takes and refuses is in `dropin_support`. It computes what the task computes in
-evaluation mode; inputs that require a gradient are taken, and the backward pass is an error.
+evaluation mode. The kernel is an operator of torch with an implementation for fake tensors, so that
+`torch.compile(fullgraph=True)` and `torch.export` take it as a whole; inputs that require a
+gradient are taken, and the backward pass is an error.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
 from sketchc.base.diagnostics import refuse
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.python_host.shapes import results, shape_function
 from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
@@ -101,7 +107,7 @@ class _Writer:
         parts = [self._docstring(), body]
         if neighbours:
             parts.append("sys.path.append(str(FOLDER))  # the task imports files beside it")
-        parts += [self._modules(), self._data(freedom), self._model()]
+        parts += [self._modules(), *self._operator(), self._data(freedom), self._model()]
         return "\n\n\n".join(parts) + "\n"
 
     def _docstring(self) -> str:
@@ -113,7 +119,8 @@ class _Writer:
             "    result = model(*get_inputs())\n\n"
             "`ModelNew` is the task's `Model` with another `forward`: same constructor, same\n"
             "state_dict. Inputs may be non-contiguous and are never changed; those of another\n"
-            "dtype, or elsewhere than the kernel's device, are refused. There is no backward\n"
+            "dtype, or elsewhere than the kernel's device, are refused. The kernel is an operator\n"
+            "of torch, which torch.compile and torch.export take as it is; it has no backward\n"
             "pass. Made by sketchc.\n"
         ) + (f'\n{self.note}\n"""' if self.note else '"""')
 
@@ -131,10 +138,37 @@ class _Writer:
             lines.append(f"_kernel = {module}.{self.kernel.entry}")
         lines += [
             f"Model = _task.{self.binding.description.subject}",
+            "FORWARD = arguments_of(Model.forward)",
             'get_inputs = getattr(_task, "get_inputs", None)',
             'get_init_inputs = getattr(_task, "get_init_inputs", list)',
         ]
         return "\n".join(lines)
+
+    def _operator(self) -> Iterator[str]:
+        """The kernel as an operator of torch."""
+        kernel, sources = self.kernel, self.binding.tensors
+        given = [source.tensor.name for source in sources if source.tensor.role is not ir.Role.OUT]
+        yield shape_function(kernel.sketch, "_shapes", given, "ceil_div")
+        # Two kernels of one name may be loaded side by side.
+        name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
+        arguments = [f"Tensor t{place}" for place in range(len(sources))]
+        arguments += [f"{_kind(p)} p{place}" for place, p in enumerate(kernel.sketch.params)]
+        quoted = [f'"{param.name}"' for param in kernel.sketch.params]
+        kinds = [f"torch.{tensor.dtype.numpy_name}" for tensor in results(kernel.sketch)]
+        returned = "Tensor" if len(kinds) == 1 else f"({', '.join('Tensor' for _ in kinds)})"
+        yield "\n".join(
+            [
+                "_OPERATOR = operator(",
+                f'    "{name}",',
+                f'    "({", ".join(arguments)}) -> {returned}",',
+                "    _kernel,",
+                f"    {[source.tensor.role is ir.Role.INOUT for source in sources]!r},",
+                f"    [{', '.join(quoted)}],",
+                "    _shapes,",
+                f"    [{', '.join(kinds)}],",
+                ")",
+            ]
+        )
 
     def _data(self, freedom: Freedom | None) -> str:
         """What may differ from the task's own model, and where the kernel's tensors live."""
@@ -172,18 +206,24 @@ class _Writer:
             "",
             "    def forward(self, *args: Any, **kwargs: Any) -> Any:",
             "        check_mode(self)",
-            f"        given = bind_arguments(Model, self, args, kwargs, {count})",
+            f"        given = bind_arguments(FORWARD, args, kwargs, {count})",
             *(f"        {line}" for line in self._constants()),
             "        tensors = [",
         ]
         lines += [f"            {self._tensor(source)}," for source in binding.tensors]
-        lines += ["        ]", f"        params = {{{', '.join(self._params())}}}"]
+        lines += ["        ]", "        params = ["]
+        lines += [*(f"            {text}," for text in self._params()), "        ]"]
         returns = binding.description.returns
         kinds = (output.dtype.numpy_name for output in binding.description.outputs)
         outputs = ", ".join(f"torch.{kind}" for kind in kinds)
         lines += [
             f"        dtypes = [{outputs}]",
-            f'        return run_kernel(_kernel, tensors, params, dtypes, "{returns}")',
+            f'        return run_kernel(_OPERATOR, tensors, params, dtypes, "{returns}")',
+            "",
+            "    # For help() and torch.export.",
+            "    forward.__signature__ = inspect.signature(  # type: ignore[attr-defined]",
+            "        Model.forward",
+            "    )",
         ]
         return "\n".join(lines)
 
@@ -204,7 +244,7 @@ class _Writer:
         ]
 
     def _tensor(self, source: TensorSource) -> str:
-        """The tuple (value, the kernel's dtype, whether it is written) of one tensor."""
+        """The tuple (value, the kernel's dtype) of one tensor."""
         wanted = f"torch.{source.tensor.dtype.numpy_name}"
         own = f"torch.{source.specification.dtype.numpy_name}"
         dtypes = own if own == wanted else f"{own}, {wanted}"
@@ -212,18 +252,22 @@ class _Writer:
             name, value = source.state, f'state(self, "{source.state}")'
         else:
             name, value = source.text, self._given(source.position)
-        written = source.tensor.role is ir.Role.INOUT
-        checked = f'checked("{name}", {value}, [{dtypes}], DEVICES)'
-        return f"({checked}, {wanted}, {written})"
+        return f'(checked("{name}", {value}, [{dtypes}], DEVICES), {wanted})'
 
     def _params(self) -> list[str]:
-        """Keyword arguments: from forward's inputs, the model's attributes, or fixed."""
+        """The params: from forward's inputs, the model's attributes, or fixed."""
         where = {name: self._given(i) for i, name in self.binding.param_inputs.items()}
         where |= {name: f"self.{name}" for name, _ in self._attributes()}
+        given = self.binding.params
         return [
-            f'"{name}": {where.get(name) or _literal(value)}'
-            for name, value in self.binding.params.items()
+            f'number("{p.name}", {where.get(p.name) or _literal(given[p.name])}, {_kind(p)})'
+            for p in self.kernel.sketch.params
         ]
+
+
+def _kind(param: ir.Param) -> str:
+    """What Python and torch call the type of a param."""
+    return "float" if param.dtype.is_float else "bool" if param.dtype is DType.BOOL else "int"
 
 
 def _literal(value: Scalar) -> str:

@@ -182,7 +182,10 @@ def test_without_its_module_it_says_how_to_build_it(layer_norm: Path, tmp_path: 
 
 REFUSALS = {
     "another dtype": ("new(x.double())", "TypeError", "input 1 is torch.float64"),
-    "another device": ("new(x.to('meta'))", "ValueError", "is on meta; this kernel runs on cpu"),
+    "another device": ("new(x.to('meta'))", "ValueError", "tensors are on meta and on cpu"),
+    "too many": ("new(x, x)", "TypeError", "too many positional arguments"),
+    "another name": ("new(y=x)", "TypeError", "unexpected keyword argument 'y'"),
+    "twice": ("new(x, x=x)", "TypeError", "multiple values for argument 'x'"),
     "no tensor": ("new([1.0])", "TypeError", "input 1 must be a tensor, not list"),
     "another layout": ("new(x.to_sparse())", "TypeError", "the kernel takes dense tensors"),
     "another rank": ("new(x[0])", "ValueError", "X must have 2 dimensions, not 1"),
@@ -266,6 +269,56 @@ sketch two {
 """
 
 
+COMPILED = """
+from torch import export, library
+def inputs(n, m):
+    return [2 * torch.randn(n, m)]
+new, old = module.ModelNew(37).eval(), module.Model(37).eval()
+new.load_state_dict(old.state_dict())
+torch.testing.assert_close(new(torch.ones(2, 37)), old(torch.ones(2, 37)))
+assert "torch._dynamo" not in sys.modules, "what does not compile should not load a compiler"
+with torch.no_grad():
+    held = torch.compile(new, fullgraph=True, backend="aot_eager", dynamic=True)
+    for rows in (7, 1, 16):
+        x = torch.randn(37, rows).T
+        torch.testing.assert_close(held(x), old(x), rtol=1e-5, atol=1e-5)
+    rows = export.Dim("rows", min=2, max=1024)
+    program = export.export(new, (torch.randn(5, 37),), dynamic_shapes=({0: rows},))
+    x = torch.randn(64, 37)
+    torch.testing.assert_close(program.module()(x), old(x), rtol=1e-5, atol=1e-5)
+    shapes = module.ModelNew(37).to("meta")(torch.randn(5, 37, device="meta"))
+    assert shapes.shape == (5, 37) and shapes.device.type == "meta"
+library.opcheck(module._OPERATOR, (x, new.norm.weight.detach(), new.norm.bias.detach(), 1e-5))
+trained = torch.compile(new, fullgraph=True, backend="aot_eager")(x)
+torch.testing.assert_close(trained, old(x), rtol=1e-5, atol=1e-5)
+try:
+    trained.sum().backward()
+except NotImplementedError as error:
+    assert "no backward pass" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+IN_ITS_INTERPRETER = """
+new = module.ModelNew().eval()
+held = torch.compile(new, fullgraph=True, backend="aot_eager", dynamic=True)
+for rows in (7, 16):
+    x = torch.randn(rows, 37)
+    torch.testing.assert_close(held(x), module.Model()(x), rtol=1e-5, atol=1e-5)
+"""
+
+
+def test_torch_compiles_what_triton_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require("triton_cuda")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    use(example("softmax", "triton_cuda", tmp_path / "made"), IN_ITS_INTERPRETER, tmp_path)
+
+
+def test_torch_compiles_and_exports_it(layer_norm: Path, tmp_path: Path) -> None:
+    use(layer_norm, COMPILED, tmp_path)
+
+
 def test_several_outputs_numbers_and_files_beside_the_task(tmp_path: Path) -> None:
     require("cpp")
     (tmp_path / "two.sketch").write_text(TWO_SKETCH)
@@ -279,6 +332,13 @@ same([], module.get_inputs())
 same([], [torch.randn(3, 7), -1.5])
 new = module.ModelNew().eval()
 assert type(new(torch.randn(3, 7), 1.0)) is list
+x = torch.randn(7, 3).T
+given = x.clone()
+found = torch.compile(new, fullgraph=True, backend="aot_eager")(x, 0.5)
+for one, other in zip(found, module.Model().eval()(given, 0.5), strict=True):
+    torch.testing.assert_close(one, other)
+assert torch.equal(x, given)
+torch.library.opcheck(module._OPERATOR, (x, 0.5))
 for call, words in (
     (lambda: new(torch.randn(3, 7), 1.0, mode="fancy"), "made for mode = 'plain'"),
     (lambda: new.train()(torch.randn(3, 7), 1.0), "Dropout acts differently in training"),
