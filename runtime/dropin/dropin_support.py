@@ -187,23 +187,24 @@ def operator(
     name: str,
     schema: str,
     kernel: Callable[..., Any],
-    written: Sequence[bool],
+    written: Sequence[bool | None],
     params: Sequence[str],
     shapes: Callable[..., Sequence[tuple[int, ...]]],
     dtypes: Sequence[torch.dtype],
 ) -> Any:
     """The kernel as an operator of torch, which `torch.compile` and `torch.export` take as a whole.
 
-    It takes a tensor for each of `written`, and the params by position; what the kernel writes is
+    `written` says of the kernel's tensors whether it writes them, and is None for those that the
+    task never gives. The operator takes the others, and the params by position; what is written is
     copied first. `shapes`, of the same arguments, and `dtypes` are those of the results. It has no
     derivative: asking for one is an error, not a zero.
     """
-    count, single = len(written), len(dtypes) == 1
+    count, single = sum(changes is not None for changes in written), len(dtypes) == 1
 
     def compute(*values: Any) -> Any:
-        given = []
-        for value, changes in zip(values[:count], written, strict=True):
-            plain = value.resolve_neg().contiguous()
+        tensors, given = iter(values[:count]), []
+        for changes in written:
+            plain = None if changes is None else next(tensors).resolve_neg().contiguous()
             given.append(plain.clone() if changes else plain)
         return kernel(*given, **dict(zip(params, values[count:], strict=True)))
 

@@ -24,6 +24,7 @@ import attrs
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host.shapes import results, shape_function
 from sketchc.lowering.registry import load_language, load_target
@@ -147,8 +148,10 @@ class _Writer:
     def _operator(self) -> Iterator[str]:
         """The kernel as an operator of torch."""
         kernel, sources = self.kernel, self.binding.tensors
-        given = [source.tensor.name for source in sources if source.tensor.role is not ir.Role.OUT]
+        given = [source.tensor.name for source in sources]
         yield shape_function(kernel.sketch, "_shapes", given, "ceil_div")
+        taken = (tensor for tensor in passed(kernel.sketch) if tensor.role is not ir.Role.OUT)
+        written = [t.role is ir.Role.INOUT if t.name in given else None for t in taken]
         # Two kernels of one name may be loaded side by side.
         name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
         arguments = [f"Tensor t{place}" for place in range(len(sources))]
@@ -162,7 +165,7 @@ class _Writer:
                 f'    "{name}",',
                 f'    "({", ".join(arguments)}) -> {returned}",',
                 "    _kernel,",
-                f"    {[source.tensor.role is ir.Role.INOUT for source in sources]!r},",
+                f"    {written!r},",
                 f"    [{', '.join(quoted)}],",
                 "    _shapes,",
                 f"    [{', '.join(kinds)}],",

@@ -353,6 +353,53 @@ for call, words in (
     use(dropin, code, folder)
 
 
+WITHOUT_TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, b, w):
+        return x * w
+
+def get_inputs():
+    return [torch.randn(6, 40), None, torch.randn(6, 40)]
+"""
+WITHOUT_SKETCH = """
+sketch scaled {
+    symbols: M, N;
+    tensors: X[M, N]: in f32; B[M, N]: in f32?; W[M, N]: in f32; Y[M, N]: out f32;
+    constexpr: T = 16;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        @llm_hint("parallel", "grididx")
+        for j in range(ceil(N, T)):
+            x = alloc([T])
+            y = alloc([T])
+            load(X[i, j*T:(j+1)*T] -> x)
+            load(W[i, j*T:(j+1)*T] -> y)
+            mul(x, y, x)
+            if present(B):
+                load(B[i, j*T:(j+1)*T] -> y)
+                add(x, y, x)
+            store(x -> Y[i, j*T:(j+1)*T])
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
+def test_a_tensor_that_the_task_never_gives(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands between two that are given."""
+    require(target)
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    (tmp_path / "scaled.sketch").write_text(WITHOUT_SKETCH)
+    (tmp_path / "task.py").write_text(WITHOUT_TASK)
+    dropin = make(tmp_path / "scaled.sketch", tmp_path / "task.py", target, tmp_path / "made")
+    use(dropin, "same([], [torch.randn(3, 7), None, torch.randn(3, 7)])", tmp_path)
+
+
 NESTED_TASK = """
 import torch
 from torch import nn
