@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import index
 from pathlib import Path
 from types import ModuleType
@@ -202,9 +202,13 @@ def operator(
     count, single = sum(changes is not None for changes in written), len(dtypes) == 1
 
     def compute(*values: Any) -> Any:
-        tensors, given = iter(values[:count]), []
+        tensors: Iterator[torch.Tensor] = iter(values[:count])
+        given: list[torch.Tensor | None] = []
         for changes in written:
-            plain = None if changes is None else next(tensors).resolve_neg().contiguous()
+            if changes is None:
+                given.append(None)
+                continue
+            plain = next(tensors).resolve_neg().contiguous()
             given.append(plain.clone() if changes else plain)
         return kernel(*given, **dict(zip(params, values[count:], strict=True)))
 
