@@ -81,15 +81,35 @@ def check_construction(
 
 
 def arguments_of(forward: Callable[..., Any]) -> list[tuple[str, Any]] | None:
-    """(name, default or `REQUIRED`) of what `forward` takes behind self; None where it takes any
-    number of arguments."""
+    """(name, default or `REQUIRED`) of what `forward` takes behind self; None where some go by
+    name alone, or any number is taken."""
     parameters = list(inspect.signature(forward).parameters.values())[1:]
-    if any(one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD) for one in parameters):
+    if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         return None
     return [(one.name, REQUIRED if one.default is one.empty else one.default) for one in parameters]
 
 
+def bound_arguments(
+    forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], n: int
+) -> list[Any]:
+    """As `bind_arguments`, of any signature; `torch.compile` cannot follow."""
+    signature = inspect.signature(forward)
+    bound = signature.bind(None, *args, **kwargs)
+    for name in list(bound.arguments):
+        parameter = signature.parameters[name]
+        position = list(signature.parameters).index(name) - 1
+        variable = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if position >= n and not variable and bound.arguments[name] is not parameter.default:
+            raise TypeError(f"this kernel was made for {name} = {parameter.default!r}")
+    bound.apply_defaults()
+    values: list[Any] = list(bound.args[1:])
+    if len(values) < n:
+        raise TypeError(f"forward takes {n} arguments here, and got {len(values)}")
+    return values[:n]
+
+
 def bind_arguments(
+    forward: Callable[..., Any],
     known: Sequence[tuple[str, Any]] | None,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
@@ -99,10 +119,7 @@ def bind_arguments(
     defaults, since the kernel was made for those. `known` is of `arguments_of`. (In plain steps,
     which `torch.compile` can follow.)"""
     if known is None:
-        values = [*args, *kwargs.values()]
-        if len(values) < n:
-            raise TypeError(f"forward takes {n} arguments here, and got {len(values)}")
-        return values[:n]
+        return bound_arguments(forward, args, kwargs, n)
     names = [name for name, _ in known]
     if len(args) > len(names):
         raise TypeError("too many positional arguments")

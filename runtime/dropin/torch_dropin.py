@@ -209,7 +209,7 @@ class _Writer:
             "",
             "    def forward(self, *args: Any, **kwargs: Any) -> Any:",
             "        check_mode(self)",
-            f"        given = bind_arguments(FORWARD, args, kwargs, {count})",
+            f"        given = bind_arguments(Model.forward, FORWARD, args, kwargs, {count})",
             *(f"        {line}" for line in self._constants()),
             "        tensors = [",
         ]
