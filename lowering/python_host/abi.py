@@ -37,28 +37,40 @@ def declaration(sketch: ir.Sketch, entry: str, reserved: frozenset[str]) -> str:
     return wrapped(f"def {entry}(", parameters, f") -> {returned}:")
 
 
+def given(sketch: ir.Sketch) -> list[ir.Tensor]:
+    """The tensors that a kernel takes, in its order; outputs may be given besides."""
+    return [tensor for tensor in passed(sketch) if tensor.role is not ir.Role.OUT]
+
+
+def results(sketch: ir.Sketch) -> list[ir.Tensor]:
+    """The tensors that a kernel of the sketch returns, in its order."""
+    return [tensor for tensor in passed(sketch) if tensor.role is not ir.Role.IN]
+
+
+def kind(param: ir.Param) -> str:
+    """What Python, and the schema of an operator of torch, call the type of a param."""
+    return "float" if param.dtype.is_float else "bool" if param.dtype is DType.BOOL else "int"
+
+
 def signature(sketch: ir.Sketch, names: Names) -> tuple[list[str], str]:
     """The parameters of the wrapper with their annotations, and what it returns."""
     outputs = [t for t in sketch.tensors if t.role is ir.Role.OUT]
-    given = [t for t in passed(sketch) if t.role is not ir.Role.OUT]
-    results = [t for t in passed(sketch) if t.role is not ir.Role.IN]
+    taken = given(sketch)
     # `None` is a default only where no tensor that must be given follows.
-    last = max((place for place, tensor in enumerate(given) if not tensor.optional), default=-1)
+    last = max((place for place, tensor in enumerate(taken) if not tensor.optional), default=-1)
     parameters = [
         f"{names[tensor.name]}: torch.Tensor"
         + (" | None" if tensor.optional else "")
         + (" = None" if place > last else "")
-        for place, tensor in enumerate(given)
+        for place, tensor in enumerate(taken)
     ]
     keywords = []
     for param in sketch.params:
-        kind = "float" if param.dtype.is_float else "int"
-        kind = "bool" if param.dtype is DType.BOOL else kind
         default = "" if param.default is None else f" = {literal(param.default)}"
-        keywords.append(f"{names[param.name]}: {kind}{default}")
+        keywords.append(f"{names[param.name]}: {kind(param)}{default}")
     if outputs:
-        kind = "tuple[torch.Tensor, ...]" if len(outputs) > 1 else "torch.Tensor"
-        keywords.append(f"out: {kind}" + ("" if out_required(sketch) else " | None = None"))
+        form = "tuple[torch.Tensor, ...]" if len(outputs) > 1 else "torch.Tensor"
+        keywords.append(f"out: {form}" + ("" if out_required(sketch) else " | None = None"))
     if keywords:
         parameters += ["*", *keywords]
-    return parameters, "tuple[torch.Tensor, ...]" if len(results) > 1 else "torch.Tensor"
+    return parameters, "tuple[torch.Tensor, ...]" if len(results(sketch)) > 1 else "torch.Tensor"

@@ -10,19 +10,15 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.launch.inputs import sources_of
-from sketchc.lowering.abi import passed
+from sketchc.lowering.python_host.abi import given as taken_by
+from sketchc.lowering.python_host.abi import results
 from sketchc.lowering.python_host.expressions import Host, Names, literal
 from sketchc.lowering.python_host.wrapping import PythonLines
 
 
-def results(sketch: ir.Sketch) -> list[ir.Tensor]:
-    """The tensors that a kernel of the sketch returns, in its order."""
-    return [tensor for tensor in passed(sketch) if tensor.role is not ir.Role.IN]
-
-
 def shape_function(sketch: ir.Sketch, name: str, given: Collection[str], cdiv: str) -> str:
     """The definition of the function `name`, whose arguments are the tensors of `sketch` that are
-    `given` and its params, by their names, and which returns a list of shapes: those of `results`.
+    `given` and its params, by their names, and which returns the list of shapes of `abi.results`.
 
     It reads the arguments' shapes only, and refuses nothing. `cdiv` is a function in its reach that
     rounds quotients up.
@@ -36,7 +32,7 @@ class _Shapes(Host, PythonLines):
 
     def emit(self, name: str, given: Collection[str]) -> list[str]:
         """All lines of the function."""
-        tensors = [t for t in passed(self.sketch) if t.role is not ir.Role.OUT]
+        tensors = taken_by(self.sketch)
         taken = [self.names[t.name] for t in tensors if t.name in given]
         taken += [self.names[param.name] for param in self.sketch.params]
         self.lines.append(f"def {name}({', '.join(taken)}):")

@@ -22,11 +22,10 @@ from pathlib import Path
 import attrs
 
 from sketchc.base.diagnostics import refuse
-from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.python_host.shapes import results, shape_function
+from sketchc.lowering.python_host import abi
+from sketchc.lowering.python_host.shapes import shape_function
 from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
@@ -150,14 +149,14 @@ class _Writer:
         kernel, sources = self.kernel, self.binding.tensors
         given = [source.tensor.name for source in sources]
         yield shape_function(kernel.sketch, "_shapes", given, "ceil_div")
-        taken = (tensor for tensor in passed(kernel.sketch) if tensor.role is not ir.Role.OUT)
+        taken = abi.given(kernel.sketch)
         written = [t.role is ir.Role.INOUT if t.name in given else None for t in taken]
         # Two kernels of one name may be loaded side by side.
         name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
         arguments = [f"Tensor t{place}" for place in range(len(sources))]
-        arguments += [f"{_kind(p)} p{place}" for place, p in enumerate(kernel.sketch.params)]
+        arguments += [f"{abi.kind(p)} p{place}" for place, p in enumerate(kernel.sketch.params)]
         quoted = [f'"{param.name}"' for param in kernel.sketch.params]
-        kinds = [f"torch.{tensor.dtype.numpy_name}" for tensor in results(kernel.sketch)]
+        kinds = [f"torch.{tensor.dtype.numpy_name}" for tensor in abi.results(kernel.sketch)]
         returned = "Tensor" if len(kinds) == 1 else f"({', '.join('Tensor' for _ in kinds)})"
         yield "\n".join(
             [
@@ -263,14 +262,9 @@ class _Writer:
         where |= {name: f"self.{name}" for name, _ in self._attributes()}
         given = self.binding.params
         return [
-            f'number("{p.name}", {where.get(p.name) or _literal(given[p.name])}, {_kind(p)})'
+            f'number("{p.name}", {where.get(p.name) or _literal(given[p.name])}, {abi.kind(p)})'
             for p in self.kernel.sketch.params
         ]
-
-
-def _kind(param: ir.Param) -> str:
-    """What Python and torch call the type of a param."""
-    return "float" if param.dtype.is_float else "bool" if param.dtype is DType.BOOL else "int"
 
 
 def _literal(value: Scalar) -> str:

@@ -11,8 +11,9 @@ from example_sizes import params_for, sizes_for
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check
 from sketchc.ir import nodes as ir
+from sketchc.lowering.python_host.abi import results
 from sketchc.lowering.python_host.expressions import Names
-from sketchc.lowering.python_host.shapes import results, shape_function
+from sketchc.lowering.python_host.shapes import shape_function
 from sketchc.runtime.cases.sizes import tensor_shapes
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
