@@ -155,9 +155,11 @@ def compile_all(kernels: list[Kernel], folder: Path, architectures: tuple[int, .
     return list(result.reply["kernels"])
 
 
-def assert_close(found: Array, expected: Array, factor: float = 8.0, terms: int = 1) -> None:
+def assert_close(
+    found: Array, expected: Array, factor: float = 8.0, terms: int = 1, *, flushed: bool = False
+) -> None:
     """Equal shape and type; NaN and infinities alike; floats within `factor` sqrt(terms) eps of
-    value and output scale; everything else exact."""
+    value and output scale (and, `flushed`, the smallest normal number); everything else exact."""
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
     if found.dtype.kind in "iub":
@@ -167,5 +169,7 @@ def assert_close(found: Array, expected: Array, factor: float = 8.0, terms: int 
     a, b = found.astype(np.float64), expected.astype(np.float64)
     finite = np.isfinite(b)
     np.testing.assert_array_equal(a[~finite], b[~finite])
-    scale = float(np.sqrt(np.mean(b[finite] ** 2))) if finite.any() else 0.0
-    np.testing.assert_allclose(a[finite], b[finite], rtol=eps, atol=eps * scale)
+    largest = float(np.abs(b[finite]).max(initial=0.0)) or 1.0
+    scale = largest * float(np.sqrt(np.mean((b[finite] / largest) ** 2))) if finite.any() else 0.0
+    floor = float(ml_dtypes.finfo(found.dtype).smallest_normal) if flushed else 0.0
+    np.testing.assert_allclose(a[finite], b[finite], rtol=eps, atol=eps * scale + floor)

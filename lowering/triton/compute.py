@@ -63,6 +63,12 @@ class Request:
         return self.operands[0]
 
     @property
+    def flushed(self) -> bool:
+        """Whether some primitives of Triton take numbers below the normal ones for zero: the root
+        of a negative one is NaN, of a positive one large beside it, its ceiling 1."""
+        return self.scope.dialect.flushes and self.dtype is DType.F32
+
+    @property
     def bits(self) -> str:
         """How wide the type is."""
         return str(self.dtype.bytes * 8)
@@ -127,6 +133,27 @@ def _clamp(request: Request) -> Code:
     return result
 
 
+def _root(request: Request) -> Code:
+    return PYTHON.call("tl.sqrt_rn" if request.flushed else "tl.sqrt", request.first)
+
+
+def _inverse_root(request: Request) -> Code:
+    if request.flushed:
+        return PYTHON.binary("/", Code("1.0"), _root(request))
+    return PYTHON.call("tl.rsqrt", request.first)
+
+
+def _whole(mode: str) -> Writer:
+    """floor ("down") or ceil ("up")."""
+
+    def write(request: Request) -> Code:
+        if request.flushed:
+            return request.call(f"round_{mode}")
+        return PYTHON.call({"down": "tl.floor", "up": "tl.ceil"}[mode], request.first)
+
+    return write
+
+
 def _relu(request: Request) -> Code:
     zero = Code("0.0") if request.dtype.is_float else typed(_ZERO, request.dtype)
     return _maximum(attrs.evolve(request, operands=(request.first, zero)))
@@ -181,7 +208,7 @@ def _invert(request: Request) -> Code:
 
 
 #: Operations that Triton and this package's device functions have under their own names.
-_PRIMITIVES = ("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "erf")
+_PRIMITIVES = ("exp", "exp2", "log", "log2", "sin", "cos", "erf")
 _DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
 
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
@@ -195,8 +222,10 @@ WRITERS: dict[str, Writer] = {
     "abs": lambda r: r.first if r.dtype is DType.BOOL else PYTHON.call("tl.abs", r.first),
     "relu": _relu,
     "clamp": _clamp,
-    "floor": _rounded(_primitive("tl.floor")),
-    "ceil": _rounded(_primitive("tl.ceil")),
+    "sqrt": _root,
+    "rsqrt": _inverse_root,
+    "floor": _rounded(_whole("down")),
+    "ceil": _rounded(_whole("up")),
     "round": _rounded(_round),
     "trunc": _rounded(_device("truncate")),
     "sign": lambda r: r.call("sign" if r.dtype.is_float else "integer_sign"),
@@ -348,8 +377,6 @@ def _truth(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
 #: Types of which both sides of a choice may be literals: Triton takes those for f32 or i32.
 _TYPED = frozenset({*NARROW, DType.U32, DType.I64, DType.F64})
 
-_ROUNDING = {"down": "tl.floor", "up": "tl.ceil"}
-
 
 def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Value:
     """An explicit conversion, with a rounding direction and saturation where asked."""
@@ -383,7 +410,7 @@ def _cast(statement: ir.Compute, target: DType, rank: int, scope: Scope) -> Valu
             case "zero":
                 code = WRITERS["trunc"](request)
             case _:
-                code = PYTHON.call(_ROUNDING[mode], code)
+                code = _whole(mode)(request)
     if not statement.attributes.get("sat", False) or source is DType.BOOL:
         return Value(code, source, value.shape)
     return Value(_saturated(code, source, target, scope), target, value.shape)

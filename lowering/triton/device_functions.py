@@ -226,6 +226,20 @@ def round_even(x, MAGIC: tl.constexpr):
 
 
 @triton.jit
+def round_down(x):
+    """floor(x), where `tl.floor` takes negative numbers below the normal ones for zero."""
+    whole = tl.floor(x)
+    return tl.where((x < 0) & (whole == 0), -1.0, whole)
+
+
+@triton.jit
+def round_up(x):
+    """ceil(x), where `tl.ceil` takes positive numbers below the normal ones for zero."""
+    whole = tl.ceil(x)
+    return tl.where((x > 0) & (whole == 0), 1.0, whole)
+
+
+@triton.jit
 def truncate(x):
     """x without its fraction."""
     return tl.where(x < 0, tl.ceil(x), tl.floor(x))

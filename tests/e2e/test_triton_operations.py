@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tile_operations
@@ -70,6 +71,24 @@ def float_case(dtype: str) -> Case:
     lines["chosen"] = "where(t_lt, a, b, t_chosen)"
     outputs["chosen"] = dtype
     return make_case(lower(sketch_of(lines, dtype, outputs))[1], {"N": N}, tensors=inputs(dtype))
+
+
+def tiny_case(dtype: str) -> Case:
+    """Numbers about the smallest normal one, which some of Triton's primitives take for zero."""
+    lines = {name: f"{name}(a, t_{name})" for name in UNARY if "bitwise" not in name}
+    lines |= {name: f"{name}(a, b, t_{name})" for name in FLOAT_BINARY if name != "pow"}
+    outputs = {name: "bool" if name in TESTS else dtype for name in lines}
+    for mode in ("nearest", "down", "up", "zero"):
+        lines[f"cast_{mode}"] = f'cast(a, round="{mode}", sat=True, dst=t_cast_{mode})'
+        outputs[f"cast_{mode}"] = "i32"
+    information = ml_dtypes.finfo(dtype_of(DType(dtype)))
+    ends = np.array([information.smallest_subnormal, information.smallest_normal], np.float64)
+    sizes = np.outer(ends, [1, 3, 8]).ravel()
+    a, b = np.array(np.meshgrid(*2 * [[*sizes, *-sizes]])).reshape(2, -1)
+    tensors = {"A": a, "B": b, "C": a}
+    tensors = {name: array.astype(dtype_of(DType(dtype))) for name, array in tensors.items()}
+    kernel = lower(sketch_of(lines, dtype, outputs))[1]
+    return make_case(kernel, {"N": a.size}, tensors=tensors)
 
 
 def inputs(dtype: str) -> dict[str, Array]:
@@ -216,6 +235,7 @@ def product_case(name: str) -> Case:
 
 FLOATS = ("f32", "f16", "bf16", "f64")
 INTEGERS = ("i64", "i32", "i16", "i8", "u8", "u32")
+TINY = tuple(f"tiny-{dtype}" for dtype in FLOATS)
 CONVERSIONS = tuple(f"from-{kind.value}" for kind in DType)
 #: Operations across lanes by name; see `tile_operations`.
 LANES = {name: (dtype, text) for name, dtype, text in tile_operations.all_sketches()}
@@ -240,6 +260,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, 
     cases = {dtype: float_case(dtype) for dtype in FLOATS}
     cases |= {dtype: integer_case(dtype) for dtype in INTEGERS}
     cases["cast"] = cast_case()
+    cases |= {name: tiny_case(name.removeprefix("tiny-")) for name in TINY}
     cases |= {name: conversion_case(name.removeprefix("from-")) for name in CONVERSIONS}
     cases |= {name: product_case(name) for name in PRODUCTS}
     results = run_cases(list(cases.values()), Path(tmp_path_factory.mktemp("operations")))
@@ -256,13 +277,14 @@ def differences(case: Case, result: dict[str, Array], name: str) -> str:
         if tensor in ("Y_even", "Y_wide", "Y_one"):
             factor = 0.0  # `rand` has the same bits everywhere
         try:
-            assert_close(result[tensor], expected, factor, terms)
+            tiny = name.startswith("tiny")
+            assert_close(result[tensor], expected, factor, terms, flushed=tiny)
         except AssertionError as error:
             wrong.append(f"{tensor}: {error}")
     return "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "cast", *CONVERSIONS, *PRODUCTS])
+@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "cast", *TINY, *CONVERSIONS, *PRODUCTS])
 def test_operations_match_the_interpreter(
     name: str, outcomes: dict[str, tuple[Case, object]]
 ) -> None:

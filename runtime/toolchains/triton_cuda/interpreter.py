@@ -27,6 +27,7 @@ def mend() -> None:
         _round_to_bfloat16,
         _take_bools,
         _update_bfloat16,
+        _flush_to_zero,
     ):
         change(tl, interpreter)
 
@@ -153,25 +154,35 @@ def _multiply_bfloat16(tl: Any, interpreter: Any) -> None:
     `tl.dot` multiplies those."""
     original = interpreter.InterpreterBuilder.create_dot
 
-    def widened(handle: Any) -> Any:
-        if handle.dtype.scalar != tl.bfloat16:
-            return handle
-        bits = handle.data.view(np.uint16).astype(np.uint32) << 16
-        return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
-
     def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
-        return original(self, widened(a), widened(b), *rest)
+        wide = (_widened(handle, tl, interpreter) for handle in (a, b))
+        return original(self, *wide, *rest)
 
     interpreter.InterpreterBuilder.create_dot = create_dot
 
 
+def _widened(handle: Any, tl: Any, interpreter: Any) -> Any:
+    """A bf16 handle as f32, exactly; others as they are."""
+    if handle.dtype.scalar != tl.bfloat16:
+        return handle
+    bits = handle.data.view(np.uint16).astype(np.uint32) << 16
+    return interpreter.TensorHandle(bits.view(np.float32), tl.float32)
+
+
 def _round_to_bfloat16(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
-    f32, and writes the whole part of anything else as if it were the bits."""
+    f32, and writes the whole part of anything else as if it were the bits. And let it widen all of
+    bf16: it makes the smallest numbers zero."""
     original = interpreter.InterpreterBuilder.cast_impl
 
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
-        if target.scalar != tl.bfloat16 or source.dtype.scalar == tl.bfloat16:
+        if source.dtype.scalar == tl.bfloat16:
+            if target.scalar == tl.bfloat16:
+                return source
+            source = _widened(source, tl, interpreter)
+            if target.scalar == tl.float32:
+                return source
+        if target.scalar != tl.bfloat16:
             return original(self, source, target)
         with np.errstate(invalid="ignore", over="ignore"):
             rounded = source.data.astype(ml_dtypes.bfloat16)
@@ -216,3 +227,24 @@ def _update_bfloat16(tl: Any, interpreter: Any) -> None:
         return interpreter.TensorHandle(old, value.dtype.scalar)
 
     interpreter.InterpreterBuilder.create_atomic_rmw = create_atomic_rmw
+
+
+def _flush_to_zero(tl: Any, interpreter: Any) -> None:
+    """Let Triton's interpreter take f32 below the smallest normal number for zero where compiled
+    kernels do (`sqrt.approx.ftz`, `rsqrt.approx.ftz`, `cvt.rmi.ftz`, `cvt.rpi.ftz`): the root of a
+    negative one is no NaN there, and the ceiling of a positive one is 0."""
+    smallest = np.finfo(np.float32).smallest_normal
+    builder = interpreter.InterpreterBuilder
+
+    def flushing(function: Any) -> Any:
+        def flushed(self: Any, argument: Any) -> Any:
+            values = argument.data
+            if values.dtype == np.float32:
+                values = np.where(np.abs(values) < smallest, np.copysign(0, values), values)
+                argument = interpreter.TensorHandle(values.astype(np.float32), argument.dtype)
+            return function(self, argument)
+
+        return flushed
+
+    for name in ("create_sqrt", "create_rsqrt", "create_floor", "create_ceil"):
+        setattr(builder, name, flushing(getattr(builder, name)))

@@ -76,7 +76,7 @@ def group_norm_kernel(
     # add(variance, eps, variance)
     variance = variance + eps
     # rsqrt(variance, variance)
-    variance = tl.rsqrt(variance)
+    variance = 1.0 / tl.sqrt_rn(variance)
     for c in range(CG):
         # load(WV[g, c] -> weight)
         weight = tl.load(WEIGHT_ptr + (g * CG + c))

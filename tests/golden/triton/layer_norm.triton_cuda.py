@@ -41,7 +41,7 @@ def layer_norm_kernel(
     # add(variance, eps, variance)
     variance = variance + eps
     # rsqrt(variance, variance)
-    variance = tl.rsqrt(variance)
+    variance = 1.0 / tl.sqrt_rn(variance)
     # mul(x, variance, x)
     x = x * variance
     # load(WEIGHT[0:N] -> weight)

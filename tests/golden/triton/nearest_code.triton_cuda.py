@@ -49,7 +49,7 @@ def nearest_code_kernel(
     # reduce_min(squares, 0, least)
     least = tl.reduce(tl.where(c_lanes < C, squares, float("inf")), 0, nan_minimum)
     # sqrt(least, least)
-    least = tl.sqrt(least)
+    least = tl.sqrt_rn(least)
     # store(place -> PLACE[i])
     tl.store(PLACE_ptr + i, place)
     # store(least -> DISTANCE[i])

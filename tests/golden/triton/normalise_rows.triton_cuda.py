@@ -61,7 +61,7 @@ def normalise_rows_kernel(
     # add(y_scale, 1e-05, y_scale)
     y_scale = y_scale + 1e-05
     # rsqrt(y_scale, y_scale)
-    y_scale = tl.rsqrt(y_scale)
+    y_scale = 1.0 / tl.sqrt_rn(y_scale)
     # mul(y_centred, y_scale, y)
     y = y_centred * y_scale
     # store(y -> LAYER[i, 0:N])
@@ -81,7 +81,7 @@ def normalise_rows_kernel(
     # add(y_scale_2, 1e-05, y_scale_2)
     y_scale_2 = y_scale_2 + 1e-05
     # rsqrt(y_scale_2, y_scale_2)
-    y_scale_2 = tl.rsqrt(y_scale_2)
+    y_scale_2 = 1.0 / tl.sqrt_rn(y_scale_2)
     # mul(x, y_scale_2, y)
     y = x * y_scale_2
     # store(y -> RMS[i, 0:N])

@@ -60,7 +60,7 @@ def rms_norm_kernel(
     # add(rms_row, eps, rms_row)
     rms_row = rms_row + eps
     # sqrt(rms_row, rms_row)
-    rms_row = tl.sqrt(rms_row)
+    rms_row = tl.sqrt_rn(rms_row)
     # for f in range(F):
     for f_2 in tl.range(F, num_stages=6):
         # load(X[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2] -> x_row)

@@ -9,7 +9,7 @@ import triton.language as tl
 T = 1024  # chosen for h200, one of 256, 512, 1024
 
 
-# The library: round_even, truncate, sign.
+# The library: round_even, round_down, round_up, truncate, sign.
 
 
 @triton.jit
@@ -34,11 +34,11 @@ def rounding_kernel(
     # load(X[i*T:(i+1)*T] -> x)
     x = tl.load(X_ptr + i * T + t_lanes, mask=t_lanes < N - i * T, other=0.0)
     # floor(x, y)
-    y = tl.floor(x)
+    y = round_down(x)
     # store(y -> FLOOR[i*T:(i+1)*T])
     tl.store(FLOOR_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
     # ceil(x, y)
-    y = tl.ceil(x)
+    y = round_up(x)
     # store(y -> CEIL[i*T:(i+1)*T])
     tl.store(CEIL_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
     # round(x, y)

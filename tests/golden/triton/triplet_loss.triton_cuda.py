@@ -75,9 +75,9 @@ def triplet_loss_kernel(
         # add(far, sum, far)
         far = far + sum_
     # sqrt(near, near)
-    near = tl.sqrt(near)
+    near = tl.sqrt_rn(near)
     # sqrt(far, far)
-    far = tl.sqrt(far)
+    far = tl.sqrt_rn(far)
     # sub(near, far, loss)
     loss = near - far
     # add(loss, margin, loss)
