@@ -1,4 +1,4 @@
-"""The importable drop-in: a pybind11 module around a kernel's C entry point.
+"""The importable drop-in: a nanobind module around a kernel's C entry point.
 
 `NAME_module.NAME(X, ..., eps=...)` takes the `in` and `inout` tensors in call order as NumPy arrays
 or torch CPU tensors, and params by keyword; it binds the symbols from the shapes, checks shapes and
@@ -80,9 +80,9 @@ class _Module(Expressions):
         return f'extern "C" int64_t {self.entry}({", ".join(kinds)});'
 
     def _run(self) -> None:
-        arguments = [f"const py::object &{t.name}_given" for t in self._given()]
-        arguments += [f"const py::object &{param.name}_given" for param in self.sketch.params]
-        self.lines += [f"static py::object run({', '.join(arguments)})", "{"]
+        arguments = [f"const nb::object &{t.name}_given" for t in self._given()]
+        arguments += [f"const nb::object &{param.name}_given" for param in self.sketch.params]
+        self.lines += [f"static nb::object run({', '.join(arguments)})", "{"]
         for param in self.sketch.params:
             kind = "double" if param.dtype.is_float else "int64_t"
             taken = "take_number" if param.dtype.is_float else "take_integer"
@@ -116,7 +116,7 @@ class _Module(Expressions):
             if tensor.name in asked:
                 given = f"{tensor.name}_given"
                 self._line(
-                    f"const py::object *const {identifier(tensor.name)} ="
+                    f"const nb::object *const {identifier(tensor.name)} ="
                     f" {given}.is_none() ? nullptr : &{given};"
                 )
         for symbol, sources in sources_of(self.sketch).items():
@@ -138,7 +138,7 @@ class _Module(Expressions):
                     told = solved_sizes(self.sketch, step) if step.kind is Kind.SIZE else step
                     if told is not None:
                         values = ", ".join(
-                            f'{{"{name}", py::cast({identifier(name)})}}'
+                            f'{{"{name}", nb::cast({identifier(name)})}}'
                             for name in mentioned(self.sketch, told)
                         )
                         self._line(f"if ({broken(told, self)}) {{")
@@ -157,7 +157,7 @@ class _Module(Expressions):
         value = "0"
         for source in reversed(sources):
             name = source.tensor.name
-            size = f"{name}_argument.given.shape({source.axis})"
+            size = f"{name}_argument.extent({source.axis})"
             if source.offset != ir.Literal(0):
                 size = f"({size} - ({self.scalar(source.offset)}))"
             size += f" / {source.step}" if source.step > 1 else ""
@@ -191,11 +191,9 @@ class _Module(Expressions):
             if tensor.role is ir.Role.OUT:
                 shape = ", ".join(f"int64_t{{{self.scalar(extent)}}}" for extent in tensor.extents)
                 self._line(
-                    f"py::array {tensor.name}_made = make(py::make_tuple({shape}),"
+                    f"const nb::object {tensor.name}_made = make(nb::make_tuple({shape}),"
                     f' "{tensor.dtype.numpy_name}");'
                 )
-            elif tensor.role is ir.Role.INOUT:
-                self._line(f"py::array {tensor.name}_dense = {tensor.name}_argument.dense;")
 
     def _call(self) -> None:
         tensors = passed(self.sketch)
@@ -204,22 +202,22 @@ class _Module(Expressions):
             match tensor.role:
                 case ir.Role.IN:
                     absent = f"{name}_given.is_none() ? nullptr : " if tensor.optional else ""
-                    const, pointer = "const ", f"{absent}{name}_argument.dense.data()"
+                    const, pointer = "const ", f"{absent}{name}_argument.held.place"
                 case ir.Role.OUT:
-                    pointer = f"{name}_made.mutable_data()"
+                    pointer = f"elements_of({name}_made).place"
                 case _:
-                    pointer = f"{name}_dense.mutable_data()"
+                    pointer = f'writable({name}_argument.held, "{name}")'
             self._line(f"{const}void *const pointer_{index} = {pointer};")
         arguments = [f"pointer_{index}" for index in range(len(tensors))]
         arguments += [identifier(symbol.name) for symbol in self.sketch.symbols]
         arguments += [identifier(param.name) for param in self.sketch.params]
         for _, tensor, axis in actual_extents(self.sketch):
-            actual = f"{tensor.name}_argument.given.shape({axis})"
+            actual = f"{tensor.name}_argument.extent({axis})"
             absent = f"{tensor.name}_given.is_none() ? 1 : " if tensor.optional else ""
             arguments.append(f"{absent}{actual}")
         self._line("int64_t status = 0;")
         self._line("{")
-        self._line("    const py::gil_scoped_release released;")
+        self._line("    const nb::gil_scoped_release released;")
         self._line(f"    status = {self.entry}({', '.join(arguments)});")
         self._line("}")
         # Everything else was checked before.
@@ -236,11 +234,8 @@ class _Module(Expressions):
         for tensor in passed(self.sketch):
             name = tensor.name
             if tensor.role is ir.Role.INOUT:
-                self._line(f"if (!{name}_dense.is({name}_argument.given)) {{")
-                self._line(
-                    '    py::module_::import("numpy").attr("copyto")'
-                    f"({name}_argument.given, {name}_dense);"
-                )
+                self._line(f"if (!{name}_argument.dense.is({name}_argument.given)) {{")
+                self._line(f'    numpy("copyto")({name}_argument.given, {name}_argument.dense);')
                 self._line("}")
                 results.append(f"{name}_given")
             elif tensor.role is ir.Role.OUT:
@@ -248,30 +243,31 @@ class _Module(Expressions):
         if len(results) == 1:
             self._line(f"return {results[0]};")
         else:
-            self._line(f"return py::make_tuple({', '.join(results)});")
+            self._line(f"return nb::make_tuple({', '.join(results)});")
 
     def _registration(self) -> str:
         name = self.sketch.name
         arguments: list[str] = []
         for tensor in reversed(self._given()):
             # Only at the end may an argument be left out; elsewhere None is passed.
-            last = tensor.optional and all(" = py::none()" in other for other in arguments)
-            arguments.insert(0, f'py::arg("{tensor.name}"){" = py::none()" if last else ""}')
+            last = tensor.optional and all(" = nb::none()" in other for other in arguments)
+            arguments.insert(0, f'nb::arg("{tensor.name}").none(){" = nb::none()" if last else ""}')
         if self.sketch.params:
-            arguments.append("py::kw_only()")
+            arguments.append("nb::kw_only()")
         for param in self.sketch.params:
             default = ""
             if param.default is not None:
                 number = param.default if param.dtype.is_float else int(param.default)
                 default = f" = {self.constant(number, param.dtype)}"
-            arguments.append(f'py::arg("{param.name}"){default}')
+            arguments.append(f'nb::arg("{param.name}").none(){default}')
         shapes = ", ".join(
             f"{t.name}[{', '.join(show(extent) for extent in t.extents)}]: {t.dtype.value}"
             for t in passed(self.sketch)
         )
         listed = ", ".join(["&run", _quoted(f"The sketch {name}: {shapes}."), *arguments])
         return (
-            f'PYBIND11_MODULE({name}_module, module)\n{{\n    module.def("{name}", {listed});\n}}'
+            f"NB_MODULE({name}_module, module)\n{{\n    nb::set_leak_warnings(false);\n"
+            f'    module.def("{name}", {listed});\n}}'
         )
 
 

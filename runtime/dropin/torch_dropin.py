@@ -3,7 +3,7 @@
 `NAME_dropin.py` defines `ModelNew`, `get_inputs` and `get_init_inputs`. `ModelNew` derives from the
 task's own `Model` (the task's file is copied beside it), so its constructor, parameters and
 state_dict are the task's; only `forward` calls the kernel. Beside it lie the kernel's file and, for
-C++, the pybind11 module built from it. The folder can be moved: nothing in it names a place.
+C++, the nanobind module built from it. The folder can be moved: nothing in it names a place.
 
 What `ModelNew` takes and refuses is in `dropin_support`. It computes what the task computes in
 evaluation mode. The kernel is an operator of torch with an implementation for fake tensors, so that

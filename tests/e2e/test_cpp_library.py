@@ -6,7 +6,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-import pybind11
+import nanobind
 import pytest
 from toolchains import require
 
@@ -18,7 +18,7 @@ FOLDER = Path(library.__file__).parent
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.hpp")), ids=lambda path: path.name)
 def test_a_header_compiles_by_itself(path: Path) -> None:
-    folders = [sysconfig.get_path("include"), pybind11.get_include()]
+    folders = [sysconfig.get_path("include"), nanobind.include_dir()]
     command = ["g++", "-std=c++17", "-fopenmp", "-march=native", "-Wall", "-Wextra", "-Werror"]
     command += [f"-isystem{folder}" for folder in folders]
     command += ["-Wno-unused-function", "-fsyntax-only", "-include", str(path), "-xc++", "-"]

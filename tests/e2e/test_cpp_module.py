@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -77,3 +78,12 @@ def test_module_with_inout_bfloat16_and_requires(tmp_path: Path) -> None:
         module.update(x, x[0], count=1)
     with pytest.raises(TypeError):
         module.update(x, shift)
+    numbers = np.arange(3 * 37).reshape(3, 37).astype(ml_dtypes.bfloat16)
+    every_other = np.repeat(numbers, 2, axis=1)[:, ::2]
+    result, copy = module.update(every_other, np.zeros(37, ml_dtypes.bfloat16), count=1)
+    assert result is every_other
+    np.testing.assert_array_equal(result, numbers * np.asarray(2, ml_dtypes.bfloat16))
+    np.testing.assert_array_equal(copy, numbers)
+    numbers.flags.writeable = False
+    with pytest.raises(ValueError, match="X is read-only"):
+        module.update(numbers, np.zeros(37, ml_dtypes.bfloat16), count=1)

@@ -78,7 +78,7 @@ def test_without_torch_and_triton_nothing_crashes(tmp_path: Path) -> None:
     """In a process where neither can be imported."""
     code = (
         "import sys\n"
-        "sys.modules['torch'] = sys.modules['triton'] = sys.modules['pybind11'] = None\n"
+        "sys.modules['torch'] = sys.modules['triton'] = sys.modules['nanobind'] = None\n"
         "from sketchc.cli.main import run\n"
         "sys.exit(run(['targets', '--json']))\n"
     )

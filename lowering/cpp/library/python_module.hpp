@@ -14,78 +14,116 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
+#include <nanobind/nanobind.h>
 
 //#
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace {
 
-// An argument as a NumPy array; torch's bfloat16 arrives as int16, which NumPy knows.
-struct argument {
-    py::array given;
-    py::array dense; // C-contiguous: `given` itself, or a copy
-    bool torch = false;
+// Where the elements of a C-contiguous array are.
+struct elements {
+    void *place = nullptr;
+    bool read_only = false;
+    std::vector<int64_t> shape;
 };
 
-bool is_torch(const py::object &value)
+elements elements_of(const nb::object &array)
 {
-    const auto module = py::str(py::type::of(value).attr("__module__"));
-    return std::string(module).rfind("torch", 0) == 0;
+    // Public, and for every type: no buffer holds bfloat16.
+    const nb::object told = array.attr("__array_interface__");
+    const nb::object data = told["data"];
+    elements result{PyLong_AsVoidPtr(nb::object(data[0]).ptr()), nb::cast<bool>(data[1]), {}};
+    for (const nb::handle extent : nb::object(told["shape"])) {
+        result.shape.push_back(nb::cast<int64_t>(extent));
+    }
+    return result;
 }
 
-argument take(py::object value, const char *name, const std::string &dtype, py::ssize_t rank)
+void *writable(const elements &given, const char *name)
+{
+    if (given.read_only) {
+        throw nb::value_error((std::string(name) + " is read-only").c_str());
+    }
+    return given.place;
+}
+
+// An argument as a NumPy array; torch's bfloat16 arrives as int16, which NumPy knows.
+struct argument {
+    nb::object given;
+    nb::object dense; // C-contiguous: `given` itself, or a copy
+    elements held{};  // of `dense`; the shape is that of both
+    bool torch = false;
+
+    int64_t extent(std::size_t axis) const { return held.shape[axis]; }
+};
+
+[[noreturn]] void mistaken(const std::string &message)
+{
+    throw nb::value_error(message.c_str());
+}
+
+std::string text_of(const nb::handle &value) { return nb::str(value).c_str(); }
+
+bool is_torch(const nb::object &value)
+{
+    return text_of(value.type().attr("__module__")).rfind("torch", 0) == 0;
+}
+
+nb::object numpy(const char *name) { return nb::module_::import_("numpy").attr(name); }
+
+argument take(nb::object value, const char *name, const std::string &dtype, std::size_t rank)
 {
     argument result;
     result.torch = is_torch(value);
     std::string found;
     if (result.torch) {
         value = value.attr("detach")();
-        found = std::string(py::str(value.attr("dtype"))).substr(6);
+        found = text_of(value.attr("dtype")).substr(6);
         if (found == "bfloat16") {
-            value = value.attr("view")(py::module_::import("torch").attr("int16"));
+            value = value.attr("view")(nb::module_::import_("torch").attr("int16"));
         }
     }
-    result.given = py::module_::import("numpy").attr("asarray")(value);
+    result.given = numpy("asarray")(value);
     if (!result.torch) {
-        found = std::string(py::str(result.given.dtype().attr("name")));
+        found = text_of(result.given.attr("dtype").attr("name"));
     }
     if (found != dtype) {
-        throw py::value_error(std::string(name) + " must be " + dtype + ", not " + found);
-    }
-    if (result.given.ndim() != rank) {
-        throw py::value_error(std::string(name) + " must have " + std::to_string(rank) +
-                              " dimensions, not " + std::to_string(result.given.ndim()));
+        mistaken(std::string(name) + " must be " + dtype + ", not " + found);
     }
     // Unlike `ascontiguousarray`, this leaves an array without axes as it is.
-    result.dense = py::module_::import("numpy").attr("asarray")(result.given,
-                                                               py::arg("order") = "C");
+    result.dense = numpy("asarray")(result.given, nb::arg("order") = "C");
+    result.held = elements_of(result.dense);
+    if (result.held.shape.size() != rank) {
+        mistaken(std::string(name) + " must have " + std::to_string(rank) +
+                 " dimensions, not " + std::to_string(result.held.shape.size()));
+    }
     return result;
 }
 
 // The Python number that a scalar of NumPy or PyTorch is; anything else as it is.
-[[maybe_unused]] py::object plain(const py::object &value)
+[[maybe_unused]] nb::object plain(const nb::object &value)
 {
     try {
-        return py::hasattr(value, "item") ? value.attr("item")() : value;
-    } catch (const py::error_already_set &) {
+        return nb::hasattr(value, "item") ? value.attr("item")() : value;
+    } catch (const nb::python_error &) {
         return value;
     }
 }
 
-[[noreturn]] [[maybe_unused]] void mistaken(const py::object &value, const char *name,
+[[noreturn]] [[maybe_unused]] void mistaken(const nb::object &value, const char *name,
                                             const char *what)
 {
-    throw py::value_error(std::string(name) + " = " + std::string(py::repr(value)) + " " + what);
+    mistaken(std::string(name) + " = " + nb::repr(value).c_str() + " " + what);
 }
 
 // A bool is 0 or 1.
-[[maybe_unused]] int64_t take_integer(const py::object &value, const char *name)
+[[maybe_unused]] int64_t take_integer(const nb::object &value, const char *name)
 {
-    const py::object number = plain(value);
-    if (!py::isinstance<py::int_>(number)) {
+    const nb::object number = plain(value);
+    if (!nb::isinstance<nb::int_>(number)) {
         mistaken(value, name, "is no integer");
     }
     int overflow = 0;
@@ -96,10 +134,10 @@ argument take(py::object value, const char *name, const std::string &dtype, py::
     return result;
 }
 
-[[maybe_unused]] int64_t take_bool(const py::object &value, const char *name)
+[[maybe_unused]] int64_t take_bool(const nb::object &value, const char *name)
 {
-    const py::object number = plain(value);
-    const bool whole = py::isinstance<py::int_>(number);
+    const nb::object number = plain(value);
+    const bool whole = nb::isinstance<nb::int_>(number);
     const int64_t result = whole ? take_integer(number, name) : -1;
     if (result != 0 && result != 1) {
         mistaken(value, name, "is no bool");
@@ -107,10 +145,10 @@ argument take(py::object value, const char *name, const std::string &dtype, py::
     return result;
 }
 
-[[maybe_unused]] double take_number(const py::object &value, const char *name)
+[[maybe_unused]] double take_number(const nb::object &value, const char *name)
 {
-    const py::object number = plain(value);
-    if (!py::isinstance<py::float_>(number) && !py::isinstance<py::int_>(number)) {
+    const nb::object number = plain(value);
+    if (!nb::isinstance<nb::float_>(number) && !nb::isinstance<nb::int_>(number)) {
         mistaken(value, name, "is no number");
     }
     const double result = PyFloat_AsDouble(number.ptr());
@@ -121,63 +159,59 @@ argument take(py::object value, const char *name, const std::string &dtype, py::
     return result;
 }
 
-[[maybe_unused]] argument take_optional(const py::object &value, const char *name,
-                                        const std::string &dtype, py::ssize_t rank)
+[[maybe_unused]] argument take_optional(const nb::object &value, const char *name,
+                                        const std::string &dtype, std::size_t rank)
 {
     return value.is_none() ? argument{} : take(value, name, dtype, rank);
 }
 
-void check_extent(const argument &tensor, py::ssize_t axis, int64_t expected, bool may_repeat,
+void check_extent(const argument &tensor, std::size_t axis, int64_t expected, bool may_repeat,
                   const char *name, const char *text)
 {
-    const int64_t actual = tensor.given.shape(axis);
+    const int64_t actual = tensor.extent(axis);
     if (actual == expected || (may_repeat && actual == 1)) {
         return;
     }
-    throw py::value_error(std::string(name) + " has extent " + std::to_string(actual) +
-                          " on axis " + std::to_string(axis) + ", expected " + text + " = " +
-                          std::to_string(expected));
+    mistaken(std::string(name) + " has extent " + std::to_string(actual) + " on axis " +
+             std::to_string(axis) + ", expected " + text + " = " + std::to_string(expected));
 }
 
 [[maybe_unused]] void check_apart(const argument &written, const char *name,
                                   const argument &other, const char *other_name)
 {
-    const auto shared = py::module_::import("numpy").attr("may_share_memory");
-    if (shared(written.given, other.given).cast<bool>()) {
-        throw py::value_error(std::string(name) + " is written and must not overlap " +
-                              other_name);
+    if (nb::cast<bool>(numpy("may_share_memory")(written.given, other.given))) {
+        mistaken(std::string(name) + " is written and must not overlap " + other_name);
     }
 }
 
-[[maybe_unused]] py::array make(const py::tuple &shape, const std::string &dtype)
+[[maybe_unused]] nb::object make(const nb::tuple &shape, const std::string &dtype)
 {
-    return py::module_::import("numpy").attr("empty")(
-        shape, dtype == "bfloat16" ? std::string("int16") : dtype);
+    return numpy("empty")(shape, dtype == "bfloat16" ? "int16" : dtype.c_str());
 }
 
-[[maybe_unused]] py::object give(const py::array &made, const std::string &dtype, bool as_torch)
+[[maybe_unused]] nb::object give(const nb::object &made, const std::string &dtype, bool as_torch)
 {
     if (as_torch) {
-        const auto torch = py::module_::import("torch");
-        const py::object tensor = torch.attr("from_numpy")(made);
+        const auto torch = nb::module_::import_("torch");
+        const nb::object tensor = torch.attr("from_numpy")(made);
         return dtype == "bfloat16" ? tensor.attr("view")(torch.attr("bfloat16")) : tensor;
     }
     if (dtype == "bfloat16") {
-        return made.attr("view")(py::module_::import("ml_dtypes").attr("bfloat16"));
+        return made.attr("view")(nb::module_::import_("ml_dtypes").attr("bfloat16"));
     }
     return made;
 }
 
 // What the arguments break, with the values that say why.
 [[noreturn]] [[maybe_unused]] void
-refuse(const char *text, std::initializer_list<std::pair<const char *, py::object>> values)
+refuse(const char *text, std::initializer_list<std::pair<const char *, nb::object>> values)
 {
     std::string message = text;
     for (const auto &[name, value] : values) {
         message += message.size() == std::strlen(text) ? " (" : ", ";
-        message += std::string(name) + " = " + std::string(py::repr(value));
+        message += std::string(name) + " = " + nb::repr(value).c_str();
     }
-    throw py::value_error(values.size() == 0 ? message : message + ")");
+    mistaken(values.size() == 0 ? message : message + ")");
 }
 
 void check_status(int64_t status, std::initializer_list<std::pair<int64_t, const char *>> refusals)
@@ -187,7 +221,7 @@ void check_status(int64_t status, std::initializer_list<std::pair<int64_t, const
     }
     for (const auto &[number, text] : refusals) {
         if (status == number) {
-            throw py::value_error(text);
+            throw nb::value_error(text);
         }
     }
     if (status != 0) {

@@ -71,6 +71,9 @@ FLAGS = (
     "-Wconversion",
 )
 
+#: What modules share of nanobind, and the headers that it wants.
+_CORE, _ROBIN_MAP = "nb_combined.cpp", "ext/robin_map/include"
+
 #: Vector math and C math, in this order, after the source.
 LIBRARIES = ("-lmvec", "-lm")
 
@@ -108,7 +111,7 @@ class CppToolchain(Toolchain):
         versions = {
             "g++": "" if compiler is None else compiler_version(compiler),
             "OpenMP": "yes" if usable else "",
-            **installed("pybind11"),
+            **installed("nanobind"),
             "CPU": " ".join(cpu_features()),
         }
         return ToolchainStatus(
@@ -148,12 +151,12 @@ class CppToolchain(Toolchain):
     def build_module(self, kernel: Kernel, folder: Path) -> Path:
         """Build the importable Python module `<name>_module` into `folder`; returns its path.
 
-        Raises `ToolchainError` where pybind11 is missing or the compiler refuses.
+        Raises `ToolchainError` where nanobind is missing or the compiler refuses.
         """
-        if not installed("pybind11"):
-            msg = "pybind11 is missing: pip install pybind11"
+        if not installed("nanobind"):
+            msg = "nanobind is missing: pip install nanobind"
             raise ToolchainError(stage="infrastructure", message=msg)
-        import pybind11
+        import nanobind
 
         from sketchc.lowering.cpp.python_module import module_source
 
@@ -164,16 +167,25 @@ class CppToolchain(Toolchain):
         sources = written(kernel, folder, f"{kernel.name}.cpp")
         suffix = sysconfig.get_config_var("EXT_SUFFIX") or ".so"
         library = folder / f"{kernel.name}_module{suffix}"
-        includes = (pybind11.get_include(), sysconfig.get_paths()["include"])
+        shared = Path(nanobind.source_dir()) / _CORE
+        robin_map = shared.parents[1] / _ROBIN_MAP
+        includes = (nanobind.include_dir(), robin_map, sysconfig.get_paths()["include"])
         flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
-        _build(sources, flags, library, own={glue: ("-O1",)})
+        # The release stands for what the shared part includes.
+        flags = (*flags, f"-DNANOBIND_RELEASE={nanobind.__version__}")
+        with tempfile.TemporaryDirectory(prefix="core-", dir=folder) as place:
+            core = Path(place) / "core.o"
+            _build([shared], (*flags, "-O1", "-w", "-c"), core)
+            _build(sources, flags, library, own={glue: ("-O1",)}, objects=(core,))
         return library
 
     def module_command(self, kernel: Kernel) -> str:
         """What a user types to build the module from its sources."""
         return (
-            f"g++ {' '.join(FLAGS)} $(python3 -m pybind11 --includes) {kernel.name}.cpp "
-            f"{kernel.name}_module.cpp {' '.join(LIBRARIES)} "
+            "NANOBIND=$(python3 -c 'import nanobind; print(nanobind.__path__[0])'); "
+            f"g++ {' '.join(FLAGS)} -fvisibility=hidden -I$NANOBIND/include "
+            f"-I$NANOBIND/{_ROBIN_MAP} $(python3-config --includes) {kernel.name}.cpp "
+            f"{kernel.name}_module.cpp -w $NANOBIND/src/{_CORE} {' '.join(LIBRARIES)} "
             f"-o {kernel.name}_module$(python3-config --extension-suffix)"
         )
 
@@ -322,9 +334,11 @@ def _build(
     library: Path,
     timeout: float = COMPILE_TIMEOUT,
     own: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    objects: Sequence[Path] = (),
 ) -> tuple[str, bool]:
-    """Compile to `library`, through the cache; `own` has flags more for some of the sources.
-    Returns the warnings and whether it was cached."""
+    """Compile to `library`, through the cache; `own` has flags more for some of the sources, and
+    `objects`, which the flags tell all of, are linked to them. Returns the warnings and whether it
+    was cached."""
     compiler = find_compiler()
     if compiler is None:
         msg = "no C++ compiler: install g++"
@@ -336,10 +350,10 @@ def _build(
     for source in sources:
         more = " ".join(own.get(source.name, ()))
         key.update(f"{source.name}\0{more}\0".encode() + source.read_bytes() + b"\0")
-    kept = cache_folder() / f"{key.hexdigest()[:32]}.so"
-    log = kept.with_suffix(".log")
-    if os.access(kept, os.R_OK) and os.access(log, os.R_OK):
-        _write(library, kept.read_bytes())
+    known = cache_folder() / f"{key.hexdigest()[:32]}.so"
+    log = known.with_suffix(".log")
+    if os.access(known, os.R_OK) and os.access(log, os.R_OK):
+        _write(library, known.read_bytes())
         return log.read_text(), True
     command = [compiler, *flags]
 
@@ -351,14 +365,15 @@ def _build(
         warnings = compiled(sources[0], library, LIBRARIES)
     else:
         with tempfile.TemporaryDirectory(prefix="objects-", dir=library.parent) as folder:
-            objects = [Path(folder) / f"{source.name}.o" for source in sources]
-            made = zip(sources, objects, strict=True)
-            warnings = "".join(compiled(source, one, ["-c"]) for source, one in made)
-            warnings += _compile([*command, *map(str, objects), *LIBRARIES], library, timeout)
+            made = [Path(folder) / f"{source.name}.o" for source in sources]
+            pairs = zip(sources, made, strict=True)
+            warnings = "".join(compiled(source, one, ["-c"]) for source, one in pairs)
+            linked = map(str, (*made, *objects))
+            warnings += _compile([*command, *linked, *LIBRARIES], library, timeout)
     with contextlib.suppress(OSError):  # where nothing can be kept, the next run compiles again
-        kept.parent.mkdir(parents=True, exist_ok=True)
+        known.parent.mkdir(parents=True, exist_ok=True)
         _write(log, warnings.encode())
-        _write(kept, library.read_bytes())
+        _write(known, library.read_bytes())
     return warnings, False
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--module",
     "module_folder",
     metavar="DIR",
-    help="Also put an importable Python module there (C++: built with pybind11).",
+    help="Also put an importable Python module there (C++: built with nanobind).",
 )
 @options.allow_unproved_option
 @click.option("--quiet", "-q", is_flag=True, help="No summary and no warnings on standard error.")
