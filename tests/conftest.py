@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from typing import Any
 
@@ -57,6 +58,9 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Shells let what they start in the background ignore Ctrl-C, and so would all that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if FOLDER not in os.environ:  # the workers of xdist have it from the process that starts them
         folder = os.environ[FOLDER] = tempfile.mkdtemp(prefix="sketchc-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
