@@ -112,6 +112,10 @@ class Prober:
     description: TaskDescription
     parameters: Sequence[Parameter]
     left: int = _MOST_PROBES
+    #: What was answered before, by what was asked.
+    _answers: dict[tuple[object, ...], tuple[TensorSpec, ...] | None] = attrs.field(
+        init=False, factory=dict
+    )
 
     def shapes(self, sizes: Mapping[Group, int]) -> list[TensorSpec]:
         """What the parameters are when the groups have these sizes."""
@@ -150,11 +154,23 @@ class Prober:
     ) -> tuple[TensorSpec, ...] | None:
         """The outputs when the groups have these sizes; None when the task refuses them. `real`:
         with data, which every check of the framework's sees."""
-        if self.left <= 0:
-            return None
-        self.left -= 1
         shaped = self.shapes(sizes)
         inputs, substitutes = self.given(sizes)
+        asked = (*(spec.shape for spec in shaped), *sorted(substitutes.items()), real)
+        if asked not in self._answers:
+            if self.left <= 0:
+                return None
+            self.left -= 1
+            self._answers[asked] = self._asked(shaped, inputs, substitutes, real)
+        return self._answers[asked]
+
+    def _asked(
+        self,
+        shaped: Sequence[TensorSpec],
+        inputs: Sequence[TensorSpec | Scalar | None],
+        substitutes: Mapping[int, Scalar],
+        real: bool,
+    ) -> tuple[TensorSpec, ...] | None:
         try:
             outputs, states = self.task.probe(inputs, substitutes, real=real)
         except TaskFailure:
@@ -330,7 +346,9 @@ def _group(
         for follows in itertools.combinations(places, count):
             for base, step in ways:
                 group = Group(axes, size, follows, base, step)
-                if all(prober.outputs({group: group.at(n)}) is not None for n in (PRIMES[0], 8)):
+                # What is taken from the own size on may be so up to a next one only: patches of 16.
+                tried = (PRIMES[0], 8, *([size // step] if base else []))
+                if all(prober.outputs({group: group.at(n)}) is not None for n in tried):
                     return group
     return None
 

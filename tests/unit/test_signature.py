@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from foreign_kernels import CPP, TRITON
@@ -203,6 +204,42 @@ def test_sizes_that_are_written_into_the_model_stay(tmp_path: Path) -> None:
         "INNER_BIAS[40]: f32 in",
         "Y[M, 40]: f32 out",
     ]
+
+
+def test_a_size_that_is_taken_up_to_the_next_patch_only_stays(tmp_path: Path) -> None:
+    init = "self.place = nn.Parameter(torch.randn(2, 12))"
+    path = task_file(
+        tmp_path,
+        "x.unfold(1, 16, 16).sum(3) + self.place",
+        "torch.randn(3, 32, 12)",
+        init,
+    )
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "patches")
+    assert declared(sketch) == [
+        "X[M, 32, 12]: f32 in", "PLACE[2, 12]: f32 in", "Y[M, 2, 12]: f32 out",
+    ]  # fmt: skip
+
+
+def test_a_task_is_asked_nothing_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = task_file(
+        tmp_path,
+        "F.avg_pool2d(x, 3) @ w",
+        "torch.randn(2, 7, 9, 7), torch.randn(2, 4)",
+        arguments="x, w",
+    )
+    asked: list[str] = []
+    probe = TorchTask.probe
+
+    def noted(self: TorchTask, *arguments: Any, **named: Any) -> Any:
+        asked.append(repr((arguments, sorted(named.items()))))
+        return probe(self, *arguments, **named)
+
+    monkeypatch.setattr(TorchTask, "probe", noted)
+    with TorchTask(path) as task:
+        signature_of(task, "pooled")
+    assert len(asked) > 10
+    assert len(set(asked)) == len(asked)
 
 
 def test_several_outputs_have_numbers(tmp_path: Path) -> None:

@@ -53,20 +53,26 @@ _PROBE_ELEMENTS = 1 << 22
 _MAKERS = frozenset({"empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros"})
 #: Bytes from which on a weight is large. The system gives out such memory as pages of zeros.
 _LARGE_WEIGHT = 1 << 26
+#: And where nothing but shapes is wanted.
+_SHAPED_WEIGHT = 1 << 16
 
 
 @contextmanager
-def drawn_in_front() -> Iterator[None]:
-    """What draws the values of a large tensor in place draws the first of them only. The others
-    are 0, and take neither time nor memory: nobody wrote the pages that they are in."""
+def drawn_in_front(least: int = _LARGE_WEIGHT) -> Iterator[None]:
+    """What draws the values of a tensor of at least so many bytes in place draws the first of them
+    only. The others are 0; those of a large one take neither time nor memory: nobody wrote the
+    pages that they are in."""
 
     def drawing(name: str) -> Callable[..., torch.Tensor]:
         draw = getattr(torch.Tensor, name)
 
         def drawn(tensor: torch.Tensor, *values: Any, **named: Any) -> torch.Tensor:
-            large = tensor.numel() * tensor.element_size() >= _LARGE_WEIGHT
-            if large and tensor.is_contiguous() and not tensor.is_meta:
-                draw(tensor.detach().view(-1)[:SCALED], *values, **named)
+            held = tensor.numel() * tensor.element_size()
+            if held >= least and tensor.is_contiguous() and not tensor.is_meta:
+                whole = tensor.detach().view(-1)
+                draw(whole[:SCALED], *values, **named)
+                if held < _LARGE_WEIGHT:
+                    whole[SCALED:] = 0
                 return tensor
             found: torch.Tensor = draw(tensor, *values, **named)
             return found
@@ -369,7 +375,7 @@ class Task(server.Task):
     def probe(self, request: Request) -> dict[str, Any]:
         """As `server.Task.probe`, but without data where that is possible."""
         if request.get("real"):
-            return super().probe(request)
+            return self._probe_with_data(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
         try:
             with torch.device("meta"), convolutions.AsWithData():
@@ -378,6 +384,10 @@ class Task(server.Task):
             # The task looks at values, or does not take these shapes: real tensors tell which.
             if elements > _PROBE_ELEMENTS:
                 raise
+            return self._probe_with_data(request)
+
+    def _probe_with_data(self, request: Request) -> dict[str, Any]:
+        with drawn_in_front(_SHAPED_WEIGHT):
             return super().probe(request)
 
     def trace(self, request: Request) -> dict[str, Any]:
@@ -386,7 +396,7 @@ class Task(server.Task):
 
         from sketchc.runtime.tasks.worker.trace import trace
 
-        with self.shaped():
+        with drawn_in_front(_SHAPED_WEIGHT):
             model = self.model(request["substitutes"])
         inputs = [
             torch.empty(value["shape"], dtype=DTYPES[value["dtype"]], device="meta")
