@@ -74,6 +74,11 @@ class RunVerdict:
         found = (self.measurement or {}).get("speedup")
         return number(found.get("of_medians")) if isinstance(found, Mapping) else None
 
+    @property
+    def sol_score(self) -> float | None:
+        """The measurement's `sol_score`; None where there is none."""
+        return number((self.measurement or {}).get("sol_score"))
+
 
 #: What the files of a run are, by their endings.
 FILES = {

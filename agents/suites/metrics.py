@@ -19,6 +19,8 @@ THRESHOLDS = (0.8, 1.0, 2.0)
 ALL = "all"
 #: The heading of equation 11.
 MEAN = "geometric mean"
+#: How much of the way from eager to a perfect kernel's time was gone.
+SCORE = "SOL score"
 
 
 @attrs.frozen
@@ -60,7 +62,8 @@ class TaskResult:
 class Totals:
     """What is counted of a category. `own_sizes` of the tasks that passed did so at their own
     sizes, not at smaller ones. `shapes` are the cases at other sizes of all kernels that are right
-    at the task's sizes. `geometric_mean` is over the `measured` tasks alone; `fast` is over all."""
+    at the task's sizes. `geometric_mean` and `sol_score`, a mean, are over the `measured` tasks
+    alone; `fast` is over all."""
 
     category: str
     tasks: int
@@ -74,6 +77,7 @@ class Totals:
     measured: int
     fast: Mapping[float, float]
     geometric_mean: float | None
+    sol_score: float | None
     seconds: float
 
     @property
@@ -86,7 +90,7 @@ def headings(whole: Totals) -> list[str]:
     """What the `cells` of totals are; speeds only where something was measured."""
     found = ["tasks", "passed", "incomplete", "failed", "at own sizes"]
     found += [*(f"pass@{k}" for k in whole.pass_at), "shape cases"]
-    return found + ([*(f"fast_{p:g}" for p in whole.fast), MEAN] if whole.measured else [])
+    return found + ([*(f"fast_{p:g}" for p in whole.fast), MEAN, SCORE] if whole.measured else [])
 
 
 def cells(row: Totals, whole: Totals) -> list[str]:
@@ -97,6 +101,7 @@ def cells(row: Totals, whole: Totals) -> list[str]:
     if whole.measured:
         found += [f"{share:.1%}" for share in row.fast.values()]
         found.append("" if row.geometric_mean is None else f"{row.geometric_mean:.2f}x")
+        found.append("" if row.sol_score is None else f"{row.sol_score:.2f}")
     return found
 
 
@@ -136,6 +141,7 @@ def _total(category: str, results: Sequence[TaskResult]) -> Totals:
     most = min((count for count, _ in counts), default=0)
     gains = [result.speedup for result in results]
     known = [gain for gain in gains if gain is not None]
+    scores = [s for r in results if r.speedup is not None and (s := r.best.sol_score) is not None]
     return Totals(
         category,
         len(results),
@@ -149,5 +155,6 @@ def _total(category: str, results: Sequence[TaskResult]) -> Totals:
         measured=len(known),
         fast={p: fast_share(gains, p) for p in THRESHOLDS},
         geometric_mean=geometric_mean(known) if known else None,
+        sol_score=math.fsum(scores) / len(scores) if scores else None,
         seconds=sum(sample.seconds for sample in samples),
     )

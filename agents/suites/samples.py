@@ -35,8 +35,8 @@ class Sample:
 
     `static`: the kernel is right at the task's sizes, which are the `own` ones where the task did
     not have to be scaled down. `shapes` are the cases at other sizes that ran, of which
-    `shapes_passed` passed. `speedup` is over eager, of the medians; None where nothing was
-    measured. `digest` is of the task's file.
+    `shapes_passed` passed. `speedup` is over eager, of the medians, and `sol_score` that
+    of `bench`; None where nothing was measured. `digest` is of the task's file.
     """
 
     task: str
@@ -51,6 +51,7 @@ class Sample:
     shapes: int = 0
     shapes_passed: int = 0
     speedup: float | None = None
+    sol_score: float | None = None
     calls: int = 0
     tokens: int = 0
     cost: float = 0.0
@@ -86,6 +87,7 @@ def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str)
         found,
         **_shapes(result.verdict or {}),
         speedup=result.gain,
+        sol_score=result.sol_score,
         calls=used.calls,
         tokens=used.input_tokens + used.output_tokens,
         cost=used.cost,

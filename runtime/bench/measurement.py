@@ -186,6 +186,15 @@ class Measurement:
         return self.baselines["eager"].speedup
 
     @property
+    def sol_score(self) -> float | None:
+        """How much of what eager takes beyond a perfect kernel's time (`floor.roofline`) is saved,
+        between 0 and 1; None where no speedup may be quoted, or eager takes no longer than that."""
+        eager, least = self.eager.median, self.floor.roofline
+        if self.speedup is None or eager <= least:
+            return None
+        return min(1.0, max(0.0, (eager - self.kernel.median) / (eager - least)))
+
+    @property
     def bytes(self) -> int:
         """What a perfect kernel moves."""
         return self.work.moved

@@ -110,6 +110,7 @@ def to_json(measured: Measurement) -> dict[str, Any]:
         gain = None if baseline.speedup is None else attrs.asdict(baseline.speedup)
         data[f"{name}_speedup"], data[f"{name}_roofline"] = gain, baseline.roofline
     data["speedup"] = data["eager_speedup"]
+    data["sol_score"] = measured.sol_score
     run = data.pop("run")
     data["samples"] = measured.samples
     data["timer"] = _timer(measured)

@@ -15,6 +15,7 @@ import pytest
 from bench_evidence import MACHINE, RIGHT, made_up
 from processes import started
 
+from sketchc.agents.run.record import RunVerdict
 from sketchc.runtime.bench.driver import turn_order
 from sketchc.runtime.bench.machine import Machine, OtherWork, better, busy_note, read_probe
 from sketchc.runtime.bench.measurement import fast_p, geometric_mean, speedup, summarise
@@ -137,6 +138,26 @@ def test_what_the_probe_prints_is_read() -> None:
 
 
 # ---------------------------------------------------------------- reports
+
+
+@pytest.mark.parametrize(
+    ("seconds", "score"),
+    # 100 MB at 10 GB/s take 0.01 s, and eager 0.3 s.
+    [(0.01, 1.0), (0.155, 0.5), (0.3, 0.0), (0.4, 0.0), (0.008, 1.0)],
+)
+def test_the_score_is_the_share_of_the_way_to_a_perfect_kernel(
+    seconds: float, score: float
+) -> None:
+    data = json.loads(json.dumps(to_json(made_up(seconds))))
+    assert data["sol_score"] == pytest.approx(score)
+    assert RunVerdict(1, "passed", "", None, data).sol_score == pytest.approx(score)
+
+
+def test_no_score_where_no_speedup_is_quoted_or_nothing_is_left_to_save() -> None:
+    assert made_up(0.2, precision=Precision("tf32x3", "gemm")).sol_score is None
+    heavy = Work(4 * 10**9, 10**8, 10**8, 10**8, 10**8)
+    assert made_up(0.2, work=heavy).sol_score is None
+    assert RunVerdict(1, "failed", "", None, None).sol_score is None
 
 
 def test_a_wrong_output_fails_whatever_its_time() -> None:

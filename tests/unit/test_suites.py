@@ -101,8 +101,17 @@ def test_incomplete_is_no_pass_and_is_counted_by_itself() -> None:
 
 
 def test_totals_by_hand() -> None:
-    fast = task("x", "passed", speedup=4.0, static=True, own=True, shapes=10, shapes_passed=10)
-    slow = task("y", "passed", speedup=0.25, static=True, shapes=6, shapes_passed=6)
+    fast = task(
+        "x",
+        "passed",
+        speedup=4.0,
+        sol_score=0.8,
+        static=True,
+        own=True,
+        shapes=10,
+        shapes_passed=10,
+    )
+    slow = task("y", "passed", speedup=0.25, sol_score=0.0, static=True, shapes=6, shapes_passed=6)
     brittle = task("z", "rejected", static=True, own=True, shapes=4, shapes_passed=1)
     wrong = task("w", "rejected", category="b", shapes=9, shapes_passed=8)
     a, b, whole = totals([fast, slow, brittle, wrong])
@@ -116,6 +125,7 @@ def test_totals_by_hand() -> None:
     }
     assert b.shape_share is None
     assert b.geometric_mean is None
+    assert (a.sol_score, b.sol_score) == (pytest.approx(0.4), None)
     assert (whole.tasks, whole.measured) == (4, 2)
 
 
