@@ -22,7 +22,7 @@ from sketchc.agents.autosketch.loops import (
     Value,
 )
 from sketchc.base import records
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -77,8 +77,11 @@ class Builder:
             case Use(parameter=name) if name:
                 return Element(name, index, self.graph.specification(operand).dtype)
             case Use(node, of):
-                dtype = self.graph.specification(operand).dtype
-                return Element(value_name(node, of), index, dtype)
+                name = value_name(node, of)
+                if name not in self.values:
+                    operation = plain(self.graph.nodes[node].operation)
+                    refuse(f"the built-in Designer has no form for result {of + 1} of {operation}")
+                return Element(name, index, self.graph.specification(operand).dtype)
             case Made(specification, (value,)):
                 return Number(value, specification.dtype)
             case Made():
@@ -90,7 +93,7 @@ class Builder:
                 return Number(operand, DType.F32)
             case ir.Literal(value):
                 return Number(value, DType.I64)
-            case ir.Function():
+            case ir.Function() | ir.Binary("*", _, ir.Literal(float())):
                 return Number(operand, DType.F32)
             case _:
                 return Number(operand, DType.I64)
@@ -140,6 +143,19 @@ def value_name(node: int, of: int) -> str:
 
 
 Rule = Callable[[Builder, Node], None]
+
+
+def place_if_found(here: Scalar, best: Scalar, places: Index, shape: Sequence[ir.Expr]) -> Scalar:
+    """The number of a place, in row-major order, where what stands there is the best, or NaN;
+    elsewhere one behind the last."""
+    hit: Scalar = Apply("eq", (here, best), DType.BOOL)
+    if best.dtype.is_float:
+        hit = Apply("logical_or", (hit, Apply("isnan", (here,), DType.BOOL)), DType.BOOL)
+    place: ir.Expr = ir.Literal(0)
+    for each, extent in zip(places, shape, strict=True):
+        place = ir.Binary("+", ir.Binary("*", place, extent), each)
+    numbers = (symbolic.simplify(place), symbolic.product(shape))
+    return Apply("where", (hit, *(Number(each, DType.I64) for each in numbers)), DType.I64)
 
 
 def broadcast(index: Index, shape: Sequence[ir.Expr]) -> Index:

@@ -12,6 +12,7 @@ from sketchc.agents.autosketch.builder import (
     as_float,
     converted,
     integer,
+    place_if_found,
     summed_in,
     value_name,
 )
@@ -202,18 +203,9 @@ def _extremes(
     builder.reduce(Specification(dtype, held), dims, shape, operation, read, best)
 
     def places(index: Index) -> Scalar:
-        here = read(index)
         found = Element(best, tuple(index[n] for n in kept), dtype)
-        hit: Scalar = Apply("eq", (here, found), DType.BOOL)
-        if dtype.is_float:
-            missing = Apply("isnan", (here,), DType.BOOL)
-            hit = Apply("logical_or", (hit, missing), DType.BOOL)
-        place: ir.Expr = ir.Literal(0)
-        for n in dims:
-            place = ir.Binary("+", ir.Binary("*", place, shape[n]), index[n])
-        end = symbolic.product([shape[n] for n in dims])
-        numbers = (Number(symbolic.simplify(place), DType.I64), Number(end, DType.I64))
-        return Apply("where", (hit, *numbers), DType.I64)
+        own = tuple(index[n] for n in dims)
+        return place_if_found(read(index), found, own, [shape[n] for n in dims])
 
     builder.reduce(Specification(DType.I64, held), dims, shape, "min", places, first)
     return best, first

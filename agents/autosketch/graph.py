@@ -11,6 +11,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import attrs
@@ -51,6 +52,8 @@ _ROOTS: Mapping[int, Callable[[ir.Expr], ir.Expr]] = {
     4: lambda power: ir.Function("pow", (power, ir.Literal(0.25))),
     -4: lambda power: ir.Function("pow", (power, ir.Literal(-0.25))),
 }
+#: The largest number that what follows the sizes is divided by: the length of a resized axis.
+_LARGEST_DIVISOR = 4096
 #: How near a power comes to a whole number.
 _EXACT = 1e-12
 
@@ -347,7 +350,7 @@ class _Merged:
 
     def number(self, each: Sequence[float]) -> Any:
         """A float: the same in all traces, or a whole number, a root of one, or one over these,
-        that follows the sizes."""
+        that follows the sizes; or one that does over a number that does not."""
         if len({repr(one) for one in each}) == 1:
             return each[0]
         if all(one.is_integer() for one in each):
@@ -357,6 +360,13 @@ class _Merged:
             whole = tuple(round(one) if math.isfinite(one) else 0 for one in powers)
             if all(math.isclose(a, b, rel_tol=_EXACT) for a, b in zip(powers, whole, strict=True)):
                 return rule(self.formula(whole))
+        near = [Fraction(one).limit_denominator(_LARGEST_DIVISOR) for one in each]
+        divisor = math.lcm(*(one.denominator for one in near))
+        if divisor <= _LARGEST_DIVISOR and all(
+            math.isclose(a, b, rel_tol=_EXACT) for a, b in zip(each, near, strict=True)
+        ):
+            whole = tuple(int(one * divisor) for one in near)
+            return ir.Binary("*", self.formula(whole), ir.Literal(1.0 / divisor))
         raise DiffersError(f"the number {each[0]}")
 
     def formula(self, each: tuple[int, ...]) -> ir.Expr:

@@ -14,6 +14,7 @@ from sketchc.agents.autosketch.builder import (
     converted,
     integer,
     linear,
+    place_if_found,
     plain,
     summed_in,
     value_name,
@@ -219,7 +220,19 @@ def _pooled(operation: str) -> Rule:
         shape = (*specification.shape, *window.kernel)
         name = f"{value_name(builder.number, 0)}_window"
         reduced = Specification(wide, specification.shape)
-        builder.reduce(reduced, range(rank, len(shape)), shape, operation, body, name)
+        over = range(rank, len(shape))
+        builder.reduce(reduced, over, shape, operation, body, name)
+        # In a window that sticks out, what stands outside could be taken for the largest.
+        if len(node.results) > 1 and not (ceil or any(padding)):
+            image = builder.shape(source)[lead:]
+
+            def place(index: Index) -> Scalar:
+                spot = window.inputs(index[lead:rank], index[rank:])
+                return place_if_found(body(index), Element(name, index[:rank], wide), spot, image)
+
+            first = f"{name}_first"
+            builder.reduce(node.results[1], over, shape, "min", place, first)
+            builder.named(node, first, 1)
 
         def result(index: Index) -> Scalar:
             found: Scalar = Element(name, index, wide)

@@ -323,8 +323,9 @@ RULES: Mapping[str, Rule] = {
     "broadcast_in_dim": _broadcast_in_dim,
     "transpose": _transpose,
     "squeeze": _squeeze,
-    "slice_copy": _slice,
-    "select_copy": _select,
+    # The formulas of composite operations have these as they are, tasks as copies.
+    **dict.fromkeys(("slice_copy", "slice"), _slice),
+    **dict.fromkeys(("select_copy", "select"), _select),
     "rev": _rev,
     **dict.fromkeys(("copy", "copy_"), _copied),
     "slice_scatter": _slice_scattered,

@@ -165,6 +165,20 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "(x.reshape(x.shape[0], 2, -1) * w[None, None]).sum(1)",
         ((20, 30), (15,)),
     ),
+    "resized": (
+        "F.interpolate(x, size=18, mode='linear', align_corners=True)",
+        ((2, 3, 9),),
+    ),
+    "places_in_windows": ("F.max_pool2d(x, 3, 2, return_indices=True)[1]", ((2, 3, 9, 11),)),
+    "masked_rows": (
+        "x.index_put((w > 0,), torch.tensor(0.5, dtype=x.dtype)) * 2.0",
+        ((20, 30), (20,)),
+    ),
+    "third_least": ("torch.kthvalue(x, 3, dim=1)[0]", ((20, 30),)),
+    "hyperbolic": (
+        "torch.sinh(x) + torch.cosh(x) * torch.asinh(x) - torch.atanh(w.sin()) + torch.hypot(x, w)",
+        ((20, 30), (20, 30)),
+    ),
     "less_its_mean": (
         "F.group_norm(x, 3, torch.ones(x.shape[1], dtype=x.dtype), None)",
         ((4, 6, 40),),

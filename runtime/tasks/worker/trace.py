@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from sketchc.runtime.tasks.worker import formulas
 from sketchc.runtime.tasks.worker.task_file import refuse
 
 #: Elements up to which a tensor that the task makes for itself is told with its values.
@@ -26,7 +27,7 @@ _MOST_VALUES = 4096
 #: Not taken apart: each is one form of the designer's, or explodes.
 _WHOLE = (
     *("convolution", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention"),
-    *("gru", "lstm", "rnn_tanh", "rnn_relu", "upsample_bicubic2d", "upsample_bilinear2d"),
+    *("gru", "lstm", "rnn_tanh", "rnn_relu"),
     *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "argmax", "argmin"),
     *("max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool2d", "avg_pool3d"),
     *("relu", "clamp", "clamp_min", "clamp_max", "leaky_relu", "elu", "hardsigmoid", "hardswish"),
@@ -82,7 +83,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
             name = operation._schema.name.removeprefix("aten::")
             if name not in _WHOLE:
                 found[operation] = _of_floats(rule) if name in _WHOLE_OF_INTEGERS else rule
-    return found
+    return found | formulas.table()
 
 
 def _of_floats(rule: Callable[..., Any]) -> Callable[..., Any]:

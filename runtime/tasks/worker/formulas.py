@@ -1,0 +1,75 @@
+"""ATen operations that PyTorch takes apart into nothing, as formulas of others.
+
+Each holds to the last digits of the result's type, infinities and NaN included, but for sums near
+zero, which are right beside what they are the difference of (`sinh`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+_LARGE, _LOG_2 = 1e9, 0.6931471805599453
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """The formulas by operation, as `make_fx` takes them."""
+    aten = torch.ops.aten
+    return {
+        aten.sinh.default: lambda x: (torch.exp(x) - torch.exp(-x)) * 0.5,
+        aten.cosh.default: lambda x: (torch.exp(x) + torch.exp(-x)) * 0.5,
+        aten.asinh.default: _asinh,
+        aten.acosh.default: _acosh,
+        aten.atanh.default: lambda x: torch.log((1 + x) / (1 - x)) * 0.5,
+        aten.hypot.default: _hypot,
+        aten.kthvalue.default: _kth_value,
+        aten.index_put.default: _masked,
+    }
+
+
+def _asinh(x: Tensor) -> Tensor:
+    size = torch.abs(x)
+    # Above, the square may overflow, and the 1 beside it has no digit left.
+    large = size > _LARGE
+    within = torch.where(large, 1.0, size)
+    near = torch.log(within + torch.sqrt(within * within + 1))
+    return torch.sign(x) * torch.where(large, torch.log(size) + _LOG_2, near)
+
+
+def _acosh(x: Tensor) -> Tensor:
+    large = x > _LARGE
+    within = torch.where(large, 1.0, x)
+    # Two roots, of which one is NaN for every x below 1.
+    near = torch.log(within + torch.sqrt(within - 1) * torch.sqrt(within + 1))
+    return torch.where(large, torch.log(x) + _LOG_2, near)
+
+
+def _hypot(x: Tensor, y: Tensor) -> Tensor:
+    x, y = torch.abs(x), torch.abs(y)
+    large, small = torch.maximum(x, y), torch.minimum(x, y)
+    ratio = small / large
+    scaled = large * torch.sqrt(1 + ratio * ratio)
+    return torch.where((large == 0) | (large == torch.inf), large, scaled)
+
+
+def _kth_value(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    found = torch.topk(x, k, dim, largest=False)
+    return tuple(
+        each.narrow(dim, k - 1, 1) if keepdim else each.select(dim, k - 1) for each in found
+    )
+
+
+def _masked(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Any:
+    """One number for all that a mask selects; what else indices mean is not taken apart."""
+    given = [(place, index) for place, index in enumerate(indices) if index is not None]
+    (place, mask), *others = given or [(0, None)]
+    if mask is None or mask.dtype is not torch.bool or others or accumulate or values.numel() != 1:
+        return NotImplemented
+    behind = x.dim() - place - mask.dim()
+    mask = mask.reshape((*mask.shape, *(1,) * behind))
+    return torch.where(mask, values.reshape(()).to(x.dtype), x)
