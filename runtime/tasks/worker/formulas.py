@@ -67,8 +67,10 @@ def _masked(
 ) -> Any:
     """One number for all that a mask selects; what else indices mean is not taken apart."""
     given = [(place, index) for place, index in enumerate(indices) if index is not None]
-    (place, mask), *others = given or [(0, None)]
-    if mask is None or mask.dtype is not torch.bool or others or accumulate or values.numel() != 1:
+    if len(given) != 1 or accumulate or values.numel() != 1:
+        return NotImplemented
+    place, mask = given[0]
+    if mask.dtype is not torch.bool:
         return NotImplemented
     behind = x.dim() - place - mask.dim()
     mask = mask.reshape((*mask.shape, *(1,) * behind))
