@@ -360,13 +360,14 @@ class _Merged:
             whole = tuple(round(one) if math.isfinite(one) else 0 for one in powers)
             if all(math.isclose(a, b, rel_tol=_EXACT) for a, b in zip(powers, whole, strict=True)):
                 return rule(self.formula(whole))
-        near = [Fraction(one).limit_denominator(_LARGEST_DIVISOR) for one in each]
-        divisor = math.lcm(*(one.denominator for one in near))
-        if divisor <= _LARGEST_DIVISOR and all(
-            math.isclose(a, b, rel_tol=_EXACT) for a, b in zip(each, near, strict=True)
-        ):
-            whole = tuple(int(one * divisor) for one in near)
-            return ir.Binary("*", self.formula(whole), ir.Literal(1.0 / divisor))
+        if all(map(math.isfinite, each)):
+            near = [Fraction(one).limit_denominator(_LARGEST_DIVISOR) for one in each]
+            divisor = math.lcm(*(one.denominator for one in near))
+            pairs = zip(each, near, strict=True)
+            exact = all(math.isclose(a, b, rel_tol=_EXACT) for a, b in pairs)
+            if exact and divisor <= _LARGEST_DIVISOR:
+                whole = tuple(int(one * divisor) for one in near)
+                return ir.Binary("*", self.formula(whole), ir.Literal(1.0 / divisor))
         raise DiffersError(f"the number {each[0]}")
 
     def formula(self, each: tuple[int, ...]) -> ir.Expr:
