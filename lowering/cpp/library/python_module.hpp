@@ -42,7 +42,7 @@ elements elements_of(const nb::object &array)
     return result;
 }
 
-void *writable(const elements &given, const char *name)
+[[maybe_unused]] void *writable(const elements &given, const char *name)
 {
     if (given.read_only) {
         throw nb::value_error((std::string(name) + " is read-only").c_str());
