@@ -205,6 +205,7 @@ def _pooled(operation: str) -> Rule:
         specification = node.results[0]
         rank = len(specification.shape)
         lead = rank - count
+        image = builder.shape(source)[lead:]
         builder.filled += specification.shape[lead:]
         own = specification.dtype
         wide = summed_in(own) if operation == "sum" else own
@@ -224,7 +225,6 @@ def _pooled(operation: str) -> Rule:
         builder.reduce(reduced, over, shape, operation, body, name)
         # In a window that sticks out, what stands outside could be taken for the largest.
         if len(node.results) > 1 and not (ceil or any(padding)):
-            image = builder.shape(source)[lead:]
 
             def place(index: Index) -> Scalar:
                 spot = window.inputs(index[lead:rank], index[rank:])
@@ -237,7 +237,6 @@ def _pooled(operation: str) -> Rule:
         def result(index: Index) -> Scalar:
             found: Scalar = Element(name, index, wide)
             if operation == "sum":
-                image = builder.shape(source)[lead:]
                 size = _counted(window, index[lead:], image, arguments, ceil=ceil)
                 found = Apply("div", (found, Number(size, wide)), wide)
             return converted(found, own)

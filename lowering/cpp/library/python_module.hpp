@@ -23,6 +23,11 @@ namespace nb = nanobind;
 
 namespace {
 
+[[noreturn]] void mistaken(const std::string &message)
+{
+    throw nb::value_error(message.c_str());
+}
+
 // Where the elements of a C-contiguous array are.
 struct elements {
     void *place = nullptr;
@@ -45,7 +50,7 @@ elements elements_of(const nb::object &array)
 [[maybe_unused]] void *writable(const elements &given, const char *name)
 {
     if (given.read_only) {
-        throw nb::value_error((std::string(name) + " is read-only").c_str());
+        mistaken(std::string(name) + " is read-only");
     }
     return given.place;
 }
@@ -59,11 +64,6 @@ struct argument {
 
     int64_t extent(std::size_t axis) const { return held.shape[axis]; }
 };
-
-[[noreturn]] void mistaken(const std::string &message)
-{
-    throw nb::value_error(message.c_str());
-}
 
 std::string text_of(const nb::handle &value) { return nb::str(value).c_str(); }
 
@@ -221,7 +221,7 @@ void check_status(int64_t status, std::initializer_list<std::pair<int64_t, const
     }
     for (const auto &[number, text] : refusals) {
         if (status == number) {
-            throw nb::value_error(text);
+            mistaken(text);
         }
     }
     if (status != 0) {

@@ -240,8 +240,10 @@ def _flush_to_zero(tl: Any, interpreter: Any) -> None:
         def flushed(self: Any, argument: Any) -> Any:
             values = argument.data
             if values.dtype == np.float32:
-                values = np.where(np.abs(values) < smallest, np.copysign(0, values), values)
-                argument = interpreter.TensorHandle(values.astype(np.float32), argument.dtype)
+                values = np.where(
+                    np.abs(values) < smallest, np.copysign(np.float32(0), values), values
+                )
+                argument = interpreter.TensorHandle(values, argument.dtype)
             return function(self, argument)
 
         return flushed
