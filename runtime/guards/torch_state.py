@@ -14,6 +14,7 @@ import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from gc import get_referents
 from operator import attrgetter, is_
@@ -27,6 +28,8 @@ _NAMESPACES = frozenset({"torch.ops", "torch.classes"})
 _DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
 #: One value as it was: itself, and of a function in Python what it runs.
 _Seen = tuple[Any, ...]
+#: How many kernels were registered from Python, and the files that code is mapped from.
+_Registered = tuple[int, frozenset[str]]
 _PARTS = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
@@ -88,15 +91,15 @@ class TorchState:
         self.settings = torch_settings()
         self._registered = _registered()
         self._kernels: dict[str, int]
-        if earlier is not None and earlier._registered == self._registered:
+        if earlier is not None and not _may_differ(earlier._registered, self._registered):
             self._kernels = earlier._kernels
         else:
             self._kernels = _kernels()
         self._told: list[str] = []
 
-    def changes(self, without: Iterable[str] = ()) -> list[str]:
+    def changes(self, without: Iterable[str] = (), loaded: Iterable[str] = ()) -> list[str]:
         """What was changed since, in words; nothing is put back. `without` names settings that do
-        not matter."""
+        not matter, `loaded` the libraries that the caller has loaded, and that register nothing."""
         found = []
         for name, known in self._found.items():
             if not known.still():
@@ -108,14 +111,14 @@ class TorchState:
         for name, value in torch_settings().items():
             if value != self.settings[name] and name not in ignored:
                 found.append(f"it changed {name} from {self.settings[name]} to {value}")
-        if _registered() != self._registered:
+        if _may_differ(self._registered, _registered(), loaded):
             self.registrations()
         return found + self._told
 
     def registrations(self) -> list[str]:
         """Operations that were torch's before and have other kernels now. This looks at all there
         are, which takes a tenth of a second; `changes` does it where anything was registered from
-        Python, or a library was loaded."""
+        Python, or code was loaded from a file that this process could have written."""
         self._registered = _registered()
         now = _kernels()
         changed = sorted(n for n, kernels in self._kernels.items() if now.get(n) != kernels)
@@ -216,13 +219,26 @@ def _kernels() -> dict[str, int]:
     return {name: hash(torch._C._dispatch_dump(name)) for name in names}
 
 
-def _registered() -> tuple[int, int]:
-    """What changes when somebody registers kernels: from Python, or from a library."""
+def _registered() -> _Registered:
+    """What changes when somebody registers kernels: how many were registered from Python, and which
+    files there is code from."""
     import torch.library
 
-    try:
-        with open("/proc/self/maps", "rb") as file:
-            libraries = sum(b" r-xp " in line and b".so" in line for line in file)
-    except OSError:
-        libraries = -1
-    return len(torch.library._impls), libraries
+    files: frozenset[str] = frozenset()
+    with suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+        mapped = (line.rstrip("\n").split(maxsplit=5) for line in lines)
+        files = frozenset(m[5] for m in mapped if "x" in m[1] and len(m) == 6 and m[4] != "0")
+    return len(torch.library._impls), files
+
+
+def _may_differ(before: _Registered, now: _Registered, loaded: Iterable[str] = ()) -> bool:
+    """Whether kernels may have been registered in between. What this process could not have written
+    is somebody's installed library: it registers what it always does, where it is used."""
+    new = now[1] - before[1] - frozenset(loaded)
+    return before[0] != now[0] or any(map(_written_here, new))
+
+
+def _written_here(path: str) -> bool:
+    """Whether this process may have written the file, or it is gone."""
+    folder = os.path.dirname(path)
+    return not os.path.exists(path) or os.access(path, os.W_OK) or os.access(folder, os.W_OK)

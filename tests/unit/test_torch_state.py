@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +110,26 @@ def test_what_is_registered_in_a_process_is_told_each_time() -> None:
 @pytest.mark.parametrize("change", [" \n".join(OWN.values())], ids=["all"])
 def test_what_a_file_adds_of_its_own_is_its_own_affair(change: str) -> None:
     assert told(change)[0] == ""
+
+
+#: Registers past everything that counts, as a library's own code does; then code is loaded.
+PAST_EVERYTHING = """import ctypes
+core = torch._C._dispatch_library('IMPL', 'aten', '')
+core.impl('mean.dim', 'CPU', lambda *a, **k: None)
+ctypes.CDLL({library!r})"""
+
+
+def test_what_a_library_registers_is_seen_wherever_it_lies_by_a_name_or_none(
+    tmp_path: Path,
+) -> None:
+    """What a process has written counts; its name does not matter, nor whether it is still there."""
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("needs gcc")
+    (tmp_path / "empty.c").write_text("int nothing(void) { return 0; }")
+    library = tmp_path / "plain.data"
+    source = str(tmp_path / "empty.c")
+    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", str(library)], check=True)
+    load = PAST_EVERYTHING.format(library=str(library))
+    for change in (load, f"{load}\n__import__('os').unlink({str(library)!r})"):
+        assert CHANGES["kernel"][1] in told(change)[0]

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from sketchc.base.types import DType
-from sketchc.runtime.guards import torch_state, wrapper_guard
+from sketchc.runtime.guards import wrapper_guard
 from sketchc.runtime.guards.host_limit import (
     HOST_SECONDS,
     HostTimeoutError,
@@ -26,6 +26,7 @@ from sketchc.runtime.guards.host_limit import (
     off_the_clock,
 )
 from sketchc.runtime.guards.placement import raw_bytes, tensor_of
+from sketchc.runtime.guards.torch_state import TorchState, first_state
 from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import exception_kinds
 from sketchc.runtime.sandbox.worker import run_inside
@@ -87,6 +88,8 @@ class Machine:
         self.order, self.dry, self.tools, self.tracer = order, dry, tools, tracer
         self.text = source.read_text()
         self.launches: list[dict[str, Any]] = []
+        #: Libraries that were built from kernels, and run here.
+        self.loaded: list[str] = []
 
     def launch(self, launch: standin.Launch) -> None:
         """Compile and run one launch."""
@@ -108,6 +111,7 @@ class Machine:
                     for argument, (name, value) in pairs
                 ]
                 told = (str(library), function.name, bound, launch.grid, self.order)
+                self.loaded.append(str(library.resolve()))
                 record["bytes"] = run_library(*told)
             else:
                 written = [
@@ -224,7 +228,7 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     before = {name: tensors[name].clone() for name in names_of(request, "in") if name in tensors}
     watch = wrapper_guard.Watch() if request.get("foreign") and not request["dry"] else None
     clock = host_limit(HOST_SECONDS) if request["dry"] else nullcontext()
-    torch_before = None if watch is None else torch_state.first_state()
+    torch_before = None if watch is None else TorchState(first_state())
     try:
         with wrapper_guard.watched(watch), clock:
             wrapper, machine = _load(request, watch)
@@ -238,7 +242,7 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
         if watch is not None and watch.refused:
             return failure("policy", watch.verdict(0)), {}
         return _failure(error), {}
-    if torch_before is not None and (changes := torch_before.changes()):
+    if torch_before is not None and (changes := torch_before.changes(loaded=machine.loaded)):
         return failure("policy", "; ".join(changes)), {}
     elements = sum(array.size for array in results.values())
     if watch is not None and (against := watch.verdict(elements)):

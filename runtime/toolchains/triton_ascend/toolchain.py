@@ -22,6 +22,7 @@ from sketchc.lowering.hardware import load_hardware
 from sketchc.runtime.sandbox.worker import WorkerResult, file_limit, run_worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
+    TORCH_NOTED,
     Arrays,
     Artefact,
     ModelRun,
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
 HANDLER = "sketchc.runtime.toolchains.triton_ascend.execute:execute"
 TRACE = "sketchc.runtime.toolchains.triton_ascend.execute:trace"
 LAUNCH = "sketchc.runtime.toolchains.triton_ascend.launch:execute"
+#: What the templates of all workers that run a wrapper have imported, found and noted.
+_PREPARED = (
+    HANDLER.partition(":")[0],
+    "sketchc.runtime.toolchains.triton_ascend.environment:find_tools",
+    TORCH_NOTED,
+)
 #: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
 SAMPLES = (64, 16, 128, 1, 96)
 SAMPLE_ELEMENTS = 1 << 24
@@ -64,6 +71,7 @@ class TritonAscendToolchain(Toolchain):
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         return ModelRun(
             prepare="sketchc.runtime.toolchains.triton_ascend.models:prepare",
+            preload=_PREPARED,
             refusals=("CompilationError", "CompileError", "BuildError", "UnsupportedLinalgError"),
             told={"python": str(environment.FRONTEND.python()), "chip": chip},
             environment={"XDG_CACHE_HOME": str(kept)},
@@ -211,7 +219,7 @@ class TritonAscendToolchain(Toolchain):
             timeout=timeout,
             memory_bytes=MEMORY_BYTES,
             file_bytes=file_limit(arrays),
-            preload=("torch",),
+            preload=_PREPARED,
             environment={"XDG_CACHE_HOME": str(kept)},
             readable=[request["source"], environment.FRONTEND.folder()],
             writable=[kept],
