@@ -63,10 +63,11 @@ class Request:
         return self.operands[0]
 
     @property
-    def flushed(self) -> bool:
-        """Whether some primitives of Triton take numbers below the normal ones for zero: the root
-        of a negative one is NaN, of a positive one large beside it, its ceiling 1."""
-        return self.scope.dialect.flushes and self.dtype is DType.F32
+    def approximate(self) -> bool:
+        """Whether some primitives of Triton are the chip's own; see `Dialect.approximates`. Of
+        numbers below the normal ones, the root of a negative one is NaN, of a positive one large
+        beside it, its ceiling 1; a quotient is rounded where it is whole; and e to the x counts."""
+        return self.scope.dialect.approximates and self.dtype is DType.F32
 
     @property
     def bits(self) -> str:
@@ -133,12 +134,24 @@ def _clamp(request: Request) -> Code:
     return result
 
 
+def _quotient(request: Request) -> Code:
+    if request.approximate:
+        return PYTHON.call("tl.div_rn", *request.operands)
+    return PYTHON.binary("/", *request.operands)
+
+
+def _exponential(request: Request) -> Code:
+    if request.approximate:
+        return request.call("exponential")
+    return PYTHON.call("tl.exp", request.first)
+
+
 def _root(request: Request) -> Code:
-    return PYTHON.call("tl.sqrt_rn" if request.flushed else "tl.sqrt", request.first)
+    return PYTHON.call("tl.sqrt_rn" if request.approximate else "tl.sqrt", request.first)
 
 
 def _inverse_root(request: Request) -> Code:
-    if request.flushed:
+    if request.approximate:
         return PYTHON.binary("/", Code("1.0"), _root(request))
     return PYTHON.call("tl.rsqrt", request.first)
 
@@ -147,7 +160,7 @@ def _whole(mode: str) -> Writer:
     """floor ("down") or ceil ("up")."""
 
     def write(request: Request) -> Code:
-        if request.flushed:
+        if request.approximate:
             return request.call(f"round_{mode}")
         return PYTHON.call({"down": "tl.floor", "up": "tl.ceil"}[mode], request.first)
 
@@ -208,7 +221,7 @@ def _invert(request: Request) -> Code:
 
 
 #: Operations that Triton and this package's device functions have under their own names.
-_PRIMITIVES = ("exp", "exp2", "log", "log2", "sin", "cos", "erf")
+_PRIMITIVES = ("exp2", "log", "log2", "sin", "cos", "erf")
 _DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
 
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
@@ -222,6 +235,7 @@ WRITERS: dict[str, Writer] = {
     "abs": lambda r: r.first if r.dtype is DType.BOOL else PYTHON.call("tl.abs", r.first),
     "relu": _relu,
     "clamp": _clamp,
+    "exp": _exponential,
     "sqrt": _root,
     "rsqrt": _inverse_root,
     "floor": _rounded(_whole("down")),
@@ -238,7 +252,7 @@ WRITERS: dict[str, Writer] = {
     "add": _operator("+", "|"),
     "sub": _operator("-", "^"),
     "mul": _operator("*", "&"),
-    "div": _operator("/"),
+    "div": _quotient,
     "max": _maximum,
     "min": _minimum,
     "pow": _power,

@@ -40,8 +40,9 @@ class Dialect:
     block only, and about no mask of a scalar load; other accesses take addresses that are inside
     the tensor on every lane. `byte_bools`: `tl.load` gives bools as bytes. `float_extrema`:
     `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
-    `flushes`: `tl.sqrt`, `tl.rsqrt`, `tl.floor` and `tl.ceil` take f32 below the smallest normal
-    number for zero.
+    `approximates`: f32 goes by the chip's own instructions. `tl.sqrt`, `tl.rsqrt`, `tl.floor` and
+    `tl.ceil` take what is below the smallest normal number for zero, a quotient may be 2 ulp off,
+    and `tl.exp` is off by as many units as its argument is large.
     """
 
     launch_options: bool = True
@@ -54,11 +55,11 @@ class Dialect:
     byte_bools: bool = False
     float_extrema: bool = True
     gathers_words: bool = False
-    flushes: bool = False
+    approximates: bool = False
 
 
 DIALECTS = {
-    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", flushes=True),
+    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", approximates=True),
     "triton_ascend": Dialect(
         launch_options=False,
         grouped_order=False,

@@ -91,6 +91,17 @@ def tiny_case(dtype: str) -> Case:
     return make_case(kernel, {"N": a.size}, tensors=tensors)
 
 
+def exact_case() -> Case:
+    """Quotients that are whole, of which all digits count, and powers over all of f32's range: of
+    a chip's own instructions, some would be 1 less, and large powers off by as many units."""
+    lines = {"whole": "trunc(a / b, t_whole)", "exp": "exp(c, t_exp)"}
+    whole, divisors = np.array(np.meshgrid(np.arange(-9, 10), np.arange(1, 200))).reshape(2, -1)
+    tensors = {"A": whole * divisors, "B": divisors, "C": np.linspace(-88, 88.7, whole.size)}
+    tensors = {name: array.astype(np.float32) for name, array in tensors.items()}
+    kernel = lower(sketch_of(lines, "f32", dict.fromkeys(lines, "f32")))[1]
+    return make_case(kernel, {"N": whole.size}, tensors=tensors)
+
+
 def inputs(dtype: str) -> dict[str, Array]:
     rng = np.random.default_rng(5)
     kind = DType(dtype)
@@ -260,6 +271,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, 
     cases = {dtype: float_case(dtype) for dtype in FLOATS}
     cases |= {dtype: integer_case(dtype) for dtype in INTEGERS}
     cases["cast"] = cast_case()
+    cases["exact"] = exact_case()
     cases |= {name: tiny_case(name.removeprefix("tiny-")) for name in TINY}
     cases |= {name: conversion_case(name.removeprefix("from-")) for name in CONVERSIONS}
     cases |= {name: product_case(name) for name in PRODUCTS}
@@ -284,7 +296,9 @@ def differences(case: Case, result: dict[str, Array], name: str) -> str:
     return "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS, "cast", *TINY, *CONVERSIONS, *PRODUCTS])
+@pytest.mark.parametrize(
+    "name", [*FLOATS, *INTEGERS, "cast", "exact", *TINY, *CONVERSIONS, *PRODUCTS]
+)
 def test_operations_match_the_interpreter(
     name: str, outcomes: dict[str, tuple[Case, object]]
 ) -> None:

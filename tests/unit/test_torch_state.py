@@ -122,7 +122,7 @@ ctypes.CDLL({library!r})"""
 def test_what_a_library_registers_is_seen_wherever_it_lies_by_a_name_or_none(
     tmp_path: Path,
 ) -> None:
-    """What a process has written counts; its name does not matter, nor whether it is still there."""
+    """What a process has written counts, whatever its name, and also where it is gone."""
     compiler = shutil.which("gcc")
     if compiler is None:
         pytest.skip("needs gcc")

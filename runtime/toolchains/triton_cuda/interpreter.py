@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,8 @@ def mend() -> None:
         _take_bools,
         _update_bfloat16,
         _flush_to_zero,
+        _approximate,
+        _multiply_and_add_at_once,
     ):
         change(tl, interpreter)
 
@@ -250,3 +253,47 @@ def _flush_to_zero(tl: Any, interpreter: Any) -> None:
 
     for name in ("create_sqrt", "create_rsqrt", "create_floor", "create_ceil"):
         setattr(builder, name, flushing(getattr(builder, name)))
+
+
+def _approximate(tl: Any, interpreter: Any) -> None:
+    """Let Triton's interpreter divide f32, and raise e to it, by the chip's instructions, as
+    compiled kernels do: a product with the reciprocal (`div.full`), which is not always whole where
+    the quotient is, and 2 to the power of a rounded product (`ex2.approx`)."""
+    builder = interpreter.InterpreterBuilder
+    divide, exponential = builder.create_fdiv, builder.create_exp
+
+    def create_fdiv(self: Any, left: Any, right: Any) -> Any:
+        exact = divide(self, left, right)
+        if exact.data.dtype != np.float32:
+            return exact
+        with np.errstate(all="ignore"):
+            inverse = np.float32(1) / right.data
+            normal = np.isfinite(inverse) & (
+                np.abs(inverse) >= np.finfo(np.float32).smallest_normal
+            )
+            rough = left.data * inverse
+            usual = normal & np.isfinite(rough) & (rough != 0)
+        return interpreter.TensorHandle(np.where(usual, rough, exact.data), exact.dtype)
+
+    def create_exp(self: Any, argument: Any) -> Any:
+        if argument.data.dtype != np.float32:
+            return exponential(self, argument)
+        with np.errstate(all="ignore"):
+            grown = np.exp2(argument.data * np.float32(math.log2(math.e)))
+        return interpreter.TensorHandle(grown, argument.dtype)
+
+    builder.create_fdiv, builder.create_exp = create_fdiv, create_exp
+
+
+def _multiply_and_add_at_once(tl: Any, interpreter: Any) -> None:
+    """Let Triton's interpreter round `tl.fma` of f32 once: the product of two is exact in f64."""
+    original = interpreter.InterpreterBuilder.create_fma
+
+    def create_fma(self: Any, left: Any, right: Any, added: Any) -> Any:
+        if left.data.dtype != np.float32:
+            return original(self, left, right, added)
+        with np.errstate(all="ignore"):
+            total = left.data.astype(np.float64) * right.data + added.data
+            return interpreter.TensorHandle(total.astype(np.float32), left.dtype)
+
+    interpreter.InterpreterBuilder.create_fma = create_fma

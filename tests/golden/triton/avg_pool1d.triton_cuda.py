@@ -61,12 +61,14 @@ def avg_pool1d_kernel(
     # if count_include_pad:
     if count_include_pad:
         # div(y, kernel_size, y)
-        y = y / tl.cast(kernel_size, tl.float32)
+        y = tl.div_rn(y, tl.cast(kernel_size, tl.float32))
     else:
         # start = (j*T+iota(T))*stride - padding
         start = (j * T + t_lanes) * stride - padding
         # div(y, min(start + kernel_size, L) - max(start, 0), y)
-        y = y / tl.cast(tl.minimum(start + kernel_size, L) - tl.maximum(start, 0), tl.float32)
+        y = tl.div_rn(
+            y, tl.cast(tl.minimum(start + kernel_size, L) - tl.maximum(start, 0), tl.float32)
+        )
     # store(y -> Y[n, c, j*T:(j+1)*T])
     tl.store(Y_ptr + ((n * C + c) * OL + j * T) + t_lanes, y, mask=t_lanes < OL - j * T)
 

@@ -83,7 +83,7 @@ def avg_pool2d_kernel(
     # columns = min(left + kernel_size, W) - max(left, 0)
     columns = tl.minimum(left + kernel_size, W) - tl.maximum(left, 0)
     # div(y, rows[:, None]*columns[None, :], y)
-    y = y / tl.cast(rows[:, None] * columns[None, :], tl.float32)
+    y = tl.div_rn(y, tl.cast(rows[:, None] * columns[None, :], tl.float32))
     # store(y -> Y[n, c, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
     tl.store(
         Y_ptr

@@ -80,7 +80,7 @@ def avg_pool3d_kernel(
                 # add(y, x, y)
                 y = y + x
     # div(y, kernel_size*kernel_size*kernel_size, y)
-    y = y / tl.cast(kernel_size * kernel_size * kernel_size, tl.float32)
+    y = tl.div_rn(y, tl.cast(kernel_size * kernel_size * kernel_size, tl.float32))
     # store(y -> YV[n, od, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
     tl.store(
         Y_ptr

@@ -44,7 +44,7 @@ def block_scale_kernel(
     # max(scale, 1e-12, scale)
     scale = tl.maximum(scale, 1e-12, propagate_nan=tl.PropagateNan.ALL)
     # div(block, scale, block)
-    block = block / scale
+    block = tl.div_rn(block, scale)
     # reshape(block, y)
     y = tl.reshape(block, (T, 256))
     # reshape(scale, flat)

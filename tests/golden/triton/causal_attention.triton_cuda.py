@@ -12,7 +12,7 @@ TM = 64  # chosen for h200, one of 16, 32, 64
 TN = 64  # chosen for h200, one of 16, 32, 64
 
 
-# The library: nan_maximum, floor_remainder, floor_quotient.
+# The library: nan_maximum, floor_remainder, floor_quotient, exponential.
 
 
 @triton.jit
@@ -116,11 +116,11 @@ def causal_attention_kernel(
         # sub(running_max, new_max, correction)
         correction = running_max - new_max
         # exp(correction, correction)
-        correction = tl.exp(correction)
+        correction = exponential(correction)
         # sub(scores, new_max, scores)
         scores = scores - new_max
         # exp(scores, scores)
-        scores = tl.exp(scores)
+        scores = exponential(scores)
         # reduce_sum(scores, 1, block_sum)
         block_sum = tl.sum(tl.where(tn_lanes[None, :] < N - j * TN, scores, 0.0), axis=1)[:, None]
         # fma(running_sum, correction, block_sum, running_sum)
@@ -134,7 +134,7 @@ def causal_attention_kernel(
         # copy(new_max, running_max)
         running_max = new_max
     # div(y, running_sum, y)
-    y = y / running_sum
+    y = tl.div_rn(y, running_sum)
     # store(y -> Y[b, h, i*TM:(i+1)*TM, 0:D])
     tl.store(
         Y_ptr + ((b * HQ + h) * M + i * TM) * D + tm_lanes[:, None] * D + d_lanes[None, :],

@@ -9,7 +9,7 @@ import triton.language as tl
 T = 2048  # chosen for h200, one of 512, 1024, 2048
 
 
-# The library: nan_maximum.
+# The library: nan_maximum, exponential.
 
 
 @triton.jit
@@ -46,11 +46,11 @@ def cross_entropy_phase_1_kernel(
         # sub(running_max, new_max, correction)
         correction = running_max - new_max
         # exp(correction, correction)
-        correction = tl.exp(correction)
+        correction = exponential(correction)
         # sub(x, new_max, x)
         x = x - new_max
         # exp(x, x)
-        x = tl.exp(x)
+        x = exponential(x)
         # reduce_sum(x, 0, block_sum)
         block_sum = tl.sum(tl.where(t_lanes < N - j * T, x, 0.0), axis=0)
         # fma(running_sum, correction, block_sum, running_sum)
@@ -94,7 +94,7 @@ def cross_entropy_phase_2_kernel(
         # add(total, part, total)
         total = total + part
     # div(total, M, total)
-    total = total / tl.cast(M, tl.float32)
+    total = tl.div_rn(total, tl.cast(M, tl.float32))
     # store(total -> LOSS[])
     tl.store(LOSS_ptr, total)
 

@@ -54,7 +54,7 @@ def group_norm_kernel(
         # add(mean, sum, mean)
         mean = mean + sum_
     # div(mean, CG*H*W, mean)
-    mean = mean / tl.cast(CG * H * W, tl.float32)
+    mean = tl.div_rn(mean, tl.cast(CG * H * W, tl.float32))
     # for j in range(ceil(CG*H*W, T)):
     for j_2 in range(-floor_quotient(-(CG * H * W), T)):
         # load(XR[n, g, j*T:(j+1)*T] -> x)
@@ -72,7 +72,7 @@ def group_norm_kernel(
         # add(variance, sum, variance)
         variance = variance + sum__2
     # div(variance, CG*H*W, variance)
-    variance = variance / tl.cast(CG * H * W, tl.float32)
+    variance = tl.div_rn(variance, tl.cast(CG * H * W, tl.float32))
     # add(variance, eps, variance)
     variance = variance + eps
     # rsqrt(variance, variance)

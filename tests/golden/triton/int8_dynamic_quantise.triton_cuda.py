@@ -40,7 +40,7 @@ def int8_dynamic_quantise_kernel(
         # max(largest, block, largest)
         largest = tl.maximum(largest, block, propagate_nan=tl.PropagateNan.ALL)
     # div(largest, 127, scale)
-    scale = largest / 127.0
+    scale = tl.div_rn(largest, 127.0)
     # store(scale -> SCALE[i])
     tl.store(SCALE_ptr + i, scale)
     # for j in range(ceil(N, T)):
@@ -48,7 +48,7 @@ def int8_dynamic_quantise_kernel(
         # load(X[i, j*T:(j+1)*T] -> x)
         x_2 = tl.load(X_ptr + (i * N + j_2 * T) + t_lanes, mask=t_lanes < N - j_2 * T, other=0.0)
         # div(x, scale, x)
-        x_2 = x_2 / scale
+        x_2 = tl.div_rn(x_2, scale)
         # cast(x, q, round="nearest", sat=True)
         q = saturate(round_even(x_2, 8388608.0), tl.int32, -128, 127, -128.0, 128.0).to(tl.int8)
         # store(q -> Q[i, j*T:(j+1)*T])

@@ -29,7 +29,7 @@ def layer_norm_kernel(
     # reduce_sum(x, 0, mean)
     mean = tl.sum(x, axis=0)
     # div(mean, N, mean)
-    mean = mean / tl.cast(N, tl.float32)
+    mean = tl.div_rn(mean, tl.cast(N, tl.float32))
     # sub(x, mean, x)
     x = x - mean
     # mul(x, x, square)
@@ -37,7 +37,7 @@ def layer_norm_kernel(
     # reduce_sum(square, 0, variance)
     variance = tl.sum(tl.where(n_lanes < N, square, 0.0), axis=0)
     # div(variance, N, variance)
-    variance = variance / tl.cast(N, tl.float32)
+    variance = tl.div_rn(variance, tl.cast(N, tl.float32))
     # add(variance, eps, variance)
     variance = variance + eps
     # rsqrt(variance, variance)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-# The library: nan_maximum.
+# The library: nan_maximum, exponential.
 
 
 @triton.jit
@@ -33,11 +33,11 @@ def normalise_rows_kernel(
     # sub(x, y_largest, y_powers)
     y_powers = x - y_largest
     # exp(y_powers, y_powers)
-    y_powers = tl.exp(y_powers)
+    y_powers = exponential(y_powers)
     # reduce_sum(y_powers, 0, y_total)
     y_total = tl.sum(tl.where(n_lanes < N, y_powers, 0.0), axis=0)
     # div(y_powers, y_total, y)
-    y = y_powers / y_total
+    y = tl.div_rn(y_powers, y_total)
     # store(y -> SOFTMAX[i, 0:N])
     tl.store(SOFTMAX_ptr + i * N + n_lanes, y, mask=n_lanes < N)
     # eq(x, x, y_valid)
@@ -49,7 +49,7 @@ def normalise_rows_kernel(
     # reduce_sum(x, 0, y_mean)
     y_mean = tl.sum(tl.where(n_lanes < N, x, 0.0), axis=0)
     # div(y_mean, y_count, y_mean)
-    y_mean = y_mean / y_count
+    y_mean = tl.div_rn(y_mean, y_count)
     # sub(x, y_mean, y_centred)
     y_centred = x - y_mean
     # mul(y_centred, y_centred, y_squares)
@@ -57,7 +57,7 @@ def normalise_rows_kernel(
     # reduce_sum(y_squares, 0, y_scale)
     y_scale = tl.sum(tl.where(n_lanes < N, y_squares, 0.0), axis=0)
     # div(y_scale, y_count, y_scale)
-    y_scale = y_scale / y_count
+    y_scale = tl.div_rn(y_scale, y_count)
     # add(y_scale, 1e-05, y_scale)
     y_scale = y_scale + 1e-05
     # rsqrt(y_scale, y_scale)
@@ -77,7 +77,7 @@ def normalise_rows_kernel(
     # reduce_sum(y_squares_2, 0, y_scale_2)
     y_scale_2 = tl.sum(tl.where(n_lanes < N, y_squares_2, 0.0), axis=0)
     # div(y_scale_2, y_count_2, y_scale_2)
-    y_scale_2 = y_scale_2 / y_count_2
+    y_scale_2 = tl.div_rn(y_scale_2, y_count_2)
     # add(y_scale_2, 1e-05, y_scale_2)
     y_scale_2 = y_scale_2 + 1e-05
     # rsqrt(y_scale_2, y_scale_2)

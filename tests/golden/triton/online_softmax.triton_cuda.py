@@ -9,7 +9,7 @@ import triton.language as tl
 TILE = 2048  # chosen for h200, one of 1024, 2048, 4096
 
 
-# The library: nan_maximum.
+# The library: nan_maximum, exponential.
 
 
 @triton.jit
@@ -45,11 +45,11 @@ def online_softmax_kernel(
         # sub(running_max, new_max, correction)
         correction = running_max - new_max
         # exp(correction, correction)
-        correction = tl.exp(correction)
+        correction = exponential(correction)
         # sub(x, new_max, x)
         x = x - new_max
         # exp(x, x)
-        x = tl.exp(x)
+        x = exponential(x)
         # reduce_sum(x, 0, block_sum)
         block_sum = tl.sum(tl.where(tile_lanes < N - j * TILE, x, 0.0), axis=0)
         # fma(running_sum, correction, block_sum, running_sum)
@@ -65,9 +65,9 @@ def online_softmax_kernel(
         # sub(x, running_max, x)
         x_2 = x_2 - running_max
         # exp(x, x)
-        x_2 = tl.exp(x_2)
+        x_2 = exponential(x_2)
         # div(x, running_sum, x)
-        x_2 = x_2 / running_sum
+        x_2 = tl.div_rn(x_2, running_sum)
         # store(x -> Y[i, j*TILE:(j+1)*TILE])
         tl.store(Y_ptr + (i * N + j_2 * TILE) + tile_lanes, x_2, mask=tile_lanes < N - j_2 * TILE)
 

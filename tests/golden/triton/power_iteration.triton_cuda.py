@@ -102,7 +102,7 @@ def power_iteration_phase_3_kernel(
     # load(LARGEST[] -> scale)
     scale = tl.load(LARGEST_ptr)
     # div(x, scale, x)
-    x_2 = x_2 / scale
+    x_2 = tl.div_rn(x_2, scale)
     # store(x -> V[j*T:(j+1)*T])
     tl.store(V_ptr + j_3 * T + t_lanes_, x_2, mask=t_lanes_ < N - j_3 * T)
 

@@ -56,7 +56,7 @@ def rms_norm_kernel(
         # add(square_sum, square_row, square_sum)
         square_sum = square_sum + square_row
     # div(square_sum, F, rms_row)
-    rms_row = square_sum / tl.cast(F, tl.float32)
+    rms_row = tl.div_rn(square_sum, tl.cast(F, tl.float32))
     # add(rms_row, eps, rms_row)
     rms_row = rms_row + eps
     # sqrt(rms_row, rms_row)
@@ -74,7 +74,7 @@ def rms_norm_kernel(
             other=0.0,
         )
         # div(x_row, rms_row, y_row)
-        y_row = x_row_2 / rms_row
+        y_row = tl.div_rn(x_row_2, rms_row)
         # store(y_row -> Y[b, f, d1_outer*TILE_SIZE:(d1_outer+1)*TILE_SIZE, 0:D2])
         tl.store(
             Y_ptr

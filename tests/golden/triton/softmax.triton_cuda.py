@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-# The library: nan_maximum.
+# The library: nan_maximum, exponential.
 
 
 @triton.jit
@@ -31,11 +31,11 @@ def softmax_kernel(
     # sub(x, largest, x)
     x = x - largest
     # exp(x, x)
-    x = tl.exp(x)
+    x = exponential(x)
     # reduce_sum(x, 0, total)
     total = tl.sum(tl.where(n_lanes < N, x, 0.0), axis=0)
     # div(x, total, x)
-    x = x / total
+    x = tl.div_rn(x, total)
     # store(x -> Y[i, 0:N])
     tl.store(Y_ptr + i * N + n_lanes, x, mask=n_lanes < N)
 

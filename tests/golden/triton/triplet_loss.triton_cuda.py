@@ -85,7 +85,7 @@ def triplet_loss_kernel(
     # relu(loss, loss)
     loss = tl.maximum(loss, 0.0, propagate_nan=tl.PropagateNan.ALL)
     # div(loss, M, loss)
-    loss = loss / tl.cast(M, tl.float32)
+    loss = tl.div_rn(loss, tl.cast(M, tl.float32))
     # reduce_sum(loss, [0, 1], total)
     total = tl.sum(tl.sum(tl.where(tm_lanes[:, None] < M - i * TM, loss, 0.0), axis=1), axis=0)
     # atomic_add(total -> LOSS[])

@@ -55,7 +55,7 @@ def unscale_gradients_kernel(
         # logical_and(finite, row, finite)
         finite = finite & row
         # div(gradient, scale, y)
-        y = gradient.to(tl.float32) / scale
+        y = tl.div_rn(gradient.to(tl.float32), scale)
         # store(y -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
         tl.store(
             Y_ptr + (i * TM * N + j * TN) + tm_lanes[:, None] * N + tn_lanes[None, :],
