@@ -372,10 +372,12 @@ class CaseRunner:
         again = [LIKE if has_own(self.binding) else "non_negative"]
         for tried in (drawn, *(again if drawn not in ("task", LIKE) else ())):
             substitutes = self._substitutes(case)
+            # Where the task makes no numbers of its zeros, none are planted the second time.
+            own = plants if tried in (drawn, LIKE) else None
             try:
                 rising = change == RISING
                 inputs = draw(
-                    self.binding, self.task, case, tried, seed, substitutes, plants, rising=rising
+                    self.binding, self.task, case, tried, seed, substitutes, own, rising=rising
                 )
                 inputs = inputs if rising else neighbour(inputs, f"{tried}/{change}", seed)
                 references = self._references(case, tried, inputs)

@@ -15,6 +15,7 @@ from sketchc.cli.main import run
 from sketchc.interpreter.launch import show_declaration
 from sketchc.runtime.tasks.signature import signature_of
 from sketchc.runtime.tasks.task import load_task
+from sketchc.runtime.verify import case_runner
 
 pytest.importorskip("torch")
 
@@ -287,3 +288,15 @@ def test_lists_may_be_drawn_around_tensors(tmp_path: Path) -> None:
         (first,) = loaded.own_inputs(3)
     assert np.shape(first) == (20, 30)
     assert 0.5 < np.std(first) < 2.0  # type: ignore[type-var, arg-type, operator]
+
+
+def test_one_sum_of_logarithms_is_judged_where_the_tasks_own_inputs_are_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One zero among the inputs makes all of its output infinite, and parts of the task's own
+    inputs, which have none, are not made from so many elements on."""
+    require("cpp")
+    monkeypatch.setattr(case_runner, "_MOST", 100)
+    path = task(tmp_path, "x", "torch.log(x).mean()", "torch.rand(20, 30) + 0.01")
+    out = tmp_path / "out"
+    assert run(["gen", str(path), "--target", "cpp", "--no-bench", "-o", str(out)]) == 0
