@@ -411,10 +411,12 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     if exclusive and (not shape or shape[axis].text == "1"):
         return Value(start, None)
     if shape and shape[axis].text != "1":
-        arguments: list[Code | str] = [code, str(axis)]
-        if statement.attributes.get("reverse", False):
-            arguments.append("reverse=True")
-        code = PYTHON.call(f"tl.{statement.operation}", *arguments)
+        reverse = statement.attributes.get("reverse", False)
+        if scope.dialect.tree_scans and identity == "one" and dtype is DType.F32:
+            code = scope.call("running_product", code, str(axis), repr(reverse))
+        else:
+            arguments: list[Code | str] = [code, str(axis), *["reverse=True"][:reverse]]
+            code = PYTHON.call(f"tl.{statement.operation}", *arguments)
     if exclusive:
         code = _shifted(code, start, shape, statement, scope)
     return Value(code, dtype, shape)

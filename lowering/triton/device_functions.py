@@ -43,6 +43,32 @@ def integer_product(a, AXIS: tl.constexpr):
 
 
 @triton.jit
+def scaled_product(a, a_exponent, b, b_exponent):
+    """The combine function of products of numbers within 1 and 2 times powers of two."""
+    result = a * b
+    large = (tl.abs(result) >= 2) & (tl.abs(result) < float("inf"))
+    return tl.where(large, result * 0.5, result), a_exponent + b_exponent + large.to(tl.int32)
+
+
+@triton.jit
+def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
+    """Running products of f32 along an axis. `tl.cumprod` multiplies pairs of lanes, which may
+    overflow where no product from the first lane on does; so powers of two go apart."""
+    tiny = tl.abs(x) < 1.1754943508222875e-38
+    bits = tl.where(tiny, x * 16777216.0, x).to(tl.int32, bitcast=True)
+    exponent = ((bits >> 23) & 255) - tl.where(tiny, 151, 127)
+    bits = (bits & -2139095041) | 0x3F800000
+    regular = (x != 0) & (tl.abs(x) < float("inf"))
+    size = tl.where(regular, bits.to(tl.float32, bitcast=True), x)
+    exponent = tl.where(regular, exponent, 0)
+    size, exponent = tl.associative_scan((size, exponent), AXIS, scaled_product, REVERSE)
+    exponent = tl.minimum(tl.maximum(exponent, -252), 254)
+    half = exponent >> 1
+    size *= ((half + 127) << 23).to(tl.float32, bitcast=True)
+    return size * ((exponent - half + 127) << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def product_sum(a, b):
     """The sum of a * b over axis 1. The added zero keeps Triton from folding the two into a tf32
     dot, which is less exact, and wrong below its smallest depth."""

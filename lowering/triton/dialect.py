@@ -42,7 +42,9 @@ class Dialect:
     `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
     `approximates`: f32 goes by the chip's own instructions. `tl.sqrt`, `tl.rsqrt`, `tl.floor` and
     `tl.ceil` take what is below the smallest normal number for zero, a quotient may be 2 ulp off,
-    and `tl.exp` is off by as many units as its argument is large.
+    and `tl.exp` is off by as many units as its argument is large. `tree_scans`: `tl.cumprod`
+    multiplies lanes pairwise, so that a product of some may overflow where none from the first on
+    does.
     """
 
     launch_options: bool = True
@@ -56,10 +58,11 @@ class Dialect:
     float_extrema: bool = True
     gathers_words: bool = False
     approximates: bool = False
+    tree_scans: bool = False
 
 
 DIALECTS = {
-    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", approximates=True),
+    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", approximates=True, tree_scans=True),
     "triton_ascend": Dialect(
         launch_options=False,
         grouped_order=False,

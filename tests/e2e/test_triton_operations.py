@@ -102,6 +102,32 @@ def exact_case() -> Case:
     return make_case(kernel, {"N": whole.size}, tensors=tensors)
 
 
+RUNNING = """sketch running {
+    symbols: N <= 64;
+    tensors: A[N]: in f32; Y_ON[N]: out f32; Y_BACK[N]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(1):
+        a = alloc([N])
+        t_on = alloc([N])
+        t_back = alloc([N])
+        load(A[0:N] -> a)
+        cumprod(a, 0, t_on)
+        cumprod(a, 0, t_back, reverse=True)
+        store(t_on -> Y_ON[0:N])
+        store(t_back -> Y_BACK[0:N])
+}
+"""
+
+
+def running_case() -> Case:
+    """Products from either end that are within f32's range, while those of neighbours are not."""
+    exponents = np.array([-30, 30, 30, -30, -35, 30, 35, -30, -12, 12, -44, 38, 6] * 3)
+    signs = np.where(np.arange(exponents.size) % 5 == 2, -1.7, 1.3)
+    tensors = {"A": (signs * 10.0**exponents).astype(np.float32)}
+    return make_case(lower(RUNNING)[1], {"N": exponents.size}, tensors=tensors)
+
+
 def inputs(dtype: str) -> dict[str, Array]:
     rng = np.random.default_rng(5)
     kind = DType(dtype)
@@ -272,6 +298,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, 
     cases |= {dtype: integer_case(dtype) for dtype in INTEGERS}
     cases["cast"] = cast_case()
     cases["exact"] = exact_case()
+    cases["running"] = running_case()
     cases |= {name: tiny_case(name.removeprefix("tiny-")) for name in TINY}
     cases |= {name: conversion_case(name.removeprefix("from-")) for name in CONVERSIONS}
     cases |= {name: product_case(name) for name in PRODUCTS}
@@ -297,7 +324,7 @@ def differences(case: Case, result: dict[str, Array], name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", [*FLOATS, *INTEGERS, "cast", "exact", *TINY, *CONVERSIONS, *PRODUCTS]
+    "name", [*FLOATS, *INTEGERS, "cast", "exact", "running", *TINY, *CONVERSIONS, *PRODUCTS]
 )
 def test_operations_match_the_interpreter(
     name: str, outcomes: dict[str, tuple[Case, object]]

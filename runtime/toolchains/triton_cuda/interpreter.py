@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,7 @@ def mend() -> None:
         _count_no_overflows,
         _describe_types_once,
         _reduce_whole_rows,
-        _scan_whole_rows,
+        _scan_as_a_tree,
         _multiply_bfloat16,
         _round_to_bfloat16,
         _take_bools,
@@ -135,21 +136,39 @@ def _combined(operation: Any, kinds: list[Any], *sides: list[Any]) -> list[Any]:
     return [tensor.handle.data for tensor in results]
 
 
-def _scan_whole_rows(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter scan with a combine function over whole slices, in the order in
-    which it does so element by element."""
+def _scan_as_a_tree(tl: Any, interpreter: Any) -> None:
+    """Let Triton's interpreter scan over whole slices, and pairwise, as compiled kernels do: each
+    lane is combined with the one before it, then with that two before it, and so on. A product of
+    some lanes may overflow where none from the first lane on does."""
+
+    def tree(parts: list[Any], axis: int, combine: Callable[..., list[Any]]) -> list[Any]:
+        lanes, step = parts[0].shape[axis], 1
+        while step < lanes:
+            # Whole blocks: a tensor's extents are powers of two.
+            before = [np.roll(part, step, axis) for part in parts]
+            both = zip(parts, combine(before, parts), strict=True)
+            kept = [(part.take(range(step), axis), new) for part, new in both]
+            behind = range(step, lanes)
+            parts = [np.concatenate((old, new.take(behind, axis)), axis) for old, new in kept]
+            step *= 2
+        return parts
 
     def generic_scan(self: Any, inputs: Any) -> Any:
-        values = [value.handle.data for value in inputs]
         kinds = [value.dtype for value in inputs]
-        slices = [[part.take([0], self.axis) for part in values]]
-        for place in range(1, values[0].shape[self.axis]):
-            following = [part.take([place], self.axis) for part in values]
-            slices.append(_combined(self, kinds, slices[-1], following))
-        whole = [np.concatenate(parts, self.axis) for parts in zip(*slices, strict=True)]
-        return [self.to_tensor(part, kind) for part, kind in zip(whole, kinds, strict=True)]
+        values = [value.handle.data for value in inputs]
+        found = tree(values, self.axis, lambda *sides: _combined(self, kinds, *sides))
+        return [self.to_tensor(part, kind) for part, kind in zip(found, kinds, strict=True)]
+
+    def cumprod(self: Any, value: Any) -> Any:
+        def combine(before: list[Any], behind: list[Any]) -> list[Any]:
+            with np.errstate(all="ignore"):
+                return [before[0] * behind[0]]
+
+        (found,) = tree([value.handle.data], self.axis, combine)
+        return [self.to_tensor(found, value.dtype)]
 
     interpreter.ScanOps.generic_scan = generic_scan
+    interpreter.ScanOps.cumprod = cumprod
 
 
 def _multiply_bfloat16(tl: Any, interpreter: Any) -> None:
