@@ -63,8 +63,12 @@ TRITON = {
         "part = tl.sum(tl.where(lanes_8 < N - j * 8 - 1, x, 0.0), axis=0)",
         "numerical",
     ),
-    "a syntax error": ("x = tl.exp(x)", "x = tl.exp(x", "syntax"),
-    "a name that does not exist": ("x = tl.exp(x)", "x = tl.exponential(x)", "api_misuse"),
+    "a syntax error": ("total = total + part", "total = total + (part", "syntax"),
+    "a name that does not exist": (
+        "total = total + part",
+        "total = tl.added(total, part)",
+        "api_misuse",
+    ),
 }
 #: target -> name -> (line of the built-in code, what stands there instead, class of failure).
 BREAKS = {
