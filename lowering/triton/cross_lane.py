@@ -411,11 +411,13 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     if exclusive and (not shape or shape[axis].text == "1"):
         return Value(start, None)
     if shape and shape[axis].text != "1":
-        reverse = statement.attributes.get("reverse", False)
+        reverse = bool(statement.attributes.get("reverse", False))
         if scope.dialect.tree_scans and identity == "one" and dtype is DType.F32:
             code = scope.call("running_product", code, str(axis), repr(reverse))
         else:
-            arguments: list[Code | str] = [code, str(axis), *["reverse=True"][:reverse]]
+            arguments: list[Code | str] = [code, str(axis)]
+            if reverse:
+                arguments.append("reverse=True")
             code = PYTHON.call(f"tl.{statement.operation}", *arguments)
     if exclusive:
         code = _shifted(code, start, shape, statement, scope)
