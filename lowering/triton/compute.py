@@ -64,9 +64,7 @@ class Request:
 
     @property
     def approximate(self) -> bool:
-        """Whether some primitives of Triton are the chip's own; see `Dialect.approximates`. Of
-        numbers below the normal ones, the root of a negative one is NaN, of a positive one large
-        beside it, its ceiling 1; a quotient is rounded where it is whole; and e to the x counts."""
+        """Whether some primitives of Triton are the chip's own; see `Dialect.approximates`."""
         return self.scope.dialect.approximates and self.dtype is DType.F32
 
     @property

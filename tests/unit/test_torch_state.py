@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from toolchains import require
 
 LOOK = """
 import torch, types
@@ -123,13 +123,11 @@ def test_what_a_library_registers_is_seen_wherever_it_lies_by_a_name_or_none(
     tmp_path: Path,
 ) -> None:
     """What a process has written counts, whatever its name, and also where it is gone."""
-    compiler = shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("needs gcc")
-    (tmp_path / "empty.c").write_text("int nothing(void) { return 0; }")
+    require("cpp")
+    (tmp_path / "empty.cpp").write_text("int nothing() { return 0; }")
     library = tmp_path / "plain.data"
-    source = str(tmp_path / "empty.c")
-    subprocess.run([compiler, "-shared", "-fPIC", source, "-o", str(library)], check=True)
+    source = str(tmp_path / "empty.cpp")
+    subprocess.run(["g++", "-shared", "-fPIC", source, "-o", str(library)], check=True)
     load = PAST_EVERYTHING.format(library=str(library))
     for change in (load, f"{load}\n__import__('os').unlink({str(library)!r})"):
         assert CHANGES["kernel"][1] in told(change)[0]

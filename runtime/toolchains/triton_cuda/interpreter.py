@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -141,31 +140,25 @@ def _scan_as_a_tree(tl: Any, interpreter: Any) -> None:
     lane is combined with the one before it, then with that two before it, and so on. A product of
     some lanes may overflow where none from the first lane on does."""
 
-    def tree(parts: list[Any], axis: int, combine: Callable[..., list[Any]]) -> list[Any]:
+    def generic_scan(self: Any, inputs: Any) -> Any:
+        kinds, axis = [value.dtype for value in inputs], self.axis
+        parts = [value.handle.data for value in inputs]
         lanes, step = parts[0].shape[axis], 1
         while step < lanes:
             # Whole blocks: a tensor's extents are powers of two.
             before = [np.roll(part, step, axis) for part in parts]
-            both = zip(parts, combine(before, parts), strict=True)
-            kept = [(part.take(range(step), axis), new) for part, new in both]
-            behind = range(step, lanes)
-            parts = [np.concatenate((old, new.take(behind, axis)), axis) for old, new in kept]
+            with np.errstate(all="ignore"):
+                combined = _combined(self, kinds, before, parts)
+            first, behind = range(step), range(step, lanes)
+            parts = [
+                np.concatenate((old.take(first, axis), new.take(behind, axis)), axis)
+                for old, new in zip(parts, combined, strict=True)
+            ]
             step *= 2
-        return parts
-
-    def generic_scan(self: Any, inputs: Any) -> Any:
-        kinds = [value.dtype for value in inputs]
-        values = [value.handle.data for value in inputs]
-        found = tree(values, self.axis, lambda *sides: _combined(self, kinds, *sides))
-        return [self.to_tensor(part, kind) for part, kind in zip(found, kinds, strict=True)]
+        return [self.to_tensor(part, kind) for part, kind in zip(parts, kinds, strict=True)]
 
     def cumprod(self: Any, value: Any) -> Any:
-        def combine(before: list[Any], behind: list[Any]) -> list[Any]:
-            with np.errstate(all="ignore"):
-                return [before[0] * behind[0]]
-
-        (found,) = tree([value.handle.data], self.axis, combine)
-        return [self.to_tensor(found, value.dtype)]
+        return self.generic_scan([value])
 
     interpreter.ScanOps.generic_scan = generic_scan
     interpreter.ScanOps.cumprod = cumprod
@@ -287,11 +280,9 @@ def _approximate(tl: Any, interpreter: Any) -> None:
             return exact
         with np.errstate(all="ignore"):
             inverse = np.float32(1) / right.data
-            normal = np.isfinite(inverse) & (
-                np.abs(inverse) >= np.finfo(np.float32).smallest_normal
-            )
             rough = left.data * inverse
-            usual = normal & np.isfinite(rough) & (rough != 0)
+            usual = np.abs(inverse) >= np.finfo(np.float32).smallest_normal
+            usual = usual & np.isfinite(rough) & (rough != 0)
         return interpreter.TensorHandle(np.where(usual, rough, exact.data), exact.dtype)
 
     def create_exp(self: Any, argument: Any) -> Any:
