@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -112,12 +113,11 @@ def judge(
 ) -> Verdict:
     """Verify against the sketch at its own sizes alone (or at more cases)."""
     made = candidate(target, source)
-    task = SketchTask(made.plan)
-
-    def run(place: Path) -> Verdict:
+    with contextlib.ExitStack() as stack:
+        place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         return verify(
             made,
-            task,
+            stack.enter_context(SketchTask(made.plan)),
             place,
             seed=7,
             select=lambda found: [c for c in found if not c[0].drawn][-cases:],
@@ -125,8 +125,3 @@ def judge(
             timeout=timeout,
             compile_timeout=compile_timeout,
         )
-
-    if folder is not None:
-        return run(folder)
-    with tempfile.TemporaryDirectory() as name:
-        return run(Path(name))

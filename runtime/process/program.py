@@ -31,6 +31,9 @@ from typing import Any
 LONGEST_REQUEST = 1 << 18
 #: Of prctl(2).
 _PR_SET_PDEATHSIG = 1
+#: Of madvise(2), and the bytes of a huge page.
+_MADV_COLLAPSE = 25
+_HUGE = 2 << 20
 #: Who started this process.
 _PARENT = os.getppid()
 _RUNTIME = Path(__file__).resolve().parent.parent
@@ -163,7 +166,10 @@ class _Template:
 
     def _fork(self, request: dict[str, Any], descriptors: list[int]) -> str | None:
         """The number of the new process; None where nobody waits for it."""
-        _imported(request["modules"])
+        known = len(sys.modules)
+        _imported([request["function"].partition(":")[0], *request["modules"]])
+        if len(sys.modules) > known:
+            _settle()
         process = os.fork()
         if process == 0:
             if self._listener is not None:
@@ -219,6 +225,25 @@ def _imported(modules: list[str]) -> list[str]:
         except Exception as error:  # who needs it will say what is missing
             missing.append(f"{name}: {type(error).__name__}: {error}")
     return missing
+
+
+def _settle() -> None:
+    """Make forks of this process cheap: its objects are no longer looked at for garbage, and its
+    memory lies in huge pages, where the kernel has them on demand (Linux 6.1). A fork copies an
+    entry for each page: with torch 36,000 in three quarters of its time, else 600."""
+    gc.freeze()
+    try:
+        libc = ctypes.CDLL(None)
+        with open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
+            lines = [line.split() for line in maps]
+        for place, allowed, _, _, inode, *_ in lines:
+            first, end = (int(number, 16) for number in place.split("-"))
+            first, end = -(-first // _HUGE) * _HUGE, end // _HUGE * _HUGE
+            if allowed == "rw-p" and inode == "0" and first < end:
+                size = ctypes.c_size_t(end - first)
+                libc.madvise(ctypes.c_void_p(first), size, _MADV_COLLAPSE)
+    except (OSError, AttributeError):
+        return  # another system
 
 
 def _become(control: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
@@ -290,7 +315,7 @@ def main(arguments: list[str]) -> int:
                 die_with_parent()
             control, *listeners = (socket.socket(fileno=int(number)) for number in descriptors)
             missing = _imported([name for name in modules.split(",") if name])
-            gc.freeze()
+            _settle()
             # What a fork makes mostly goes when nothing refers to it: few collections find any.
             gc.set_threshold(20_000, 20, 20)
             told = json.dumps({"missing": missing, "needs": _needs()}).encode()

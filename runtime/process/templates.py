@@ -33,6 +33,8 @@ SHARED = "SKETCHC_TEMPLATES"
 #: Variables that say where a user's folders are: read when they are used, so that templates need
 #: not differ by them.
 FOLDERS = "XDG_"
+#: Has glibc take memory for a heap by huge pages, where the kernel gives them to who asks.
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: Seconds that the imports may take, and until any other answer.
 TIMEOUT = 120.0
 _LONGEST_ANSWER = 1 << 18
@@ -258,7 +260,7 @@ def template(
     with _STARTING:
         found = _TEMPLATES.get(key)
         if found is None or found.ended:
-            variables = {"PYTHONDONTWRITEBYTECODE": "1"}
+            variables = {"PYTHONDONTWRITEBYTECODE": "1", **HUGE_PAGES}
             seen = clean_environment(variables) if environment is None else environment
             place = None if folder is None else Path(folder) / _name(python, modules, seen)
             found = Template(python, modules, seen, bound=bound, place=place)

@@ -27,6 +27,7 @@ import importlib
 import importlib.util
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -281,8 +282,6 @@ def _start(
 
 def _give_up(settings: Settings, asks: int, answered: int) -> None:
     """In the candidate: user, groups, capabilities, then limits and the filter of system calls."""
-    import resource
-
     namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)  # its own files in /proc are its own
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(_OOM_SCORE)

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.peer import Process, Start, python_environment
-from sketchc.runtime.process.templates import TemplateError, forking
+from sketchc.runtime.process.templates import HUGE_PAGES, TemplateError, forking
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import (
     NONE,
@@ -118,7 +118,7 @@ class TorchTask(TaskClient):
 
     def _forking(self, more: Mapping[str, str]) -> Start:
         modules = [f"{_TORCH_WORKER}:prepare"]
-        environment = python_environment(more)
+        environment = python_environment({**HUGE_PAGES, **more})
         _, start = forking(self.serving, sys.executable, modules, environment, _LATER)
         return start
 

@@ -11,14 +11,17 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sketchc.ir import nodes as ir
 from sketchc.runtime.process.venvs import installed
-from sketchc.runtime.sandbox.worker import run_worker
+from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
     Arrays,
     Artefact,
     Params,
+    Session,
     Sizes,
     Tensors,
     Toolchain,
@@ -33,6 +36,7 @@ HOW_IT_RUNS = "the sketch itself, in the reference interpreter"
 #: Address space of one interpretation.
 MEMORY_BYTES = 16 << 30
 _HANDLER = "sketchc.runtime.toolchains.interpreter:execute"
+_PRELOAD = ("sketchc.interpreter.api", "sketchc.runtime.toolchains.interpreter")
 _SKETCH = "the sketch"  # no tensor has this name
 
 
@@ -60,59 +64,60 @@ class InterpreterToolchain(Toolchain):
         """Nothing is built."""
         return Artefact(kernel, folder)
 
+    def open(self, artefact: Artefact) -> Session:
+        """A session for several interpretations of one sketch."""
+        return InterpreterSession(artefact.kernel.sketch)
+
+
+class InterpreterSession(Session):
+    """One worker that interprets one sketch, run after run: starting it takes ten times as long as
+    a small sketch does. It keeps nothing from one run to the next."""
+
+    def __init__(self, sketch: ir.Sketch) -> None:
+        self._sketch = sketch
+        self._packed = np.frombuffer(pickle.dumps(sketch), np.uint8)
+        self._worker = PersistentWorker(_HANDLER, self._make)
+        self.workers = (self._worker,)
+
     def run(
-        self,
-        artefact: Artefact,
-        tensors: Tensors,
-        symbols: Sizes,
-        params: Params,
-        timeout: float = 300.0,
+        self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
-        """One interpretation in a worker process; see `interpret_apart`."""
-        sketch = artefact.kernel.sketch
-        read = {tensor.name for tensor in sketch.tensors if tensor.role is not ir.Role.OUT}
+        """The out and inout tensors of the sketch, by name; of `tensors` only its in and inout ones
+        are read.
+
+        Raises `ToolchainError` with stage "design" for a condition or a rule of the language that
+        does not hold, "timeout", or "infrastructure".
+        """
+        read = {tensor.name for tensor in self._sketch.tensors if tensor.role is not ir.Role.OUT}
         given = {name: array for name, array in tensors.items() if name in read}
-        return interpret_apart(sketch, given, symbols, params, timeout)
+        request = {"symbols": dict(symbols), "params": dict(params)}
+        result = self._worker.call(request, {**given, _SKETCH: self._packed}, timeout)
+        if result.timed_out:
+            msg = f"the interpretation took more than {timeout:g} s"
+            raise ToolchainError(stage="timeout", message=msg)
+        if result.kinds[:1] == ("MemoryError",):
+            msg = f"the sketch needs more than {MEMORY_BYTES >> 30} GiB at these sizes"
+            raise ToolchainError(stage="design", message=msg)
+        if result.reply is None:
+            log = result.traceback or result.output
+            raise ToolchainError(
+                stage="infrastructure", message=result.describe(), log=log, kinds=result.kinds
+            )
+        if "refused" in result.reply:
+            refused, log = str(result.reply["refused"]), str(result.reply["log"])
+            raise ToolchainError(stage="design", message=refused, log=log)
+        return dict(result.arrays)
+
+    def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
+        return Worker(limits=Limits(MEMORY_BYTES), preload=_PRELOAD)
 
 
 def interpret_apart(
-    sketch: ir.Sketch,
-    tensors: Tensors,
-    symbols: Sizes,
-    params: Params,
-    timeout: float,
+    sketch: ir.Sketch, tensors: Tensors, symbols: Sizes, params: Params, timeout: float
 ) -> Arrays:
-    """The out and inout tensors of a sketch, by name; `tensors` are its in and inout ones.
-
-    Raises `ToolchainError` with stage "design" for a condition or a rule of the language that does
-    not hold, "timeout", or "infrastructure".
-    """
-    import numpy as np
-
-    packed = np.frombuffer(pickle.dumps(sketch), np.uint8)
-    result = run_worker(
-        _HANDLER,
-        {"symbols": dict(symbols), "params": dict(params)},
-        {**tensors, _SKETCH: packed},
-        timeout=timeout,
-        memory_bytes=MEMORY_BYTES,
-        preload=("sketchc.interpreter.api", "sketchc.runtime.toolchains.interpreter"),
-    )
-    if result.timed_out:
-        msg = f"the interpretation took more than {timeout:g} s"
-        raise ToolchainError(stage="timeout", message=msg)
-    if result.kinds[:1] == ("MemoryError",):
-        msg = f"the sketch needs more than {MEMORY_BYTES >> 30} GiB at these sizes"
-        raise ToolchainError(stage="design", message=msg)
-    if result.reply is None:
-        log = result.traceback or result.output
-        raise ToolchainError(
-            stage="infrastructure", message=result.describe(), log=log, kinds=result.kinds
-        )
-    if "refused" in result.reply:
-        refused, log = str(result.reply["refused"]), str(result.reply["log"])
-        raise ToolchainError(stage="design", message=refused, log=log)
-    return dict(result.arrays)
+    """One interpretation in a worker process; see `InterpreterSession.run`."""
+    with InterpreterSession(sketch) as session:
+        return session.run(tensors, symbols, params, timeout)
 
 
 def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:

@@ -33,7 +33,7 @@ from sketchc.runtime.tasks.description import (
 from sketchc.runtime.tasks.task import Task
 from sketchc.runtime.toolchains import interpreter
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.interpreter import interpret_apart
+from sketchc.runtime.toolchains.interpreter import InterpreterSession
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
 
@@ -46,8 +46,8 @@ class SketchTask(Task):
 
     The inputs are the sketch's in and inout tensors in call order, then its params as numbers; the
     outputs its out and inout tensors. Its "own" sizes are chosen here: beyond the tile sizes, no
-    multiples of them, within every bound and require, and small enough for the interpreter. No
-    process is kept: each interpretation has its own.
+    multiples of them, within every bound and require, and small enough for the interpreter. Use as
+    a context manager: one process interprets it, from the first reference on.
     """
 
     is_sketch = True
@@ -63,6 +63,7 @@ class SketchTask(Task):
         Raises `UsageError` when no sizes can be found at which the sketch may be launched.
         """
         self.sketch = plan.sketch
+        self._session = InterpreterSession(plan.sketch)
         self.path = path or Path(f"{plan.sketch.name}.sketch")
         self.timeout = 300.0
         self.params: dict[str, Scalar] = example_params(plan.sketch, settings)
@@ -110,12 +111,18 @@ class SketchTask(Task):
         params = dict(self.params)
         params |= {p.name: v for p, v in numbers if isinstance(v, bool | int | float)}
         try:
-            found = interpret_apart(self.sketch, arrays, symbols, params, self.timeout)
+            found = self._session.run(arrays, symbols, params, self.timeout)
         except ToolchainError as error:
             fail(f"{self.path.name}: {error}", error)
         wide = {t.name for t in self.written if double and t.dtype.is_float}
         outputs = [(t.name, found[t.name]) for t in self.written]
         return [array.astype(np.float64) if name in wide else array for name, array in outputs]
+
+    def __enter__(self) -> SketchTask:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._session.close()
 
 
 def _own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
@@ -186,5 +193,5 @@ def verify_against_sketch(
     `settings` are values of the sketch's params. Raises `UsageError` when no sizes can be found at
     which the sketch may be launched.
     """
-    task = SketchTask(candidate.plan, settings)
-    return verify(candidate, task, folder, seed, small=True, timeout=timeout)
+    with SketchTask(candidate.plan, settings) as task:
+        return verify(candidate, task, folder, seed, small=True, timeout=timeout)

@@ -242,9 +242,9 @@ def verify_example(
         refuse(f"{spec.target} cannot run on this machine; {status.advice}")
     plan = _plan(spec, example)
     kernel = foreign_kernel(plan, example.entry, spec.manifest.language, example.source)
-    task = SketchTask(plan, path=Path(example.sketch_file))
     candidate = Candidate(plan, kernel, toolchain)
-    return verify(candidate, task, folder, seed, select=select, small=True)
+    with SketchTask(plan, path=Path(example.sketch_file)) as task:
+        return verify(candidate, task, folder, seed, select=select, small=True)
 
 
 def _plan(spec: DocSpec, example: Example) -> Plan:
