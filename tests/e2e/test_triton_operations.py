@@ -120,9 +120,17 @@ RUNNING = """sketch running {
 """
 
 
-def running_case() -> Case:
-    """Products from either end that are within f32's range, while those of neighbours are not."""
-    exponents = np.array([-30, 30, 30, -30, -35, 30, 35, -30, -12, 12, -44, 38, 6] * 3)
+#: Powers of ten. "within": products from either end are within f32's range, while those of
+#: neighbours are not. "beyond": they leave that of f64 at one side from one end, at the other side
+#: from the other, and could come back; behind them, or before, is a zero.
+_WITHIN = [-30, 30, 30, -30, -35, 30, 35, -30, -12, 12, -44, 38, 6]
+_BEYOND = [*[38] * 9, *[-38] * 9, 7, 30, -np.inf, 30, *[38] * 9, *[-38] * 10]
+POWERS = {"within": _WITHIN * 3, "beyond": _BEYOND, "beyond_back": _BEYOND[::-1]}
+
+
+def running_case(name: str) -> Case:
+    """Products of numbers of both signs from either end."""
+    exponents = np.array(POWERS[name])
     signs = np.where(np.arange(exponents.size) % 5 == 2, -1.7, 1.3)
     tensors = {"A": (signs * 10.0**exponents).astype(np.float32)}
     return make_case(lower(RUNNING)[1], {"N": exponents.size}, tensors=tensors)
@@ -298,7 +306,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Case, 
     cases |= {dtype: integer_case(dtype) for dtype in INTEGERS}
     cases["cast"] = cast_case()
     cases["exact"] = exact_case()
-    cases["running"] = running_case()
+    cases |= {name: running_case(name) for name in POWERS}
     cases |= {name: tiny_case(name.removeprefix("tiny-")) for name in TINY}
     cases |= {name: conversion_case(name.removeprefix("from-")) for name in CONVERSIONS}
     cases |= {name: product_case(name) for name in PRODUCTS}
@@ -324,7 +332,7 @@ def differences(case: Case, result: dict[str, Array], name: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "name", [*FLOATS, *INTEGERS, "cast", "exact", "running", *TINY, *CONVERSIONS, *PRODUCTS]
+    "name", [*FLOATS, *INTEGERS, "cast", "exact", *POWERS, *TINY, *CONVERSIONS, *PRODUCTS]
 )
 def test_operations_match_the_interpreter(
     name: str, outcomes: dict[str, tuple[Case, object]]

@@ -38,9 +38,16 @@ def scaled_product(a, a_exponent, b, b_exponent):
 
 
 @triton.jit
+def first_end(a, b):
+    """The combine function of what products have become for good: 0, infinity, or neither (1)."""
+    return tl.where(a == 1, b, a)
+
+
+@triton.jit
 def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
     """Running products of f32 along an axis. `tl.cumprod` multiplies pairs of lanes, which may
-    overflow where no product from the first lane on does; so powers of two go apart."""
+    overflow where no product from the first lane on does; so powers of two go apart. What leaves
+    the range of f64, in which a running product is meant, stays outside."""
     tiny = tl.abs(x) < 1.1754943508222875e-38
     bits = tl.where(tiny, x * 16777216.0, x).to(tl.int32, bitcast=True)
     exponent = ((bits >> 23) & 255) - tl.where(tiny, 151, 127)
@@ -49,10 +56,14 @@ def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
     size = tl.where(regular, bits.to(tl.float32, bitcast=True), x)
     exponent = tl.where(regular, exponent, 0)
     size, exponent = tl.associative_scan((size, exponent), AXIS, scaled_product, REVERSE)
+    left = (size != 0) & (tl.abs(size) < float("inf")) & ((exponent > 1023) | (exponent < -1075))
+    end = tl.where(left, tl.where(exponent > 0, float("inf"), 0.0), 1.0)
+    end = tl.associative_scan(end, AXIS, first_end, REVERSE)
     exponent = tl.minimum(tl.maximum(exponent, -252), 254)
     half = exponent >> 1
-    size *= ((half + 127) << 23).to(tl.float32, bitcast=True)
-    return size * ((exponent - half + 127) << 23).to(tl.float32, bitcast=True)
+    result = size * ((half + 127) << 23).to(tl.float32, bitcast=True)
+    result *= ((exponent - half + 127) << 23).to(tl.float32, bitcast=True)
+    return tl.where(end == 1, result, size * end)
 
 
 @triton.jit
@@ -129,11 +140,12 @@ def upper_half(x):
 
 
 @triton.jit
-def product_error(a, b, rounded):
-    """a * b - rounded, exactly (Dekker), where `rounded` is the rounded product."""
+def product_error(a, b, near):
+    """a * b - near, to 36 bits (Dekker), where `near` is the upper half of the product: a compiler
+    that fuses multiplications into sums has another product there than the rounded one here."""
     a_high, b_high = upper_half(a), upper_half(b)
     a_low, b_low = a - a_high, b - b_high
-    return ((a_high * b_high - rounded) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return ((a_high * b_high - near) + a_high * b_low + a_low * b_high) + a_low * b_low
 
 
 @triton.jit
@@ -452,7 +464,7 @@ def scaled_exp2(whole, fraction):
 
 @triton.jit
 def power_of_magnitude(size, y):
-    """size to the y for 0 < size < inf in f32, 2 ulp: the logarithm is carried in two words.
+    """size to the y for 0 < size < inf in f32, 4 ulp: the logarithm is carried in two words.
 
     log2(m) = 2 log2(e) atanh(s), s = (m - 1) / (m + 1), m within 1/sqrt(2) .. sqrt(2).
     """
@@ -466,18 +478,18 @@ def power_of_magnitude(size, y):
     under = m + 1.0
     under_low = (m - (under - 1.0)) + (1.0 - (under - (under - 1.0)))
     s = over / under
-    back = s * under
+    back = upper_half(s * under)
     s_low = (((over - back) - product_error(s, under, back)) - s * under_low) / under
     z = s * s
     tail = s * z * (1.0 / 3 + z * (1.0 / 5 + z * (1.0 / 7 + z * (1.0 / 9 + z * (1.0 / 11)))))
     high = 2 * s
     low = 2 * (s_low + tail)
-    log_m = high * 1.4426950216293335
+    log_m = upper_half(high * 1.4426950216293335)
     log_low = product_error(high, high * 0 + 1.4426950216293335, log_m)
     log_low += high * 1.9259629911266175e-08 + low * 1.4426950216293335
     total = e + log_m
     total_low = (log_m - (total - e)) + (e - (total - (total - e))) + log_low
-    scaled_log = y * total
+    scaled_log = upper_half(y * total)
     rest = product_error(y + total * 0, total, scaled_log) + y * total_low
     inside = tl.abs(scaled_log) < 400.0
     clamped = tl.minimum(tl.maximum(scaled_log, -400.0), 400.0)

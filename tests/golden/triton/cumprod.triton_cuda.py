@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 
-# The library: scaled_product, running_product.
+# The library: scaled_product, first_end, running_product.
 
 
 @triton.jit
