@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,38 @@ from sketchc.ir import symbolic
 def plain(operation: str) -> str:
     """`prims::add` and `add` are one operation."""
     return operation.removeprefix("prims::")
+
+
+#: Stretches of equal values up to which a tensor that the task makes is chosen from by its place.
+_MOST_STRETCHES = 64
+
+
+def _chosen(made: Made, index: Index) -> Scalar:
+    """The value of a tensor that the task makes for itself at an index: choices between halves of
+    its places, in row-major order."""
+    values, dtype = made.values, made.specification.dtype
+    changes = [place for place in range(1, len(values)) if values[place] != values[place - 1]]
+    if len(changes) >= _MOST_STRETCHES:
+        refuse(
+            "the built-in Designer has no form for tensors that the task makes for itself with "
+            f"more than {_MOST_STRETCHES} stretches of equal values"
+        )
+    if len(values) == 1:
+        return Number(values[0], dtype)
+    flat: ir.Expr = ir.Literal(0)
+    for extent, each in zip(made.specification.shape, index, strict=True):
+        flat = ir.Binary("+", ir.Binary("*", flat, extent), each)
+    place = Number(symbolic.simplify(flat), DType.I64)
+
+    def between(first: int, end: int) -> Scalar:
+        within = changes[bisect_right(changes, first) : bisect_left(changes, end)]
+        if not within:
+            return Number(values[first], dtype)
+        middle = within[len(within) // 2]
+        before = Apply("lt", (place, Number(middle, DType.I64)), DType.BOOL)
+        return Apply("where", (before, between(first, middle), between(middle, end)), dtype)
+
+    return between(0, len(values))
 
 
 class Builder:
@@ -82,11 +115,8 @@ class Builder:
                     operation = plain(self.graph.nodes[node].operation)
                     refuse(f"the built-in Designer has no form for result {of + 1} of {operation}")
                 return Element(name, index, self.graph.specification(operand).dtype)
-            case Made(specification, (value,)):
-                return Number(value, specification.dtype)
             case Made():
-                msg = "the built-in Designer has no form for tensors that the task makes for itself"
-                raise UsageError(msg)
+                return _chosen(operand, index)
             case bool():
                 return Number(operand, DType.BOOL)
             case float():

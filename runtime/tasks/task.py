@@ -118,7 +118,7 @@ class TorchTask(TaskClient):
 
     def _forking(self, more: Mapping[str, str]) -> Start:
         modules = [f"{_TORCH_WORKER}:prepare"]
-        environment = python_environment({**HUGE_PAGES, **more})
+        environment = {**HUGE_PAGES, **python_environment(more)}
         _, start = forking(self.serving, sys.executable, modules, environment, _LATER)
         return start
 

@@ -174,6 +174,16 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "x.index_put((w > 0,), torch.tensor(0.5, dtype=x.dtype)) * 2.0",
         ((20, 30), (20,)),
     ),
+    "own_filter": (
+        "F.conv2d(x, torch.tensor([[[[1.0, 0.0, -1.0], [2.0, 0.0, -2.0]]]], dtype=x.dtype))",
+        ((2, 1, 9, 11),),
+    ),
+    "own_places": (
+        "x[:, torch.tensor([2, 0, 1, 1])] * torch.tensor([0.5, 3.0, 3.0, -1.0])",
+        ((20, 30),),
+    ),
+    "distances": ("torch.cdist(x, w)", ((30, 5), (20, 5))),
+    "median": ("x - torch.median(x, dim=1, keepdim=True)[0]", ((20, 30),)),
     "third_least": ("torch.kthvalue(x, 3, dim=1)[0]", ((20, 30),)),
     "hyperbolic": (
         "torch.sinh(x) + torch.cosh(x) * torch.asinh(x) - torch.atanh(w.sin()) + torch.hypot(x, w)",

@@ -128,6 +128,11 @@ def test_a_broken_task_is_one_line(name: str, verify: Any) -> None:
     assert "Traceback" not in said
 
 
+def test_what_a_task_makes_for_itself_joins_its_reference(verify: Any) -> None:
+    status, verdict, err = verify(model("return torch.relu(x) @ torch.eye(x.shape[1])"))
+    assert (status, verdict["failure"], err) == (0, "", ""), verdict
+
+
 def test_a_large_task_is_found_out_at_small_sizes(verify: Any) -> None:
     """At its own sizes it is never run twice, nor with data before the last cases."""
     text = "import random\n" + model("return x + random.random()", "torch.randn(8192, 4096)")

@@ -50,6 +50,31 @@ def test_the_kth_least(k: int, dim: int, keepdim: bool) -> None:
         assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_the_median(dim: int, keepdim: bool) -> None:
+    x = torch.randn(9, 8, generator=torch.Generator().manual_seed(5))
+    x[2, 3] = x[4, 3] = torch.nan
+    for values in (x, (x.nan_to_num() * 9).to(torch.int32)):
+        operation = ATEN.median.dim
+        found, expected = (each(values, dim, keepdim) for each in (TABLE[operation], operation))
+        torch.testing.assert_close(found[0], expected[0], rtol=0.0, atol=0.0, equal_nan=True)
+        # Of equal ones PyTorch takes any.
+        places = found[1] if keepdim else found[1].unsqueeze(dim)
+        taken = values.gather(dim, places)
+        taken = taken if keepdim else taken.squeeze(dim)
+        torch.testing.assert_close(taken, expected[0], rtol=0.0, atol=0.0, equal_nan=True)
+        everything = ATEN.median.default
+        assert torch.equal(TABLE[everything](values.nan_to_num()), everything(values.nan_to_num()))
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.5, torch.inf])
+def test_distances(p: float) -> None:
+    x, y = torch.randn(2, 7, 5, dtype=torch.float64), torch.randn(2, 9, 5, dtype=torch.float64)
+    operation = ATEN._cdist_forward.default
+    torch.testing.assert_close(TABLE[operation](x, y, p, None), operation(x, y, p, None))
+
+
 X = torch.arange(60.0).reshape(3, 4, 5)
 ONE = torch.tensor(-1)
 

@@ -26,6 +26,11 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.atanh.default: lambda x: torch.log((1 + x) / (1 - x)) * 0.5,
         aten.hypot.default: _hypot,
         aten.kthvalue.default: _kth_value,
+        aten.median.dim: _median,
+        aten.median.default: lambda x: _median(x.reshape(-1), 0)[0],
+        # For many points PyTorch takes one of these, for few the other.
+        aten._euclidean_dist.default: _distances,
+        aten._cdist_forward.default: _distances,
         aten.index_put.default: _masked,
     }
 
@@ -60,6 +65,35 @@ def _kth_value(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     return tuple(
         each.narrow(dim, k - 1, 1) if keepdim else each.select(dim, k - 1) for each in found
     )
+
+
+def _median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The lower one of two; NaN where there is one."""
+    if x.dim() == 0:
+        return NotImplemented
+    middle = (x.shape[dim] - 1) // 2
+    found = [
+        each.narrow(dim, middle, 1) if keepdim else each.select(dim, middle)
+        for each in torch.sort(x, dim=dim, stable=True)
+    ]
+    if not x.is_floating_point():
+        return tuple(found)
+    # The place of a NaN is that of the first.
+    unknown = torch.isnan(x)
+    some = unknown.any(dim, keepdim)
+    first = unknown.to(torch.int32).argmax(dim, keepdim)
+    return torch.where(some, torch.nan, found[0]), torch.where(some, first, found[1])
+
+
+def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) -> Tensor:
+    difference = torch.abs(x.unsqueeze(-2) - y.unsqueeze(-3))
+    if p == torch.inf:
+        return torch.amax(difference, -1)
+    if p == 2:
+        return torch.sqrt(torch.sum(difference * difference, -1))
+    if p == 1:
+        return torch.sum(difference, -1)
+    return torch.sum(difference**p, -1) ** (1 / p) if p else NotImplemented
 
 
 def _masked(

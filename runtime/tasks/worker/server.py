@@ -329,13 +329,16 @@ class Task(TaskFile):
             self.seed(request["seed"] + number)
         known = [v for v in (*inputs, *self.state(model).values()) if self.is_tensor(v)]
         with nullcontext() if around is None else around(known):
-            outputs = self.watched(model, inputs, deep=deep)
+            outputs = self.watched(model, inputs, deep=deep, double=request["double"])
         if request["double"]:
             outputs = [self.widened(value) for value in outputs]
         return inputs, outputs
 
-    def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
-        """The outputs of one run; `events` are what it drew. `deep`: see each operation, too."""
+    def watched(
+        self, model: Any, inputs: Sequence[Any], *, deep: bool = False, double: bool = False
+    ) -> list[Any]:
+        """The outputs of one run; `events` are what it drew. `deep`: see each operation, too.
+        `double`: model and inputs are in float64, which is not the task's own type."""
         with rng_audit.Watch() as watch:
             outputs = self.forward(model, inputs)
         self.events = watch.events
@@ -436,7 +439,7 @@ class Task(TaskFile):
         given = [self.double(self._own(value)) for value in inputs]
         model = self.doubled(model)
         self.seed(request["seed"] + number)
-        return self.watched(model, given, deep=deep)
+        return self.watched(model, given, deep=deep, double=True)
 
     def _first_run(self) -> dict[str, Any] | None:
         """The first run, so that another process can repeat it; None for a large one. What is no

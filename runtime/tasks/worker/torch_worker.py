@@ -36,6 +36,7 @@ from sketchc.runtime.tasks.worker.operations import (
     random_operation,
     shared_state,
 )
+from sketchc.runtime.tasks.worker.precision import JoinsFloat64
 from sketchc.runtime.tasks.worker.rng_audit import Watch
 from sketchc.runtime.tasks.worker.server import SCALED
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat
@@ -238,11 +239,14 @@ class Task(server.Task):
         """For the time of a run: torch records no gradients."""
         return torch.no_grad()
 
-    def watched(self, model: Any, inputs: Sequence[Any], *, deep: bool = False) -> list[Any]:
+    def watched(
+        self, model: Any, inputs: Sequence[Any], *, deep: bool = False, double: bool = False
+    ) -> list[Any]:
         """Run the task and watch for random draws, also those of torch's generators."""
         with (
             Watch(("torch", shared_state)) as watch,
             RandomOperations() if deep else nullcontext() as seen,
+            JoinsFloat64() if double else nullcontext(),
             convolutions.InParts(),
         ):
             outputs = self.forward(model, inputs)
