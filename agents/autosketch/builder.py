@@ -21,6 +21,7 @@ from sketchc.agents.autosketch.loops import (
     Reduction,
     Scalar,
     Value,
+    row_major,
 )
 from sketchc.base import records
 from sketchc.base.diagnostics import UsageError, refuse
@@ -43,17 +44,14 @@ def _chosen(made: Made, index: Index) -> Scalar:
     its places, in row-major order."""
     values, dtype = made.values, made.specification.dtype
     changes = [place for place in range(1, len(values)) if values[place] != values[place - 1]]
-    if len(changes) >= _MOST_STRETCHES:
-        refuse(
-            "the built-in Designer has no form for tensors that the task makes for itself with "
-            f"more than {_MOST_STRETCHES} stretches of equal values"
-        )
-    if len(values) == 1:
+    if values and not changes:
         return Number(values[0], dtype)
-    flat: ir.Expr = ir.Literal(0)
-    for extent, each in zip(made.specification.shape, index, strict=True):
-        flat = ir.Binary("+", ir.Binary("*", flat, extent), each)
-    place = Number(symbolic.simplify(flat), DType.I64)
+    if not 0 < len(changes) < _MOST_STRETCHES:
+        refuse(
+            "the built-in Designer has no form for tensors that the task makes for itself with no "
+            f"value, or with more than {_MOST_STRETCHES} stretches of equal values"
+        )
+    place = Number(symbolic.simplify(row_major(index, made.specification.shape)), DType.I64)
 
     def between(first: int, end: int) -> Scalar:
         within = changes[bisect_right(changes, first) : bisect_left(changes, end)]
@@ -181,10 +179,7 @@ def place_if_found(here: Scalar, best: Scalar, places: Index, shape: Sequence[ir
     hit: Scalar = Apply("eq", (here, best), DType.BOOL)
     if best.dtype.is_float:
         hit = Apply("logical_or", (hit, Apply("isnan", (here,), DType.BOOL)), DType.BOOL)
-    place: ir.Expr = ir.Literal(0)
-    for each, extent in zip(places, shape, strict=True):
-        place = ir.Binary("+", ir.Binary("*", place, extent), each)
-    numbers = (symbolic.simplify(place), symbolic.product(shape))
+    numbers = (symbolic.simplify(row_major(places, shape)), symbolic.product(shape))
     return Apply("where", (hit, *(Number(each, DType.I64) for each in numbers)), DType.I64)
 
 

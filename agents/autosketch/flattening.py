@@ -14,6 +14,7 @@ from sketchc.agents.autosketch.loops import (
     Number,
     elements,
     parts,
+    row_major,
     simplified,
 )
 from sketchc.agents.autosketch.phase import Digits, Phase, Product
@@ -256,10 +257,8 @@ def _product(one: ir.Expr, other: ir.Expr) -> ir.Expr:
 
 def joined_number(group: Sequence[Axis]) -> ir.Expr:
     """The number in terms of the axes."""
-    total: ir.Expr = ir.Literal(0)
-    for axis in group:
-        total = ir.Binary("+", ir.Binary("*", total, axis.extent), axis.ref)
-    return symbolic.simplify(total)
+    whole = row_major([axis.ref for axis in group], [axis.extent for axis in group])
+    return symbolic.simplify(whole)
 
 
 def _undivided(first: ir.Expr, second: ir.Expr, extent: ir.Expr) -> ir.Expr | None:

@@ -512,3 +512,11 @@ def below(expression: ir.Expr, bound: ir.Expr, axes: Mapping[str, ir.Expr]) -> b
     largest = substitute(expression, most)
     room = symbolic.constant_value(ir.Binary("-", bound, largest))
     return room is not None and room >= 1
+
+
+def row_major(places: Sequence[ir.Expr], shape: Sequence[ir.Expr]) -> ir.Expr:
+    """The number of a place, in row-major order."""
+    number: ir.Expr = ir.Literal(0)
+    for each, extent in zip(places, shape, strict=True):
+        number = ir.Binary("+", ir.Binary("*", number, extent), each)
+    return number

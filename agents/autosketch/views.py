@@ -9,7 +9,7 @@ import attrs
 
 from sketchc.agents.autosketch.builder import Builder, Rule, broadcast, converted, integer, linear
 from sketchc.agents.autosketch.graph import Made, Node, Use
-from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar
+from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar, row_major
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -217,9 +217,7 @@ def _regrouped(index: Index, new: Sequence[ir.Expr], old: Sequence[ir.Expr]) -> 
     while last < min(len(new), len(old)) - first and new[-1 - last] == old[-1 - last]:
         last += 1
     middle_new, middle_old = new[first : len(new) - last], old[first : len(old) - last]
-    place: ir.Expr = ir.Literal(0)
-    for own, extent in zip(index[first : len(index) - last], middle_new, strict=True):
-        place = ir.Binary("+", ir.Binary("*", place, extent), own)
+    place = row_major(index[first : len(index) - last], middle_new)
     return (*index[:first], *_digits(place, middle_old), *index[len(index) - last :])
 
 

@@ -25,13 +25,12 @@ OWN = torch.arange(12.0).reshape(4, 3)
     ids=["matmul", "linear", "by name", "einsum"],
 )
 def test_they_join_in_float64(run: Callable[..., torch.Tensor]) -> None:
-    x = X if run(X, OWN.double()).dim() == 2 else X.T.contiguous()[:3]
     with pytest.raises(RuntimeError):
-        run(x, OWN)
+        run(X, OWN)
     with JoinsFloat64():
-        found = run(x, OWN)
+        found = run(X, OWN)
     assert found.dtype is torch.float64
-    assert torch.equal(found, run(x, OWN.double()))
+    assert torch.equal(found, run(X, OWN.double()))
 
 
 def test_what_is_written_keeps_its_type() -> None:

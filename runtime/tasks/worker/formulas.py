@@ -61,23 +61,21 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _kth_value(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    found = torch.topk(x, k, dim, largest=False)
-    return tuple(
-        each.narrow(dim, k - 1, 1) if keepdim else each.select(dim, k - 1) for each in found
-    )
+    return _at(k - 1, dim, keepdim, torch.topk(x, k, dim, largest=False))
+
+
+def _at(place: int, dim: int, keepdim: bool, found: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What stands at one place of an axis."""
+    return tuple(x.narrow(dim, place, 1) if keepdim else x.select(dim, place) for x in found)
 
 
 def _median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The lower one of two; NaN where there is one."""
     if x.dim() == 0:
         return NotImplemented
-    middle = (x.shape[dim] - 1) // 2
-    found = [
-        each.narrow(dim, middle, 1) if keepdim else each.select(dim, middle)
-        for each in torch.sort(x, dim=dim, stable=True)
-    ]
+    found = _at((x.shape[dim] - 1) // 2, dim, keepdim, torch.sort(x, dim=dim, stable=True))
     if not x.is_floating_point():
-        return tuple(found)
+        return found
     # The place of a NaN is that of the first.
     unknown = torch.isnan(x)
     some = unknown.any(dim, keepdim)
@@ -85,15 +83,8 @@ def _median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     return torch.where(some, torch.nan, found[0]), torch.where(some, first, found[1])
 
 
-def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) -> Tensor:
-    difference = torch.abs(x.unsqueeze(-2) - y.unsqueeze(-3))
-    if p == torch.inf:
-        return torch.amax(difference, -1)
-    if p == 2:
-        return torch.sqrt(torch.sum(difference * difference, -1))
-    if p == 1:
-        return torch.sum(difference, -1)
-    return torch.sum(difference**p, -1) ** (1 / p) if p else NotImplemented
+def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) -> Any:
+    return torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1)
 
 
 def _masked(
