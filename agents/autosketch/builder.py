@@ -161,8 +161,20 @@ class Builder:
         index: list[ir.Expr] = [ir.Literal(0)] * len(shape)
         for axis, place in (*zip(axes, kept, strict=True), *zip(over, dims, strict=True)):
             index[place] = axis.ref
+        if operation == "max" and specification.dtype is DType.I64:
+            # A sketch has no number for the least of 64 bits, where the largest one begins: it is
+            # the complement of the least of complements.
+            least = f"{name}_complement"
+            self.reduce(specification, dims, shape, "min", lambda i: _complement(body(i)), least)
+            found = Element(least, tuple(axis.ref for axis in axes), DType.I64)
+            self.values[name] = Map(name, axes, DType.I64, _complement(found))
+            return
         scalar = body(tuple(index))
         self.values[name] = Reduction(name, axes, specification.dtype, over, operation, scalar)
+
+
+def _complement(scalar: Scalar) -> Scalar:
+    return Apply("sub", (Number(-1, DType.I64), scalar), DType.I64)
 
 
 def value_name(node: int, of: int) -> str:

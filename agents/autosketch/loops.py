@@ -267,7 +267,7 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
     its source. `axes` are the extents of all indices."""
     match scalar:
         case Element(source, _, dtype, pad):
-            here = _looked_up(loops, scalar, axes)
+            here = looked_up(loops, scalar, axes)
             index = here.index
             value = loops.values.get(source)
             if not isinstance(value, Map) or value.stored:
@@ -295,7 +295,7 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
             assert_never(scalar)
 
 
-def _looked_up(loops: Loops, element: Element, axes: Mapping[str, ir.Expr]) -> Element:
+def looked_up(loops: Loops, element: Element, axes: Mapping[str, ir.Expr]) -> Element:
     """The element with its index simplified; data that is a formula over indices goes into it."""
     left = []
     known: dict[str, ir.Expr] = {}

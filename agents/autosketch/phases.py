@@ -34,6 +34,7 @@ from sketchc.agents.autosketch.loops import (
     elements,
     is_expanded,
     is_product,
+    looked_up,
     names_in,
     parts,
     resolved,
@@ -305,8 +306,8 @@ class _Builder:
         value = self.loops.values.get(element.source)
         if not isinstance(value, Reduction) or value.operation != "sum":
             return None
-        if self.shared(value):
-            return None
+        if self.shared(value) or element.pad is not None:
+            return None  # of a part of the axes, there is no product for the rest
         own = {axis.name: axis for axis in axes}
         held = [e for e in element.index if e != ir.Literal(0)]
         if not value.dtype.is_float or len(held) != len(set(held)):
@@ -319,9 +320,7 @@ class _Builder:
         inner = {axis.name: axis.extent for axis in (*axes, *over)}
         match at(value.body, replaced):
             case Apply("mul", (left, right)):
-                factors = [
-                    _factor(resolved(self.loops, e, inner)) or _factor(e) for e in (left, right)
-                ]
+                factors = [self.factor(each, inner) for each in (left, right)]
             case _:
                 return None
         if factors[0] is None or factors[1] is None:
@@ -343,6 +342,12 @@ class _Builder:
         assert first is not None
         assert second is not None
         return Product("product", value.dtype, down, across, tuple(wide), first, second)
+
+    def factor(self, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Element | None:
+        """The element that a factor of a product is: one of the task's tensors, or of a value that
+        memory is to hold."""
+        held = mapped(scalar, lambda element: looked_up(self.loops, element, axes))
+        return _factor(resolved(self.loops, scalar, axes)) or _factor(held)
 
     def running(self, element: Element, axes: Sequence[Axis]) -> Running | None:
         """The scan that an element is of, where it follows these axes."""

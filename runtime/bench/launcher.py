@@ -17,7 +17,7 @@ from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench.child import Scalar, StateMismatchError
 from sketchc.runtime.bench.timing import as_sequence
 from sketchc.runtime.sandbox.confine import import_file
-from sketchc.runtime.tasks.worker.torch_worker import state
+from sketchc.runtime.tasks.worker.module_state import state
 from sketchc.runtime.toolchains.base import CandidateError, Launch, toolchain
 
 #: The class with the interface of the task's Model, where a file defines one.

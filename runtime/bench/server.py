@@ -42,6 +42,7 @@ from sketchc.runtime.guards.torch_state import (
     torch_settings,
 )
 from sketchc.runtime.process import messages
+from sketchc.runtime.tasks.worker.module_state import state
 from sketchc.runtime.tasks.worker.task_file import Raised, TaskError
 from sketchc.runtime.tasks.worker.torch_worker import (
     DTYPES,
@@ -49,7 +50,6 @@ from sketchc.runtime.tasks.worker.torch_worker import (
     as_outputs,
     load_tensor,
     raw_tensor,
-    state,
 )
 from sketchc.runtime.toolchains.base import CandidateError, Launch, PreparedLaunch
 

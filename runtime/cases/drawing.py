@@ -40,7 +40,7 @@ from sketchc.launch.inputs import index_ranges
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Scalar, Thresholds
+from sketchc.runtime.tasks.description import Built, Scalar, Thresholds
 from sketchc.runtime.tasks.inputs import LARGE, LIKE, generate, within
 from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
@@ -267,16 +267,16 @@ class _Drawing:
         random = np.random.default_rng(self.seed)
         shapes = self.binding.shapes(self.case.symbols)
         own = self._own_inputs()
-        scales: Mapping[str, float] = {}
+        built = Built()
         if any(source.state is not None for source in self.binding.tensors):
-            scales = self.task.built(self.substitutes).scales
+            built = self.task.built(self.substitutes)
         found: dict[str, Array] = {}
         for source in self.binding.tensors:
             if source.tensor.name in self.case.absent:
                 continue
             given = own[source.position] if own and source.position is not None else None
             shape = shapes[source.tensor.name]
-            found[source.tensor.name] = self._one(source, given, shape, scales, random)
+            found[source.tensor.name] = self._one(source, given, shape, built, random)
         if self.kind != "task":
             self._keep_indices(found)
         if plants is not None and self.kind in PLANTED:
@@ -288,11 +288,15 @@ class _Drawing:
         source: TensorSource,
         given: Argument,
         shape: tuple[int, ...],
-        scales: Mapping[str, float],
+        built: Built,
         random: np.random.Generator,
     ) -> Array:
         """The values of one tensor, of which `given` are the task's own."""
         name, dtype = source.tensor.name, source.tensor.dtype
+        if (
+            source.state is not None and source.state in built.ranges
+        ):  # a table of places, or of what else not every number is
+            self.ranges[name] = built.ranges[source.state]
         if isinstance(given, np.ndarray) and given.size and dtype.is_integer:
             self.ranges[name] = _own_range(given, self.binding, self.case)
         if self.kind in ("task", LIKE) and isinstance(given, np.ndarray):
@@ -300,9 +304,9 @@ class _Drawing:
             array = array if self.kind == "task" else fitted(array, shape)
         else:
             array = generate(_kind(source, self.kind), dtype, shape, random)
-            array = _as_initialised(array, source, scales)
+            array = _as_initialised(array, source, built.scales)
         domain = None if source.position is None else self.binding.values.get(source.position)
-        if self.kind == "task":
+        if self.kind == "task" and source.state is None:
             return array
         if domain is not None:
             return within(array, domain, dtype)

@@ -370,7 +370,10 @@ class TaskClient:
         key = tuple(sorted(substitutes.items()))
         if key not in self._built:
             reply = self._ask({"command": "built", "substitutes": dict(substitutes)})
-            self._built[key] = Built(_shapes(reply["state"]), reply["scales"], reply["scalars"])
+            ranges = {name: (low, high) for name, (low, high) in reply["ranges"].items()}
+            self._built[key] = Built(
+                _shapes(reply["state"]), reply["scales"], ranges, reply["scalars"]
+            )
         return self._built[key]
 
     def probe(

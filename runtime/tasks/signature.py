@@ -445,13 +445,14 @@ def _runs(prober: Prober, groups: Sequence[Group]) -> bool:
     return True
 
 
-_NAMES = ("M", "N", "K", "P", "Q", "R", "S", "T", "U", "V", "W", "A", "B", "C", "D", "E")
+_NAMES = tuple(letter * times for times in range(1, 9) for letter in "MNKPQRSUVWABCDEF")
 #: The task is asked so many times at most to find the extents of its outputs.
 _MOST_QUESTIONS = 500
 #: Small sizes at which formulas are looked at, and how far above its own size a group is tried.
 _SMALL = (1, 2, 3, 5)
 _LARGER = (1, 3, 8)
-_RESERVED = frozenset({*_NAMES, "out"})
+#: No tensor's name: symbols, sizes of tiles, and what every target calls its result.
+_RESERVED = frozenset({*_NAMES, "T", "TM", "TN", "TK", "out"})
 
 
 @attrs.frozen

@@ -131,6 +131,9 @@ class Magnitudes:
     places: dict[int, Span] = records.field(factory=dict)
     #: The first place that leaves 64 bits whatever the sizes are.
     hopeless: Span | None = None
+    #: What was seen since a name last got a bound, by its identity, which it keeps: extents stand
+    #: in every access.
+    seen: dict[int, tuple[ir.Expr, Polynomial]] = records.field(factory=dict)
 
     def note(self, polynomial: Polynomial, span: Span = NOWHERE) -> Polynomial:
         """Let a bound join `largest`; returns it."""
@@ -144,6 +147,12 @@ class Magnitudes:
 
     def see(self, expression: ir.Expr) -> Polynomial:
         """The bound of an expression; it and its parts join `largest`."""
+        known = self.seen.get(id(expression))
+        if known is None:
+            known = self.seen[id(expression)] = expression, self._see(expression)
+        return known[1]
+
+    def _see(self, expression: ir.Expr) -> Polynomial:
         if is_loaded(expression, self.wide):
             for part in children(expression):
                 self.see(part)
@@ -165,6 +174,13 @@ class Magnitudes:
         if any(is_loaded(expression, self.wide) for expression in expressions):
             self.wide.add(name)
         self.variables[name] = self.note(bound) if self.padded else bound  # seen by then
+        self.seen.clear()
+
+    def load(self, name: str) -> None:
+        """Record a name whose value memory holds."""
+        self.wide.add(name)
+        self.variables[name] = {}
+        self.seen.clear()
 
     def lanes(self, extent: ir.Expr) -> Polynomial:
         """A bound of the lanes of an axis."""
@@ -303,8 +319,7 @@ def see_body(
             case ir.Fetch(name, access):
                 _see_access(sketch, access, (), seen)
                 if name not in seen.known:
-                    seen.wide.add(name)
-                    seen.variables[name] = {}
+                    seen.load(name)
             case ir.Compute(operands=operands, domain=domain, written=written):
                 _see_domain((*domain, *written), seen)
                 for operand in _indices(operands) if seen.padded else operands:
@@ -439,7 +454,7 @@ def _see_access(
 def _difference(left: ir.Expr, right: ir.Expr, seen: Magnitudes) -> Polynomial:
     """A bound of left - right: of what is left of it where parts cancel out, for sums that wrap on
     the way are right again in the end."""
-    aside = records.evolve(seen, largest=[], wide=set(seen.wide))
+    aside = records.evolve(seen, largest=[], wide=set(seen.wide), seen={})
     simple = aside.see(simplify(ir.Binary("-", left, right)))
     whole = add(aside.see(left), aside.see(right))
     return simple if _dominates(whole, simple) else whole

@@ -185,6 +185,35 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "distances": ("torch.cdist(x, w)", ((30, 5), (20, 5))),
     "median": ("x - torch.median(x, dim=1, keepdim=True)[0]", ((20, 30),)),
     "third_least": ("torch.kthvalue(x, 3, dim=1)[0]", ((20, 30),)),
+    "largest_so_far": ("torch.cummax(x, dim=1)[0] - torch.cummin(x, dim=0)[0]", ((9, 20),)),
+    "places_so_far": ("torch.cummax(x.round(), dim=1)[1]", ((9, 20),)),
+    "log_sums_so_far": ("torch.logcumsumexp(x, dim=1)", ((9, 20),)),
+    "largest_of_integers": ("torch.amax((x * 9.0).long(), 1) - x.long().amin(1)", ((9, 20),)),
+    "quantiles": ("torch.quantile(x, 0.3, dim=1, keepdim=True) + x", ((9, 20),)),
+    "covariances": (
+        "torch.cov(torch.cat([x, w])) + torch.corrcoef(torch.cat([w, x]))",
+        ((9, 20), (9, 20)),
+    ),
+    "gaussian_loss": (
+        "F.gaussian_nll_loss(x, w, b * b + 0.1, full=True, reduction='none')",
+        ((20, 30), (20, 30), (20, 30)),
+    ),
+    "bags": (
+        "F.embedding_bag((w.abs() * 3).long() % x.shape[0], x, mode='max')",
+        ((20, 30), (7, 5)),
+    ),
+    "inverse_errors": ("torch.erfinv(torch.tanh(x * 0.3))", ((20, 30),)),
+    "digammas": ("torch.digamma(x.abs() + 0.3)", ((20, 30),)),
+    # Windows of 1, over what memory holds.
+    "behind_a_map": (
+        "F.avg_pool2d(F.conv2d(torch.relu(torch.exp(x) - 1.5), w), 2)",
+        ((2, 3, 6, 8), (4, 3, 1, 1)),
+    ),
+    # Each part's product has its own rows, and the result those of both.
+    "joined_products": (
+        "torch.relu(torch.cat([x @ w + 1.0, x @ b], dim=1))",
+        ((20, 30), (30, 12), (30, 15)),
+    ),
     "hyperbolic": (
         "torch.sinh(x) + torch.cosh(x) * torch.asinh(x) - torch.atanh(w.sin()) + torch.hypot(x, w)",
         ((20, 30), (20, 30)),
@@ -341,10 +370,10 @@ def test_what_has_no_form_is_listed_at_once(tmp_path: Path) -> None:
     path = tmp_path / "t.py"
     path.write_text(
         f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, x):\n"
-        "        return torch.logcumsumexp(x.cummax(0)[0], 0)\n\n\ndef get_inputs():\n"
+        "        return torch.polygamma(2, x.i0())\n\n\ndef get_inputs():\n"
         "    return [torch.randn(20, 30)]\n\n\ndef get_init_inputs():\n    return []\n"
     )
-    with load_task(str(path)) as task, pytest.raises(UsageError, match="cummax, logcumsumexp"):
+    with load_task(str(path)) as task, pytest.raises(UsageError, match="i0, polygamma"):
         design(task)
 
 

@@ -75,6 +75,38 @@ def test_distances(p: float) -> None:
     torch.testing.assert_close(TABLE[operation](x, y, p, None), operation(x, y, p, None))
 
 
+@pytest.mark.parametrize("name", ["digamma", "erfinv"])
+def test_functions_to_single_precision(name: str) -> None:
+    operation = getattr(ATEN, name).default
+    x = torch.cat([numbers(), numbers() * 0.03, torch.arange(-4.0, 12.0)]).float()
+    # Beside a pole the place itself is rounded.
+    x = x[(x > 0) | ((x - x.round()).abs() > 1e-3) | (x == x.round())]
+    found, expected = TABLE[operation](x), operation(x.double()).float()
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-6, equal_nan=True)
+    assert TABLE[operation](x.double()) is NotImplemented
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_extremes_so_far(dim: int) -> None:
+    x = torch.randn(9, 8, generator=torch.Generator().manual_seed(5)).round(decimals=1)
+    x[2, 3] = x[4, 3] = torch.nan
+    x[5] = -torch.inf
+    for values in (x, (x.nan_to_num() * 9).to(torch.int32)):
+        for operation in (ATEN.cummax.default, ATEN.cummin.default):
+            for found, expected in zip(
+                TABLE[operation](values, dim), operation(values, dim), strict=True
+            ):
+                assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_log_sums_so_far(dim: int) -> None:
+    x = torch.randn(9, 8, generator=torch.Generator().manual_seed(5), dtype=torch.float64) * 300
+    x[5] = -torch.inf
+    operation = ATEN.logcumsumexp.default
+    torch.testing.assert_close(TABLE[operation](x, dim), operation(x, dim))
+
+
 X = torch.arange(60.0).reshape(3, 4, 5)
 ONE = torch.tensor(-1)
 

@@ -6,7 +6,9 @@ zero, which are right beside what they are the difference of (`sinh`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -25,6 +27,11 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.acosh.default: _acosh,
         aten.atanh.default: lambda x: torch.log((1 + x) / (1 - x)) * 0.5,
         aten.hypot.default: _hypot,
+        aten.erfinv.default: _erfinv,
+        aten.digamma.default: _digamma,
+        aten.cummax.default: partial(_extremes_so_far, sign=1),
+        aten.cummin.default: partial(_extremes_so_far, sign=-1),
+        aten.logcumsumexp.default: _log_sums_so_far,
         aten.kthvalue.default: _kth_value,
         aten.median.dim: _median,
         aten.median.default: lambda x: _median(x.reshape(-1), 0)[0],
@@ -58,6 +65,91 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
     ratio = small / large
     scaled = large * torch.sqrt(1 + ratio * ratio)
     return torch.where((large == 0) | (large == torch.inf), large, scaled)
+
+
+#: The polynomial of erfinv(x) / x in w = -log(1 - x^2), near the middle and at the ends, highest
+#: degree first: M. Giles, "Approximating the erfinv function" (2010), for f32.
+_ERFINV_NEAR = (
+    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
+    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
+)
+_ERFINV_FAR = (
+    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
+    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
+)
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    """Highest degree first."""
+    first, *rest = coefficients
+    return reduce(lambda sum, each: sum * x + each, rest, torch.full_like(x, first))
+
+
+def _erfinv(x: Tensor) -> Any:
+    """To 7 digits, as f32 has them."""
+    if x.dtype is torch.float64:
+        return NotImplemented
+    w = -torch.log((1 - x) * (1 + x))
+    near = w < 5
+    ratio = torch.where(
+        near,
+        _polynomial(_ERFINV_NEAR, torch.where(near, w, 0.0) - 2.5),
+        _polynomial(_ERFINV_FAR, torch.sqrt(torch.where(near, 5.0, w)) - 3),
+    )
+    return torch.where(torch.abs(x) == 1, x * torch.inf, ratio * x)
+
+
+#: The series of digamma at infinity, B(2k) / 2k in 1 / x^2, lowest degree first; and how far from 0
+#: it is taken, so that its terms are few.
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132)
+_FAR = 8
+
+
+def _digamma(x: Tensor) -> Any:
+    """To 7 digits of what it is the sum of, as f32 has them."""
+    if x.dtype is torch.float64:
+        return NotImplemented
+    left = x < 0.5
+    within = torch.where(left, 1 - x, x)
+    far = within + _FAR
+    square = 1 / (far * far)
+    right = torch.log(far) - 0.5 / far - _polynomial(_DIGAMMA[::-1], square) * square
+    right = right - reduce(torch.add, (1 / (within + k) for k in range(_FAR)))
+    tangent = torch.tan((x - torch.round(x)) * math.pi)
+    found = torch.where(left, right - math.pi / tangent, right)
+    # A pole at 0 has the sign of the zero, each other one has none.
+    found = torch.where((x == torch.round(x)) & (x < 0), torch.nan, found)
+    return torch.where(x == 0, -1 / x, found)
+
+
+def _so_far(x: Tensor, dim: int, nothing: float) -> tuple[Tensor, Tensor]:
+    """What comes before each element of an axis, and it, along a new last axis; and the places
+    there: all of the axis, but those behind are `nothing` and -1."""
+    place = torch.arange(x.shape[dim])
+    along = x.movedim(dim, -1)
+    behind = place > place.unsqueeze(-1)
+    seen = torch.where(behind, nothing, along.unsqueeze(-2))
+    return seen, torch.where(behind, -1, place).expand(seen.shape)
+
+
+def _extremes_so_far(x: Tensor, dim: int, *, sign: int) -> Any:
+    """As `cummax` (of sign 1) and `cummin`: the last of equal ones, and of NaN."""
+    if x.dim() == 0 or x.dtype is torch.bool:
+        return NotImplemented
+    limits = torch.finfo if x.is_floating_point() else torch.iinfo
+    least = limits(x.dtype).min if sign > 0 else limits(x.dtype).max
+    nothing = -sign * math.inf if x.is_floating_point() else least
+    seen, places = _so_far(x, dim, nothing)
+    best = seen.amax(-1) if sign > 0 else seen.amin(-1)
+    found = (seen == best.unsqueeze(-1)) | (seen.isnan() if x.is_floating_point() else False)
+    place = torch.where(found, places, -1).amax(-1)
+    return best.movedim(-1, dim), place.movedim(-1, dim)
+
+
+def _log_sums_so_far(x: Tensor, dim: int) -> Any:
+    if x.dim() == 0 or not x.is_floating_point():
+        return NotImplemented
+    return torch.logsumexp(_so_far(x, dim, -torch.inf)[0], -1).movedim(-1, dim)
 
 
 def _kth_value(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:

@@ -238,15 +238,18 @@ class Task(TaskFile):
         return {"inputs": self._sent(found)}
 
     def built(self, request: Request) -> dict[str, Any]:
-        """The shapes and scales of the parameters, and the numbers among the attributes, of a model
-        built with other sizes."""
+        """The shapes, scales and ranges of the parameters, and the numbers among the attributes, of
+        a model built with other sizes."""
         self.seed(0)
         with self.shaped():
             model = self.model(request["substitutes"])
         state = self.state(model)
+        first = {n: self.array(v).reshape(-1)[:SCALED] for n, v in state.items()}
+        ranges = {n: _range(values) for n, values in first.items()}
         return {
             "state": {n: self.specify(v)["shape"] for n, v in state.items()},
-            "scales": {n: _scale(self.array(v).reshape(-1)[:SCALED]) for n, v in state.items()},
+            "scales": {n: _scale(values) for n, values in first.items()},
+            "ranges": {n: limits for n, limits in ranges.items() if limits is not None},
             "scalars": self.scalars(model) if self.method else {},
         }
 
@@ -476,6 +479,13 @@ def _scale(values: np.ndarray[Any, Any]) -> float:
         return 0.0
     finite = values[np.isfinite(values)].astype(np.float64)
     return float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+
+
+def _range(values: np.ndarray[Any, Any]) -> tuple[int, int] | None:
+    """The half-open range of integers; None for other values."""
+    if values.dtype.kind not in "iu" or not values.size:
+        return None
+    return int(values.min()), int(values.max()) + 1
 
 
 def _notes(outputs: Sequence[np.ndarray[Any, Any]]) -> Iterator[str]:

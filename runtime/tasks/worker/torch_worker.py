@@ -27,6 +27,7 @@ from sketchc.runtime.process import memory
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import convolutions, server
+from sketchc.runtime.tasks.worker.module_state import state, unregistered
 from sketchc.runtime.tasks.worker.operations import (
     Operations,
     RandomOperations,
@@ -138,13 +139,6 @@ def as_outputs(result: object) -> list[torch.Tensor]:
     return outputs  # type: ignore[return-value]
 
 
-def state(model: Any) -> dict[str, torch.Tensor]:
-    """Parameters in their order, then buffers, by dotted name; a function has none."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
-
-
 @cache
 def _seeder() -> Callable[[int], object]:
     """What seeds torch. Where it was built for no device, there is one generator; `manual_seed`
@@ -201,7 +195,11 @@ class Task(server.Task):
 
     def doubled(self, model: Any) -> Any:
         """A model with its parameters in float64."""
-        return model.double() if isinstance(model, torch.nn.Module) else model
+        if not isinstance(model, torch.nn.Module):
+            return model
+        for name, (module, value) in unregistered(model).items():
+            setattr(module, name.rpartition(".")[2], self.double(value))
+        return model.double()
 
     def shaped(self) -> AbstractContextManager[None]:
         """Large weights are drawn in their first elements only."""
@@ -212,7 +210,7 @@ class Task(server.Task):
         return model.eval()
 
     def state(self, model: Any) -> dict[str, Any]:
-        """Parameters in their order, then buffers, by dotted name."""
+        """See `state`."""
         return state(model)
 
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:

@@ -16,10 +16,9 @@ import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from sketchc.runtime.tasks.worker import formulas
+from sketchc.runtime.tasks.worker.functions import Formulas
 from sketchc.runtime.tasks.worker.task_file import refuse
 
 #: Elements up to which a tensor that the task makes for itself is told with its values.
@@ -37,38 +36,6 @@ _WHOLE = (
 )
 #: Not taken apart for integers, of which they are one operation each.
 _WHOLE_OF_INTEGERS = ("floor_divide",)
-
-
-#: The arguments of attention.
-_ATTENTION = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
-
-
-class PlainAttention(TorchFunctionMode):
-    """Attention without a mask of the task's as its formula. PyTorch's own also answers for rows
-    that a mask hides whole, of which there are none here: in twice as many operations."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """The function's result."""
-        given = dict(zip(_ATTENTION, args, strict=False)) | dict(kwargs or {})
-        hidden = given.get("attn_mask") is not None or given.get("enable_gqa")
-        if func is not F.scaled_dot_product_attention or hidden or given.get("dropout_p"):
-            return func(*args, **(kwargs or {}))
-        query, key, value = (given[name] for name in _ATTENTION[:3])
-        if query.dtype not in (torch.float32, torch.float64):
-            return func(*args, **(kwargs or {}))
-        scale = given.get("scale")
-        scores = query @ key.transpose(-2, -1)
-        scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
-        if given.get("is_causal"):
-            row, column = torch.arange(query.shape[-2]), torch.arange(key.shape[-2])
-            scores = torch.where(row[:, None] >= column, scores, -torch.inf)
-        return torch.softmax(scores, -1) @ value
 
 
 @cache
@@ -123,7 +90,7 @@ def trace(
             state_now = dict(zip(known, values[: len(known)], strict=True))
             rest = iter(values[len(known) :])
             now = [next(rest) if isinstance(v, torch.Tensor) else v for v in given]
-            with PlainAttention():
+            with Formulas():
                 return tuple(run(state_now, now))
 
         traced = make_fx(

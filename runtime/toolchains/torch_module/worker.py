@@ -27,6 +27,7 @@ from sketchc.runtime.guards.placement import Placement, placement, tensor_of
 from sketchc.runtime.process.messages import failure
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.layout import rebuild
+from sketchc.runtime.tasks.worker.module_state import load_state, state
 
 CLASS = "ModelNew"
 #: The kind of a failure that is due to a compiler in forward.
@@ -96,13 +97,13 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
         return raised(session, COMPILE, error), {}
     try:
         model = session.model(literals(request["init"]))
-        state = {name: list(value.shape) for name, value in _state(model).items()}
+        shapes = {name: list(value.shape) for name, value in state(model).items()}
     except BaseException as error:
         return raised(session, LAUNCH, error), {}
     if against := session.guard.verdict(0):
         return failure(POLICY, against), {}
     tuned = {} if session.turns is None else session.turns.tuned(session.module)
-    return {"state": state, "device": session.device, "tuned": tuned}, {}
+    return {"state": shapes, "device": session.device, "tuned": tuned}, {}
 
 
 def _prepare_environment(source: str) -> None:
@@ -129,10 +130,6 @@ def _literal(text: str) -> Any:
 def plain(value: dict[str, Any]) -> Any:
     """An input that is no tensor: {"value"} or {"text"}."""
     return _literal(value["text"]) if "text" in value else value["value"]
-
-
-def _state(model: Any) -> dict[str, torch.Tensor]:
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 # ---------------------------------------------------------------- one case
@@ -181,7 +178,7 @@ def _forward(
         if request["state"]:
             given = {n: tensor_of(arrays[f"state.{n}"].copy()) for n in request["state"]}
             with guard.loading():
-                model.load_state_dict(given, strict=False)
+                load_state(model, given)
         inputs, held = _inputs(session, request, arrays)
         with torch.no_grad(), guard.running():
             returned = model(*rebuild(request["layout"], inputs))

@@ -1,0 +1,36 @@
+"""The tensors that a torch module holds: what a task has besides its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+
+def state(model: Any) -> dict[str, torch.Tensor]:
+    """Parameters in their order, then buffers, then other tensors among the attributes of modules,
+    by dotted name; a function has none."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    plain = {name: value for name, (_, value) in unregistered(model).items()}
+    return {**dict(model.named_parameters()), **dict(model.named_buffers()), **plain}
+
+
+def unregistered(model: torch.nn.Module) -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
+    """Tensors that are attributes of modules, and neither parameters nor buffers, by dotted name,
+    each with its module. No method of a module's moves, converts or loads them."""
+    return {
+        f"{path}.{name}" if path else name: (module, value)
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def load_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> None:
+    """Copy values into the tensors of a module, by name; names that it has not are left out."""
+    model.load_state_dict(values, strict=False)
+    for name, (_, tensor) in unregistered(model).items():
+        if name in values:
+            tensor.data = values[name].to(tensor.device)
