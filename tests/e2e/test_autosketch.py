@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ torch = pytest.importorskip("torch")
 from toolchains import require  # noqa: E402
 
 from sketchc.agents.autosketch.designer import design  # noqa: E402
+from sketchc.agents.designer import design_check  # noqa: E402
 from sketchc.base.diagnostics import Source, UsageError, has_errors  # noqa: E402
 from sketchc.checker.api import check, self_check  # noqa: E402
 from sketchc.cli.main import run  # noqa: E402
@@ -390,6 +392,20 @@ def test_gen_needs_no_model_and_leaves_a_kernel_that_passed(
     assert [step["agent"] for step in trace["steps"]] == ["autosketch", "coder", "verifier"]
     assert (out / f"{name}.sketch").read_text().startswith(f"sketch {name} {{")
     assert (out / f"{name}_dropin.py").exists()
+
+
+def test_what_takes_too_long_to_interpret_is_judged_by_its_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require("cpp")
+    hasty = partial(design_check.check_design, timeout=1e-3)
+    monkeypatch.setattr(design_check, "check_design", hasty)
+    command = ["gen", str(written(tmp_path, "softmax")), "-t", "cpp", "-o", str(tmp_path / "out")]
+    assert run(command) == 0, capsys.readouterr().out
+    with load_task(str(written(tmp_path, "softmax"))) as task:
+        plan = build_plan(parse(Source("s.sketch", design(task)))[0].sketches[0], "cpp").plan
+        (found,) = hasty(plan, task, tmp_path / "slow", 0).failures
+    assert found.failure == "timeout"
 
 
 def test_stages_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
