@@ -6,6 +6,7 @@ what is launched; a launcher, another process, executes it, and loads no Python 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -78,6 +79,17 @@ def run_launches(
         states |= {f"{count}/{name}": array for name, array in contents.items()}
     msg = f"the wrapper waits for its launches more than {_MOST_STOPS} times"
     raise ToolchainError(stage="timeout", message=msg)
+
+
+def workspace_bytes(sketch: ir.Sketch, symbols: Sizes, params: Params) -> int:
+    """What a kernel's workspaces take, which its wrapper makes, in bytes."""
+    values = host_sample(sketch, symbols, params)
+    return sum(
+        math.prod(max(0, extent) for extent in sample_extents(tensor, values))
+        * numpy_dtype(tensor.dtype).itemsize
+        for tensor in sketch.tensors
+        if tensor.role is ir.Role.WORKSPACE
+    )
 
 
 def complete(sketch: ir.Sketch, symbols: Sizes, params: Params, given: Tensors) -> Arrays:

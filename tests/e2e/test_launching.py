@@ -93,6 +93,60 @@ def test_an_argument_of_one_is_compiled_in_as_by_the_users_launcher(tmp_path: Pa
     assert scalars(2) == ["N"]
 
 
+#: What its first phase leaves takes far more memory than its inputs and outputs.
+OUTER = """
+sketch outer {
+    symbols: M, N;
+    tensors: A[M]: in f32; B[N]: in f32; Y[M]: out f32;
+    workspace: W[M, N]: f32;
+    constexpr: T = 1024;
+
+    @llm_hint("parallel")
+    for i in range(M):
+        @llm_hint("parallel")
+        for j in range(ceil(N, T)):
+            a = alloc([1])
+            load(A[i] -> a)
+            b = alloc([T])
+            load(B[j*T:(j+1)*T] -> b)
+            store(a*b -> W[i, j*T:(j+1)*T])
+
+    @llm_hint("parallel")
+    for i in range(M):
+        total = alloc([1], init=0)
+        for j in range(ceil(N, T)):
+            w = alloc([T])
+            load(W[i, j*T:(j+1)*T] -> w)
+            block = alloc([1])
+            reduce_sum(w, 0, block)
+            add(total, block, total)
+        store(total -> Y[i])
+}
+"""
+
+
+def test_a_workspace_may_be_larger_than_what_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a wrapper waits with is sent on: its process may write that much."""
+    require("triton_cuda")
+    monkeypatch.setattr(triton_cuda, "_COMPILER_FILE_BYTES", 16 << 20)
+    noted, rows = Noted(), {"M": 9000, "N": 9000}  # 324 MB beside 108 KB
+    artefact = Artefact(lower(OUTER)[1], tmp_path)
+    tensors = {name: np.ones(9000, np.float32) for name in ("A", "B")}
+    with triton_cuda.LaunchedSession(artefact, architecture=90, launch=noted) as session:
+        for sizes in ({"M": 2, "N": 3}, rows):
+            given = {n: a[: sizes["M" if n == "A" else "N"]] for n, a in tensors.items()}
+            assert session.run(given, sizes, {})["Y"].shape == (sizes["M"],)
+    assert len(noted.launches) == 4
+
+
+def test_a_launch_that_only_compiles_has_a_tensor_of_many_fixed_elements() -> None:
+    text = re.sub(r"\bN\b", "40000000", example("relu").replace("M, N;", "M;"))
+    symbols, _ = triton_cuda.example_values(lower(text)[1].sketch)
+    assert symbols == {"M": 1}
+
+
 # ---------------------------------------------------------------- executed, for Ascend
 
 #: A wrapper's own code reads what its first kernel wrote, and writes what its second one reads.

@@ -43,7 +43,14 @@ from sketchc.runtime.toolchains.base import (
     place,
     reply_of,
 )
-from sketchc.runtime.toolchains.launching import Call, Reply, call_request, complete, run_launches
+from sketchc.runtime.toolchains.launching import (
+    Call,
+    Reply,
+    call_request,
+    complete,
+    run_launches,
+    workspace_bytes,
+)
 
 #: Stages of a `ToolchainError`.
 COMPILE, LAUNCH, INFRASTRUCTURE = "compile", "launch", "infrastructure"
@@ -225,6 +232,8 @@ class LaunchedSession(Session):
         self.workers = (self._tracer, self._launcher)
         self._launch = launch or self._on_the_gpu
         self._architecture = architecture
+        #: What the tracer answers with besides what it is given, in bytes.
+        self._workspaces = 0
 
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
@@ -244,6 +253,10 @@ class LaunchedSession(Session):
             result = self._tracer.call({**request, **more}, arrays, left)
             return _reply(result, LAUNCH, timeout), dict(result.arrays)
 
+        workspaces = workspace_bytes(sketch, symbols, params)
+        if workspaces > self._workspaces:
+            self._tracer.close()
+            self._workspaces = 2 * workspaces
         arrays = complete(sketch, symbols, params, tensors)
         return run_launches(sketch, arrays, trace, self._launch, timeout)
 
@@ -257,7 +270,9 @@ class LaunchedSession(Session):
 
     def _tracing(self, tensor_bytes: int, file_bytes: int) -> Worker:
         return Worker(
-            limits=Limits(MEMORY_BYTES, file_bytes=file_bytes + _COMPILER_FILE_BYTES),
+            limits=Limits(
+                MEMORY_BYTES, file_bytes=file_bytes + self._workspaces + _COMPILER_FILE_BYTES
+            ),
             environment={
                 "TRITON_INTERPRET": "0",
                 "TRITON_CACHE_DIR": str(self._built / "cache"),
@@ -307,11 +322,18 @@ def example_values(
     params = example_params(sketch)
     names = [symbol.name for symbol in sketch.symbols]
 
+    fixed = {
+        tensor.name: math.prod(int(e.value) for e in tensor.extents if isinstance(e, ir.Literal))
+        for tensor in sketch.tensors
+    }
+
     def accepted(symbols: Sizes) -> bool:
         if refusal(sketch, symbols, params):
             return False
-        shapes = tensor_shapes(sketch, symbols, params).values()
-        return all(0 < math.prod(shape) <= _LARGEST_EXAMPLE for shape in shapes)
+        shapes = tensor_shapes(sketch, symbols, params).items()
+        return all(
+            0 < math.prod(shape) <= max(_LARGEST_EXAMPLE, fixed[name]) for name, shape in shapes
+        )
 
     alike = [dict.fromkeys(names, size) for size in _SIZES]
     for symbols in alike:
