@@ -293,9 +293,8 @@ class _Drawing:
     ) -> Array:
         """The values of one tensor, of which `given` are the task's own."""
         name, dtype = source.tensor.name, source.tensor.dtype
-        if (
-            source.state is not None and source.state in built.ranges
-        ):  # a table of places, or of what else not every number is
+        if source.state is not None and source.state in built.ranges:
+            # A table of places, say: of its integers those are valid that it may have.
             self.ranges[name] = built.ranges[source.state]
         if isinstance(given, np.ndarray) and given.size and dtype.is_integer:
             self.ranges[name] = _own_range(given, self.binding, self.case)
