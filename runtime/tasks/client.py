@@ -250,6 +250,7 @@ class TaskClient:
             tuple(reply["lists"]),
             reply["constants"],
             reply["between"],
+            frozenset(reply["unregistered"]),
         )
 
     def follow(self, lead: int) -> None:

@@ -136,7 +136,8 @@ class TaskDescription:
     """What a task consists of, at its own sizes.
 
     `inputs` are those of what is called, by position (keyword-only ones last); `state` the
-    parameters and then the buffers; `scalars` the numbers among the model's attributes; `returns`
+    parameters, then the buffers, then other tensors among the attributes of modules, whose names
+    are `unregistered`; `scalars` the numbers among the model's attributes; `returns`
     says what holds the outputs: "tensor", "tuple", "list", "dict", "nested", "none" (the inputs
     that were written are the outputs) or "changes" (what is returned, and then the inputs that were
     written). `defaults` holds the positions of inputs that are None when
@@ -172,6 +173,7 @@ class TaskDescription:
     lists: tuple[str, ...] = ()
     constants: Mapping[str, str] = attrs.field(factory=dict)
     between: int = 0
+    unregistered: frozenset[str] = frozenset()
 
     @property
     def elements(self) -> int:

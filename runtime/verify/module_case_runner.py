@@ -53,6 +53,8 @@ class ModuleCaseRunner(CaseRunner):
     judge_writes: bool = False
     #: The model's own parameters are used, since its state is not the task's.
     seeded: bool = False
+    #: Tensors of the task that this model has no place for: the task keeps its own values of them.
+    left: frozenset[str] = frozenset()
     #: The seed of the case that runs.
     seed: int = 0
     #: Forward starts compilers, and what it has been rehearsed for in this process.
@@ -113,10 +115,17 @@ class ModuleCaseRunner(CaseRunner):
 
     def _compare_states(self) -> None:
         """Whether the model takes the parameters that are drawn for the task's."""
-        given, state = self.modules.state, self.binding.description.state
-        missing = [spec.name for spec in state if given.get(spec.name) != spec.shape]
-        self.seeded = bool(missing)
-        if missing:
+        given, description = self.modules.state, self.binding.description
+        missing = [s.name for s in description.state if given.get(s.name) != s.shape]
+        # A mask, say, that is an attribute of the task's model and nothing that it learns.
+        self.left = description.unregistered & set(missing)
+        self.seeded = len(missing) > len(self.left)
+        if missing and not self.seeded:
+            self.notes.append(
+                f"ModelNew has no {', '.join(missing)} as the task's model has: the task keeps the "
+                "values that it gives them"
+            )
+        elif missing:
             self.notes.append(
                 f"ModelNew has no {', '.join(missing)} as the task's model has: both are built "
                 "after the same seed, and keep the parameters that this gives them"
@@ -161,9 +170,12 @@ class ModuleCaseRunner(CaseRunner):
         return attrs.evolve(found, kind=kind, reason=reason)
 
     def _references(self, case: ShapeCase, kind: str, inputs: Inputs) -> References:
-        if self.seeded:
-            inputs = attrs.evolve(inputs, state={})
-        return super()._references(case, kind, inputs)
+        return super()._references(case, kind, attrs.evolve(inputs, state=self._given(inputs)))
+
+    def _given(self, inputs: Inputs) -> dict[str, Array]:
+        """The drawn parameters that both models take."""
+        state = {} if self.seeded else inputs.state
+        return {name: array for name, array in state.items() if name not in self.left}
 
     def _launch(
         self, case: ShapeCase, inputs: Inputs, number: int
@@ -191,7 +203,7 @@ class ModuleCaseRunner(CaseRunner):
         return Call(
             self._init(self._substitutes(case)),
             self._arguments(inputs),
-            {} if self.seeded else inputs.state,
+            self._given(inputs),
             [tensor.name for tensor in self.binding.outputs],
             fresh=fresh,
             strided=self.strided,

@@ -113,7 +113,16 @@ def test_a_model_that_others_wrote_gets_them_by_name(
         f"def get_inputs():\n    return [torch.randn(9, 70)]\n{TAIL}"
     )
     plain = edited(IN_TRITON, ("nn.Parameter(torch.randn(width))", "torch.zeros(width)"))
-    sources = {"plain.py": plain, "parameter.py": IN_TRITON}
-    status, verdicts = judge(capsys, write(tmp_path, sources), task, "triton_cuda")
-    assert status == 0, verdicts
-    assert not any("after the same seed" in n for v in verdicts.values() for n in v["notes"])
+    # It takes the values that the constructor gives, which the task keeps then; or others.
+    own = plain.replace("self.bias", "self.offset").replace("torch.zeros", "torch.randn")
+    sources = {
+        "plain.py": plain,
+        "parameter.py": IN_TRITON,
+        "own.py": own,
+        "other.py": own.replace("torch.randn(width)", "torch.zeros(width)"),
+    }
+    _, verdicts = judge(capsys, write(tmp_path, sources), task, "triton_cuda")
+    passed = {name for name, verdict in verdicts.items() if not verdict["failure"]}
+    assert passed == {"plain.py", "parameter.py", "own.py"}, verdicts
+    kept = {n for n, v in verdicts.items() if any("the task keeps" in s for s in v["notes"])}
+    assert kept == {"own.py", "other.py"}

@@ -77,6 +77,7 @@ class Task(TaskFile):
             "others": [[self.described(value) for value in one] for one in lists[1:]],
             "init_inputs": [self.described(value) for value in self.init_inputs()],
             "state": [{"name": n, **self.specify(v)} for n, v in self.state(model).items()],
+            "unregistered": self.unregistered(model),
             "scalars": self.scalars(model) if self.method else {},
             "constants": self.constants_of(model) if self.method else {},
             "outputs": [self.specify(value) for value in outputs],

@@ -244,6 +244,10 @@ class TaskFile:
         """Parameters in their order, then buffers, by dotted name."""
         return {}
 
+    def unregistered(self, model: Any) -> list[str]:
+        """Which of these are attributes that no module knows of."""
+        return []
+
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
         """Replace parameters and buffers, by name."""
 

@@ -213,6 +213,10 @@ class Task(server.Task):
         """See `state`."""
         return state(model)
 
+    def unregistered(self, model: Any) -> list[str]:
+        """Which of these are attributes that no module knows of."""
+        return [] if not isinstance(model, torch.nn.Module) else list(unregistered(model))
+
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
         """Replace parameters and buffers, by name."""
         own = state(model)
