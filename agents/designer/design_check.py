@@ -7,7 +7,6 @@ stops at the first stage that refuses and says why, as JSON that a model can act
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from sketchc.ir import nodes as ir
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.parsing.parser import parse
 from sketchc.runtime.cases.binding import bind
+from sketchc.runtime.cases.sizes import fixed_elements
 from sketchc.runtime.tasks.description import TaskFailure
 from sketchc.runtime.verify.design import check_design
 from sketchc.runtime.verify.evidence import evidence
@@ -128,7 +128,7 @@ def _planned(
 
 def _executed(source: Source, plan: Plan, context: RunContext) -> Finding | None:
     """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
-    if _fixed_elements(plan.sketch) > MOST_FIXED_ELEMENTS:
+    if max(map(fixed_elements, plan.sketch.tensors), default=1) > MOST_FIXED_ELEMENTS:
         return None
     found = self_check(source, context.constants, context.seed)
     if not has_errors(found):
@@ -141,15 +141,6 @@ def _with_short_numbers(found: Diagnostic) -> Diagnostic:
     and a prompt must not."""
     notes = tuple(_FRACTION.sub(lambda number: f"{float(number[0]):.4g}", n) for n in found.notes)
     return attrs.evolve(found, notes=notes)
-
-
-def _fixed_elements(sketch: ir.Sketch) -> int:
-    """The largest product of a tensor's extents that are numbers."""
-    fixed = (
-        [max(int(extent.value), 1) for extent in tensor.extents if isinstance(extent, ir.Literal)]
-        for tensor in sketch.tensors
-    )
-    return max(map(math.prod, fixed), default=1)
 
 
 def _bound(sketch: ir.Sketch, context: RunContext) -> Finding | None:

@@ -39,6 +39,12 @@ def tensor_shapes(
     }
 
 
+def fixed_elements(tensor: ir.Tensor) -> int:
+    """The product of a tensor's extents that are numbers; 0 counts as 1."""
+    numbers = (int(e.value) for e in tensor.extents if isinstance(e, ir.Literal))
+    return math.prod(max(number, 1) for number in numbers)
+
+
 def refusal(sketch: ir.Sketch, symbols: Mapping[str, int], params: Mapping[str, Value]) -> str:
     """Why a launch at these sizes must be refused, in words; "" when nothing speaks against it."""
     return broken(sketch, symbols, params) or ""

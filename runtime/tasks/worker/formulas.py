@@ -136,12 +136,15 @@ def _extremes_so_far(x: Tensor, dim: int, *, sign: int) -> Any:
     """As `cummax` (of sign 1) and `cummin`: the last of equal ones, and of NaN."""
     if x.dim() == 0 or x.dtype is torch.bool:
         return NotImplemented
-    limits = torch.finfo if x.is_floating_point() else torch.iinfo
-    least = limits(x.dtype).min if sign > 0 else limits(x.dtype).max
-    nothing = -sign * math.inf if x.is_floating_point() else least
+    if x.is_floating_point():
+        nothing = -sign * math.inf
+    else:
+        nothing = torch.iinfo(x.dtype).min if sign > 0 else torch.iinfo(x.dtype).max
     seen, places = _so_far(x, dim, nothing)
     best = seen.amax(-1) if sign > 0 else seen.amin(-1)
-    found = (seen == best.unsqueeze(-1)) | (seen.isnan() if x.is_floating_point() else False)
+    found = seen == best.unsqueeze(-1)
+    if x.is_floating_point():
+        found = found | seen.isnan()
     place = torch.where(found, places, -1).amax(-1)
     return best.movedim(-1, dim), place.movedim(-1, dim)
 

@@ -13,13 +13,16 @@ def state(model: Any) -> dict[str, torch.Tensor]:
     by dotted name; a function has none."""
     if not isinstance(model, torch.nn.Module):
         return {}
-    plain = {name: value for name, (_, value) in unregistered(model).items()}
+    plain = {name: tensor for name, (_, tensor) in unregistered(model).items()}
     return {**dict(model.named_parameters()), **dict(model.named_buffers()), **plain}
 
 
-def unregistered(model: torch.nn.Module) -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
+def unregistered(model: Any) -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
     """Tensors that are attributes of modules, and neither parameters nor buffers, by dotted name,
-    each with its module. No method of a module's moves, converts or loads them."""
+    each with its module; a function has none. No method of a module's moves, converts or loads
+    them."""
+    if not isinstance(model, torch.nn.Module):
+        return {}
     return {
         f"{path}.{name}" if path else name: (module, value)
         for path, module in model.named_modules()

@@ -195,11 +195,9 @@ class Task(server.Task):
 
     def doubled(self, model: Any) -> Any:
         """A model with its parameters in float64."""
-        if not isinstance(model, torch.nn.Module):
-            return model
         for name, (module, value) in unregistered(model).items():
             setattr(module, name.rpartition(".")[2], self.double(value))
-        return model.double()
+        return model.double() if isinstance(model, torch.nn.Module) else model
 
     def shaped(self) -> AbstractContextManager[None]:
         """Large weights are drawn in their first elements only."""
@@ -215,7 +213,7 @@ class Task(server.Task):
 
     def unregistered(self, model: Any) -> list[str]:
         """Which of these are attributes that no module knows of."""
-        return [] if not isinstance(model, torch.nn.Module) else list(unregistered(model))
+        return list(unregistered(model))
 
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
         """Replace parameters and buffers, by name."""

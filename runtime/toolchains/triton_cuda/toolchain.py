@@ -16,7 +16,13 @@ from typing import Any
 from sketchc.ir import nodes as ir
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.cases.sizes import choose, example_params, refusal, tensor_shapes
+from sketchc.runtime.cases.sizes import (
+    choose,
+    example_params,
+    fixed_elements,
+    refusal,
+    tensor_shapes,
+)
 from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import (
     Limits,
@@ -322,18 +328,13 @@ def example_values(
     params = example_params(sketch)
     names = [symbol.name for symbol in sketch.symbols]
 
-    fixed = {
-        tensor.name: math.prod(int(e.value) for e in tensor.extents if isinstance(e, ir.Literal))
-        for tensor in sketch.tensors
-    }
+    most = {t.name: max(_LARGEST_EXAMPLE, fixed_elements(t)) for t in sketch.tensors}
 
     def accepted(symbols: Sizes) -> bool:
         if refusal(sketch, symbols, params):
             return False
         shapes = tensor_shapes(sketch, symbols, params).items()
-        return all(
-            0 < math.prod(shape) <= max(_LARGEST_EXAMPLE, fixed[name]) for name, shape in shapes
-        )
+        return all(0 < math.prod(shape) <= most[name] for name, shape in shapes)
 
     alike = [dict.fromkeys(names, size) for size in _SIZES]
     for symbols in alike:
