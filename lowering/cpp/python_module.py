@@ -3,8 +3,9 @@
 `NAME_module.NAME(X, ..., eps=...)` takes the `in` and `inout` tensors in call order as NumPy arrays
 or torch CPU tensors, and params by keyword; it binds the symbols from the shapes, checks shapes and
 types (`ValueError`), allocates the outputs and returns them in call order (one: bare, several: a
-tuple), as torch tensors if any input was one. Inputs that are not contiguous are copied, and
-`inout` tensors copied back.
+tuple), as torch tensors if any input was one. `out=` gives the outputs (one: bare, several: a
+tuple) to be written instead. Inputs that are not contiguous are copied, and what is written is
+copied back.
 """
 
 from __future__ import annotations
@@ -71,6 +72,10 @@ class _Module(Expressions):
     def _given(self) -> list[ir.Tensor]:
         return [t for t in passed(self.sketch) if t.role is not ir.Role.OUT]
 
+    def _made(self) -> list[ir.Tensor]:
+        """The outputs, which the module allocates unless they are given."""
+        return [t for t in passed(self.sketch) if t.role is ir.Role.OUT]
+
     def _declaration(self) -> str:
         kinds = [
             "const void *" if tensor.role is ir.Role.IN else "void *"
@@ -82,6 +87,7 @@ class _Module(Expressions):
     def _run(self) -> None:
         arguments = [f"const nb::object &{t.name}_given" for t in self._given()]
         arguments += [f"const nb::object &{param.name}_given" for param in self.sketch.params]
+        arguments += ["const nb::object &out_given"] if self._made() else []
         self.lines += [f"static nb::object run({', '.join(arguments)})", "{"]
         for param in self.sketch.params:
             kind = "double" if param.dtype.is_float else "int64_t"
@@ -187,13 +193,25 @@ class _Module(Expressions):
                     )
 
     def _outputs(self) -> None:
-        for tensor in passed(self.sketch):
-            if tensor.role is ir.Role.OUT:
-                shape = ", ".join(f"int64_t{{{self.scalar(extent)}}}" for extent in tensor.extents)
-                self._line(
-                    f"const nb::object {tensor.name}_made = make(nb::make_tuple({shape}),"
-                    f' "{tensor.dtype.numpy_name}");'
-                )
+        outputs = self._made()
+        for place, tensor in enumerate(outputs):
+            shape = ", ".join(f"int64_t{{{self.scalar(extent)}}}" for extent in tensor.extents)
+            given = (
+                "out_given" if len(outputs) == 1 else f"part(out_given, {place}, {len(outputs)})"
+            )
+            self._line(
+                f'const argument {tensor.name}_argument = output({given}, "{tensor.name}",'
+                f' "{tensor.dtype.numpy_name}", {{{shape}}});'
+            )
+        if outputs:
+            self._line("if (!out_given.is_none()) {")
+            for place, tensor in enumerate(outputs):
+                for other in (*self._given(), *outputs[:place]):
+                    self._line(
+                        f"    {_where_given(other)}check_apart({tensor.name}_argument,"
+                        f' "{tensor.name}", {other.name}_argument, "{other.name}");'
+                    )
+            self._line("}")
 
     def _call(self) -> None:
         tensors = passed(self.sketch)
@@ -203,8 +221,6 @@ class _Module(Expressions):
                 case ir.Role.IN:
                     absent = f"{name}_given.is_none() ? nullptr : " if tensor.optional else ""
                     const, pointer = "const ", f"{absent}{name}_argument.held.place"
-                case ir.Role.OUT:
-                    pointer = f"elements_of({name}_made).place"
                 case _:
                     pointer = f'writable({name}_argument.held, "{name}")'
             self._line(f"{const}void *const pointer_{index} = {pointer};")
@@ -233,13 +249,12 @@ class _Module(Expressions):
         results = []
         for tensor in passed(self.sketch):
             name = tensor.name
+            if tensor.role is not ir.Role.IN:
+                self._line(f"copy_back({name}_argument);")
             if tensor.role is ir.Role.INOUT:
-                self._line(f"if (!{name}_argument.dense.is({name}_argument.given)) {{")
-                self._line(f'    numpy("copyto")({name}_argument.given, {name}_argument.dense);')
-                self._line("}")
                 results.append(f"{name}_given")
             elif tensor.role is ir.Role.OUT:
-                results.append(f'give({name}_made, "{tensor.dtype.numpy_name}", as_torch)')
+                results.append(f'give({name}_argument, "{tensor.dtype.numpy_name}", as_torch)')
         if len(results) == 1:
             self._line(f"return {results[0]};")
         else:
@@ -252,7 +267,7 @@ class _Module(Expressions):
             # Only at the end may an argument be left out; elsewhere None is passed.
             last = tensor.optional and all(" = nb::none()" in other for other in arguments)
             arguments.insert(0, f'nb::arg("{tensor.name}").none(){" = nb::none()" if last else ""}')
-        if self.sketch.params:
+        if self.sketch.params or self._made():
             arguments.append("nb::kw_only()")
         for param in self.sketch.params:
             default = ""
@@ -260,6 +275,8 @@ class _Module(Expressions):
                 number = param.default if param.dtype.is_float else int(param.default)
                 default = f" = {self.constant(number, param.dtype)}"
             arguments.append(f'nb::arg("{param.name}").none(){default}')
+        if self._made():
+            arguments.append('nb::arg("out").none() = nb::none()')
         shapes = ", ".join(
             f"{t.name}[{', '.join(show(extent) for extent in t.extents)}]: {t.dtype.value}"
             for t in passed(self.sketch)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
 from sketchc.lowering.abi import out_required, passed, wrapped
 from sketchc.lowering.python_host.expressions import TORCH, Names, literal
 
 ABSENT = "None"
+_ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
 
 
 def entry(sketch: ir.Sketch, reserved: frozenset[str]) -> str:
@@ -52,14 +54,24 @@ def kind(param: ir.Param) -> str:
     return "float" if param.dtype.is_float else "bool" if param.dtype is DType.BOOL else "int"
 
 
-def signature(sketch: ir.Sketch, names: Names) -> tuple[list[str], str]:
+def described(tensor: ir.Tensor) -> str:
+    """A tensor in words: extents, type, and what becomes of it."""
+    extents = ", ".join(show(extent) for extent in tensor.extents)
+    text = f"[{extents}] {tensor.dtype.value}{' or None' if tensor.optional else ''}"
+    return text + _ROLES.get(tensor.role, "")
+
+
+def signature(
+    sketch: ir.Sketch, names: Names, kind_of_tensor: str = "torch.Tensor"
+) -> tuple[list[str], str]:
     """The parameters of the wrapper with their annotations, and what it returns."""
     outputs = [t for t in sketch.tensors if t.role is ir.Role.OUT]
     taken = given(sketch)
     # `None` is a default only where no tensor that must be given follows.
     last = max((place for place, tensor in enumerate(taken) if not tensor.optional), default=-1)
+    several = f"tuple[{kind_of_tensor}, ...]"
     parameters = [
-        f"{names[tensor.name]}: torch.Tensor"
+        f"{names[tensor.name]}: {kind_of_tensor}"
         + (" | None" if tensor.optional else "")
         + (" = None" if place > last else "")
         for place, tensor in enumerate(taken)
@@ -69,8 +81,8 @@ def signature(sketch: ir.Sketch, names: Names) -> tuple[list[str], str]:
         default = "" if param.default is None else f" = {literal(param.default)}"
         keywords.append(f"{names[param.name]}: {kind(param)}{default}")
     if outputs:
-        form = "tuple[torch.Tensor, ...]" if len(outputs) > 1 else "torch.Tensor"
+        form = several if len(outputs) > 1 else kind_of_tensor
         keywords.append(f"out: {form}" + ("" if out_required(sketch) else " | None = None"))
     if keywords:
         parameters += ["*", *keywords]
-    return parameters, "tuple[torch.Tensor, ...]" if len(results(sketch)) > 1 else "torch.Tensor"
+    return parameters, several if len(results(sketch)) > 1 else kind_of_tensor

@@ -33,11 +33,9 @@ from sketchc.launch.magnitudes import never_negative
 from sketchc.lowering.abi import out_required, params_to_round
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.plan import PhasePlan, Plan
-from sketchc.lowering.python_host.abi import signature
+from sketchc.lowering.python_host.abi import described, signature
 from sketchc.lowering.python_host.expressions import TORCH, Host, Names, is_literal, literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
-
-_ROLES = {ir.Role.INOUT: ", updated in place", ir.Role.OUT: ", returned"}
 
 
 @attrs.define
@@ -147,9 +145,7 @@ class Wrapper(Host, PythonLines, ABC):
             self.lines.append(f") -> {result}:")
         self.lines += [f'    """The sketch `{sketch.name}`.', ""]
         for tensor in (*self._inputs, *self._outputs):
-            text = f"{self.names[tensor.name]}: {_extents(tensor)} {tensor.dtype.value}"
-            text += " or None" if tensor.optional else ""
-            self.lines.append(f"    {text}{_ROLES.get(tensor.role, '')}")
+            self.lines.append(f"    {self.names[tensor.name]}: {described(tensor)}")
         if self._outputs:
             self.lines.append("    `out` takes the result's place where it is given.")
         self.lines += ["    Raises `LaunchError` for arguments that do not fit.", '    """']

@@ -5,36 +5,32 @@ task's own `Model` (the task's file is copied beside it), so its constructor, pa
 state_dict are the task's; only `forward` calls the kernel. Beside it lie the kernel's file and, for
 C++, the nanobind module built from it. The folder can be moved: nothing in it names a place.
 
-What `ModelNew` takes and refuses is in `dropin_support`. It computes what the task computes in
-evaluation mode. The kernel is an operator of torch with an implementation for fake tensors, so that
-`torch.compile(fullgraph=True)` and `torch.export` take it as a whole; inputs that require a
-gradient are taken, and the backward pass is an error.
+What `ModelNew` takes and refuses is in `model_support`: tensors or arrays, and `out=` besides. It
+computes what the task computes in evaluation mode. The kernel is an operator of torch with an
+implementation for fake tensors, so that `torch.compile(fullgraph=True)` and `torch.export` take it
+as a whole; inputs that require a gradient are taken, and the backward pass is an error. The module
+has the kernel's own function, too: see `kernel_module`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 
 from sketchc.base.diagnostics import refuse
-from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host import abi
-from sketchc.lowering.python_host.shapes import shape_function
-from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
+from sketchc.runtime.dropin import model_support
+from sketchc.runtime.dropin.kernel_module import function_name, module_parts
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
 from sketchc.runtime.tasks.outline import modules_beside
 from sketchc.runtime.toolchains.base import toolchain
-
-_MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 
 
 def write_dropin(
@@ -55,10 +51,7 @@ def write_dropin(
     """
     _require_model(binding)
     folder.mkdir(parents=True, exist_ok=True)
-    tool = toolchain(kernel.target)
-    tool.build_module(kernel, folder)
-    command = tool.module_command(kernel)
-    rebuild = f"; build it with: {command}" if command else ""
+    toolchain(kernel.target).build_module(kernel, folder)
     task_file = f"{kernel.name}_task.py"
     shutil.copyfile(task_path, folder / task_file)
     neighbours = modules_beside(task_path)
@@ -66,7 +59,7 @@ def write_dropin(
         if file.resolve() != (folder / file.name).resolve():
             shutil.copyfile(file, folder / file.name)
     path = folder / f"{kernel.name}_dropin.py"
-    writer = _Writer(kernel, binding, task_path.name, task_file, rebuild, note)
+    writer = _Writer(kernel, binding, task_path.name, task_file, note)
     path.write_text(writer.text(freedom, bool(neighbours)), "utf-8")
     return path
 
@@ -97,17 +90,14 @@ class _Writer:
     binding: Binding
     task_name: str
     task_file: str
-    rebuild: str
     note: str
 
     def text(self, freedom: Freedom | None, neighbours: bool) -> str:
         """The whole module; `neighbours`: the task imports files beside it."""
-        support = Path(__file__).with_name("dropin_support.py").read_text("utf-8")
-        body = support.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n")
-        parts = [self._docstring(), body]
+        parts = [self._docstring(), *module_parts(self.kernel, [Path(model_support.__file__)])]
         if neighbours:
             parts.append("sys.path.append(str(FOLDER))  # the task imports files beside it")
-        parts += [self._modules(), *self._operator(), self._data(freedom), self._model()]
+        parts += [self._task(), self._data(freedom), self._model()]
         return "\n\n\n".join(parts) + "\n"
 
     def _docstring(self) -> str:
@@ -118,57 +108,21 @@ class _Writer:
             "    model = ModelNew(*get_init_inputs()).eval()\n"
             "    result = model(*get_inputs())\n\n"
             "`ModelNew` is the task's `Model` with another `forward`: same constructor, same\n"
-            "state_dict. Inputs may be non-contiguous and are never changed; those of another\n"
-            "dtype, or elsewhere than the kernel's device, are refused. The kernel is an operator\n"
-            "of torch, which torch.compile and torch.export take as it is; it has no backward\n"
-            "pass. Made by sketchc.\n"
+            "state_dict. Inputs are tensors or arrays of NumPy, contiguous or not, and are never\n"
+            "changed; those of another dtype, or elsewhere than the kernel's device, are refused;\n"
+            "`out=` takes the results' places. The kernel is an operator of torch, which\n"
+            "torch.compile and torch.export take as it is; it has no backward pass. Its own\n"
+            f"function is `{function_name(kernel)}`. Made by sketchc.\n"
         ) + (f'\n{self.note}\n"""' if self.note else '"""')
 
-    def _modules(self) -> str:
-        name = self.kernel.name
-        lines = [f'_task = load_file("{name}_task", "{self.task_file}")']
-        if not load_language(self.kernel.language).hosted:
-            lines += [
-                f"_REBUILD = {self.rebuild!r}",
-                f'_MODULE = load_file("{name}_module", built_file("{name}_module"), _REBUILD)',
-                f"_kernel = _MODULE.{name}",
-            ]
-        else:
-            module = f'load_file("{name}_kernel", "{name}.py")'
-            lines.append(f"_kernel = {module}.{self.kernel.entry}")
-        lines += [
-            f"Model = _task.{self.binding.description.subject}",
-            "FORWARD = arguments_of(Model.forward)",
-            'get_inputs = getattr(_task, "get_inputs", None)',
-            'get_init_inputs = getattr(_task, "get_init_inputs", list)',
-        ]
-        return "\n".join(lines)
-
-    def _operator(self) -> Iterator[str]:
-        """The kernel as an operator of torch."""
-        kernel, sources = self.kernel, self.binding.tensors
-        given = [source.tensor.name for source in sources]
-        yield shape_function(kernel.sketch, "_shapes", given, "ceil_div")
-        taken = abi.given(kernel.sketch)
-        written = [t.role is ir.Role.INOUT if t.name in given else None for t in taken]
-        # Two kernels of one name may be loaded side by side.
-        name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
-        arguments = [f"Tensor t{place}" for place in range(len(sources))]
-        arguments += [f"{abi.kind(p)} p{place}" for place, p in enumerate(kernel.sketch.params)]
-        quoted = [f'"{param.name}"' for param in kernel.sketch.params]
-        kinds = [f"torch.{tensor.dtype.numpy_name}" for tensor in abi.results(kernel.sketch)]
-        returned = "Tensor" if len(kinds) == 1 else f"({', '.join('Tensor' for _ in kinds)})"
-        yield "\n".join(
+    def _task(self) -> str:
+        return "\n".join(
             [
-                "_OPERATOR = operator(",
-                f'    "{name}",',
-                f'    "({", ".join(arguments)}) -> {returned}",',
-                "    _kernel,",
-                f"    {written!r},",
-                f"    [{', '.join(quoted)}],",
-                "    _shapes,",
-                f"    [{', '.join(kinds)}],",
-                ")",
+                f'_task = load_file("{self.kernel.name}_task", "{self.task_file}")',
+                f"Model = _task.{self.binding.description.subject}",
+                "FORWARD = arguments_of(Model.forward)",
+                'get_inputs = getattr(_task, "get_inputs", None)',
+                'get_init_inputs = getattr(_task, "get_init_inputs", list)',
             ]
         )
 
@@ -176,12 +130,9 @@ class _Writer:
         """What may differ from the task's own model, and where the kernel's tensors live."""
         may_differ: list[int | str] = list(freedom.follows) if freedom else []
         may_differ += [name for name, _ in self._attributes()]
-        target = load_target(self.kernel.target)
-        own = ", ".join(f'"{word}"' for word in (target.device, target.interpreted_by) if word)
         return (
             "#: Constructor arguments that the kernel follows: sizes by position, attributes by\n"
-            f"#: name.\nMAY_DIFFER = {may_differ!r}\n"
-            f"DEVICES = device_types({own})"
+            f"#: name.\nMAY_DIFFER = {may_differ!r}"
         )
 
     def _attributes(self) -> list[tuple[str, Scalar]]:
@@ -197,6 +148,11 @@ class _Writer:
     def _model(self) -> str:
         binding = self.binding
         count = len(binding.description.layout or binding.description.inputs)
+        returns = binding.description.returns
+        kinds = (output.dtype.numpy_name for output in binding.description.outputs)
+        outputs = ", ".join(f"torch.{kind}" for kind in kinds)
+        sources = {source.tensor.name: source for source in binding.tensors}
+        given = [sources.get(tensor.name) for tensor in abi.given(self.kernel.sketch)]
         lines = [
             "class ModelNew(Model):  # type: ignore[misc, valid-type]",
             f'    """`Model` of {self.task_file}, computed by the kernel `{self.kernel.name}`."""',
@@ -206,21 +162,16 @@ class _Writer:
             "        init = get_init_inputs()",
             "        check_construction(self, Model, (args, kwargs), init, MAY_DIFFER)",
             "",
-            "    def forward(self, *args: Any, **kwargs: Any) -> Any:",
+            "    def forward(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:",
             "        check_mode(self)",
             f"        given = bind_arguments(Model.forward, FORWARD, args, kwargs, {count})",
             *(f"        {line}" for line in self._constants()),
             "        tensors = [",
-        ]
-        lines += [f"            {self._tensor(source)}," for source in binding.tensors]
-        lines += ["        ]", "        params = ["]
-        lines += [*(f"            {text}," for text in self._params()), "        ]"]
-        returns = binding.description.returns
-        kinds = (output.dtype.numpy_name for output in binding.description.outputs)
-        outputs = ", ".join(f"torch.{kind}" for kind in kinds)
-        lines += [
+            *(f"            {self._tensor(source)}," for source in given),
+            "        ]",
+            f"        params = [{', '.join(self._params())}]",
             f"        dtypes = [{outputs}]",
-            f'        return run_kernel(_OPERATOR, tensors, params, dtypes, "{returns}")',
+            f'        return run_model(KERNEL, tensors, params, dtypes, "{returns}", given, out)',
             "",
             "    # For help() and torch.export.",
             "    forward.__signature__ = inspect.signature(  # type: ignore[attr-defined]",
@@ -245,16 +196,17 @@ class _Writer:
             for position, value in values.items()
         ]
 
-    def _tensor(self, source: TensorSource) -> str:
-        """The tuple (value, the kernel's dtype) of one tensor."""
-        wanted = f"torch.{source.tensor.dtype.numpy_name}"
-        own = f"torch.{source.specification.dtype.numpy_name}"
-        dtypes = own if own == wanted else f"{own}, {wanted}"
+    def _tensor(self, source: TensorSource | None) -> str:
+        """The tuple (value, its name, its dtypes in the task and in the kernel) of one tensor."""
+        if source is None:
+            return "(None, '', [])"
+        own, wanted = source.specification.dtype, source.tensor.dtype
+        dtypes = ", ".join(f"torch.{dtype.numpy_name}" for dtype in dict.fromkeys((own, wanted)))
         if source.state is not None:
             name, value = source.state, f'state(self, "{source.state}")'
         else:
             name, value = source.text, self._given(source.position)
-        return f'(checked("{name}", {value}, [{dtypes}], DEVICES), {wanted})'
+        return f'({value}, "{name}", [{dtypes}])'
 
     def _params(self) -> list[str]:
         """The params: from forward's inputs, the model's attributes, or fixed."""

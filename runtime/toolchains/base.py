@@ -146,9 +146,11 @@ class Toolchain(ABC):
         loaded. Raises `ToolchainError`."""
         return written(kernel, folder, f"{kernel.name}.py")[0]
 
-    def module_command(self, kernel: Kernel) -> str:
-        """What a user types to build that module from its sources; "" where nothing is built."""
-        return ""
+    def module_parts(self, kernel: Kernel) -> tuple[Path | None, str]:
+        """What a drop-in beside that module needs of it: a file of functions that it copies, from
+        between its marks (None: none), and the definition of `run`, the kernel's function, which
+        has `load_file` and `FOLDER` in its reach."""
+        return None, f'run = load_file("{kernel.name}_kernel", "{kernel.name}.py").{kernel.entry}'
 
     def run(
         self,

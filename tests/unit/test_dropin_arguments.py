@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from sketchc.runtime.dropin.dropin_support import arguments_of, bind_arguments
+from sketchc.runtime.dropin.model_support import arguments_of, bind_arguments
 
 
 def plain(self: Any, x: Any, scale: float = 1.0) -> None: ...

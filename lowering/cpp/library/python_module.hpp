@@ -61,6 +61,7 @@ struct argument {
     nb::object dense; // C-contiguous: `given` itself, or a copy
     elements held{};  // of `dense`; the shape is that of both
     bool torch = false;
+    nb::object original; // of an output that is given: what the caller gets back
 
     int64_t extent(std::size_t axis) const { return held.shape[axis]; }
 };
@@ -116,7 +117,11 @@ argument take(nb::object value, const char *name, const std::string &dtype, std:
 [[noreturn]] [[maybe_unused]] void mistaken(const nb::object &value, const char *name,
                                             const char *what)
 {
-    mistaken(std::string(name) + " = " + nb::repr(value).c_str() + " " + what);
+    std::string shown = nb::repr(value).c_str();
+    if (shown.size() > 60 || shown.find('\n') != std::string::npos) { // an array, for instance
+        shown = "a " + text_of(value.type().attr("__name__"));
+    }
+    mistaken(std::string(name) + " = " + shown + " " + what);
 }
 
 // A bool is 0 or 1.
@@ -189,8 +194,66 @@ void check_extent(const argument &tensor, std::size_t axis, int64_t expected, bo
     return numpy("empty")(shape, dtype == "bfloat16" ? "int16" : dtype.c_str());
 }
 
-[[maybe_unused]] nb::object give(const nb::object &made, const std::string &dtype, bool as_torch)
+[[maybe_unused]] std::string listed(const std::vector<int64_t> &shape)
 {
+    std::string text;
+    for (const int64_t extent : shape) {
+        text += (text.empty() ? "" : ", ") + std::to_string(extent);
+    }
+    return "[" + text + "]";
+}
+
+// Of `count` outputs that are given together, one; None where none is.
+[[maybe_unused]] nb::object part(const nb::object &out, std::size_t place, std::size_t count)
+{
+    if (out.is_none()) {
+        return out;
+    }
+    const bool several = nb::isinstance<nb::tuple>(out) || nb::isinstance<nb::list>(out);
+    if (!several || nb::len(out) != count) {
+        mistaken("out must be a tuple of " + std::to_string(count));
+    }
+    return out[place];
+}
+
+// Where a result goes: what the caller gives, which has to be of this shape, or something new.
+[[maybe_unused]] argument output(const nb::object &given, const char *name,
+                                 const std::string &dtype, const std::vector<int64_t> &shape)
+{
+    if (!given.is_none()) {
+        argument result = take(given, name, dtype, shape.size());
+        if (result.held.shape != shape) {
+            mistaken(std::string(name) + " has shape " + listed(result.held.shape) +
+                     ", expected " + listed(shape));
+        }
+        writable(elements_of(result.given), name);
+        result.original = given;
+        return result;
+    }
+    nb::list extents;
+    for (const int64_t extent : shape) {
+        extents.append(extent);
+    }
+    argument result;
+    result.dense = result.given = make(nb::tuple(extents), dtype);
+    result.held = elements_of(result.dense);
+    return result;
+}
+
+// A result that was computed beside its place, since that is not contiguous.
+[[maybe_unused]] void copy_back(const argument &written)
+{
+    if (!written.dense.is(written.given)) {
+        numpy("copyto")(written.given, written.dense);
+    }
+}
+
+[[maybe_unused]] nb::object give(const argument &output, const std::string &dtype, bool as_torch)
+{
+    if (output.original.is_valid()) {
+        return output.original;
+    }
+    const nb::object &made = output.dense;
     if (as_torch) {
         const auto torch = nb::module_::import_("torch");
         const nb::object tensor = torch.attr("from_numpy")(made);

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
 import shutil
 import sysconfig
 import tempfile
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -30,7 +30,7 @@ from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import answer_of, run_compiler
-from sketchc.runtime.process.venvs import installed, processor_says, user_folder
+from sketchc.runtime.process.venvs import installed, user_folder
 from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,
@@ -48,6 +48,7 @@ from sketchc.runtime.toolchains.base import (
     reply_of,
     written,
 )
+from sketchc.runtime.toolchains.cpp import built
 from sketchc.runtime.toolchains.cpp.headers import precompiled
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ FLAGS = (
     "-Wconversion",
 )
 
+#: Of Python modules: they export what Python looks for alone.
+_MODULE_FLAGS = (*FLAGS, "-fvisibility=hidden")
+
 #: What modules share of nanobind, and the headers that it wants.
 _CORE, _ROBIN_MAP = "nb_combined.cpp", "ext/robin_map/include"
 
@@ -88,8 +92,6 @@ _HANDLER = "sketchc.runtime.toolchains.cpp.worker:execute"
 
 #: For runs that nobody measures: threads that wait sleep, since other runs may need the processor.
 UNHURRIED = {"OMP_WAIT_POLICY": "passive"}
-
-_CPU_FEATURES = ("avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_bf16", "avx512_fp16")
 
 
 class CppToolchain(Toolchain):
@@ -112,7 +114,7 @@ class CppToolchain(Toolchain):
             "g++": "" if compiler is None else compiler_version(compiler),
             "OpenMP": "yes" if usable else "",
             **installed("nanobind"),
-            "CPU": " ".join(cpu_features()),
+            "CPU": " ".join(built.cpu_features()),
         }
         return ToolchainStatus(
             "cpp",
@@ -170,24 +172,30 @@ class CppToolchain(Toolchain):
         shared = Path(nanobind.source_dir()) / _CORE
         robin_map = shared.parents[1] / _ROBIN_MAP
         includes = (nanobind.include_dir(), robin_map, sysconfig.get_paths()["include"])
-        flags = (*FLAGS, "-fvisibility=hidden", *(f"-isystem{path}" for path in includes))
+        flags = (*_MODULE_FLAGS, *(f"-isystem{path}" for path in includes))
         # The release stands for what the shared part includes.
         flags = (*flags, f"-DNANOBIND_RELEASE={nanobind.__version__}")
         with tempfile.TemporaryDirectory(prefix="core-", dir=folder) as place:
             core = Path(place) / "core.o"
             _build([shared], (*flags, "-O1", "-w", "-c"), core)
             _build(sources, flags, library, own={glue: ("-O1",)}, objects=(core,))
+        record = library.with_name(f"{library.name}.cpu")
+        record.write_text(" ".join(built.cpu_features()) + "\n", "utf-8")
         return library
 
-    def module_command(self, kernel: Kernel) -> str:
-        """What a user types to build the module from its sources."""
-        return (
-            "NANOBIND=$(python3 -c 'import nanobind; print(nanobind.__path__[0])'); "
-            f"g++ {' '.join(FLAGS)} -fvisibility=hidden -I$NANOBIND/include "
-            f"-I$NANOBIND/{_ROBIN_MAP} $(python3-config --includes) {kernel.name}.cpp "
-            f"{kernel.name}_module.cpp -w $NANOBIND/src/{_CORE} {' '.join(LIBRARIES)} "
-            f"-o {kernel.name}_module$(python3-config --extension-suffix)"
-        )
+    def module_parts(self, kernel: Kernel) -> tuple[Path | None, str]:
+        """A module that is built again where it cannot be loaded."""
+        name = f"{kernel.name}_module"
+        flags = " ".join(flag for flag in _MODULE_FLAGS if not flag.startswith("-W"))
+        lines = [
+            f'FILES = ["{kernel.name}.cpp", "{name}.cpp"]',
+            "FLAGS = (",
+            *(f'    "{line} "' for line in textwrap.wrap(flags, 90, break_on_hyphens=False)),
+            ").split()",
+            f'file = built(FOLDER, "{name}", FILES, FLAGS)',
+            f'run = load_file("{name}", file).{kernel.name}',
+        ]
+        return Path(built.__file__), "\n".join(lines)
 
 
 class CppSession(Session):
@@ -316,13 +324,6 @@ def _has_openmp(compiler: str) -> bool:
     return Path(answer_of(compiler, "-print-file-name=libgomp.so").strip()).is_absolute()
 
 
-@lru_cache(maxsize=1)
-def cpu_features() -> tuple[str, ...]:
-    """The instruction sets of this CPU that matter here, as Linux names them."""
-    flags = processor_says("flags").split()
-    return tuple(feature for feature in _CPU_FEATURES if feature in flags)
-
-
 def cache_folder() -> Path:
     """Where builds are kept."""
     return user_folder("XDG_CACHE_HOME", ".cache") / "cpp"
@@ -344,7 +345,7 @@ def _build(
         msg = "no C++ compiler: install g++"
         raise ToolchainError(stage="infrastructure", message=msg)
     key = hashlib.sha256()
-    machine = (compiler_version(compiler), platform.machine(), *cpu_features(), *LIBRARIES)
+    machine = (compiler_version(compiler), *built.cpu_features(), *LIBRARIES)
     for part in (*machine, *flags):
         key.update(part.encode() + b"\0")
     for source in sources:

@@ -159,19 +159,20 @@ def write_module(
     Raises `UsageError` when the folder refuses.
     """
 
-    from sketchc.runtime.toolchains.base import ToolchainError, toolchain
+    from sketchc.runtime.dropin.kernel_module import write_module as write_files
+    from sketchc.runtime.toolchains.base import ToolchainError
 
     kernel = made or load_target(planned.plan.target).emit(planned.plan)
     if written is not None:
         kernel = attrs.evolve(kernel, source=written.source)
     try:
-        path = toolchain(kernel.target).build_module(kernel, folder)
+        path = write_files(folder, kernel)
     except OSError as error:
         refuse(f"cannot write to {folder}: {error.strerror}", error)
     except ToolchainError as error:
         click.echo(f"error: {error}\n{error.log}".rstrip(), err=True)
         return 1
-    click.echo(f"module: {path} (import {path.name.partition('.')[0]})", err=True)
+    click.echo(f"module: {path} (import {path.stem})", err=True)
     return 0
 
 

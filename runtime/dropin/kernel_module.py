@@ -1,0 +1,170 @@
+"""A drop-in Python module around a kernel: a function under the sketch's own names.
+
+`NAME_dropin.py` defines `NAME(X, ..., *, eps=..., out=None)`, which takes the `in` and `inout`
+tensors in call order and the params by name, and returns the outputs in call order (one: bare,
+several: a tuple). It is the same on every target, and needs torch and the target's DSL, but not
+sketchc:
+
+- Tensors of torch and arrays of NumPy, with any strides; results are arrays where nothing but
+  arrays was given. `inout` tensors are updated in place; `out` takes the places of outputs.
+- Meta and fake tensors give shapes. The kernel is an operator of torch, which `torch.compile` and
+  `torch.export` take as a whole; it has no backward pass.
+- Beside it lie the kernel's file and, for C++, the module built from it, which is built again where
+  the CPU or the Python is another. The folder can be moved: nothing in it names a place.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from sketchc.ir import nodes as ir
+from sketchc.lowering.abi import wrapped
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.python_host import abi
+from sketchc.lowering.python_host.expressions import Names
+from sketchc.lowering.python_host.shapes import shape_function
+from sketchc.lowering.registry import load_language, load_target
+from sketchc.runtime.dropin import kernel_support
+from sketchc.runtime.toolchains.base import toolchain
+
+_MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
+
+
+def write_module(folder: Path, kernel: Kernel) -> Path:
+    """Put the drop-in and the kernel into `folder`; returns the drop-in's path.
+
+    Raises `ToolchainError` where the kernel's own module cannot be built, and `OSError` where the
+    folder refuses.
+    """
+    toolchain(kernel.target).build_module(kernel, folder)
+    name = kernel.name
+    docstring = (
+        f'"""The kernel `{name}` ({kernel.target}) as a function.\n\n'
+        f"    from {name}_dropin import {function_name(kernel)}\n\n"
+        "It takes tensors of torch, or arrays of NumPy, with any strides. It is an operator of\n"
+        'torch, too; it has no backward pass. Made by sketchc.\n"""'
+    )
+    path = folder / f"{name}_dropin.py"
+    path.write_text("\n\n\n".join([docstring, *module_parts(kernel)]) + "\n", "utf-8")
+    return path
+
+
+def module_parts(kernel: Kernel, more: Sequence[Path] = ()) -> list[str]:
+    """The parts of a module's text from its imports to the function; `more` are files whose text is
+    copied into it, too."""
+    built, definition = toolchain(kernel.target).module_parts(kernel)
+    files = [Path(kernel_support.__file__), *([built] if built else []), *more]
+    texts = [file.read_text("utf-8") for file in files]
+    taken = [tensor.name for tensor in abi.given(kernel.sketch)]
+    return [
+        _imports(texts),
+        *(text.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n") for text in texts),
+        shape_function(kernel.sketch, "_shapes", taken, "ceil_div"),
+        _kernel(kernel, definition),
+        _function(kernel),
+    ]
+
+
+def function_name(kernel: Kernel) -> str:
+    """What the function is called: the sketch's name, unless the module needs it."""
+    return _names(kernel)[kernel.sketch.name]
+
+
+def _names(kernel: Kernel) -> Names:
+    """The names of the sketch as the module may use them."""
+    tree = ast.parse(Path(kernel_support.__file__).read_text("utf-8"))
+    used = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    more = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FOLDER", "run", "state"}
+    return Names(kernel.sketch, frozenset(used | more))
+
+
+def _imports(texts: Sequence[str]) -> str:
+    """What the texts import above their marks, of sketchc nothing."""
+    whole: set[str] = set()
+    parts: dict[str, set[str]] = {}
+    for text in texts:
+        for node in ast.parse(text.split(_MARKS[0])[0]).body:
+            if isinstance(node, ast.Import):
+                whole |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                parts.setdefault(node.module, set()).update(alias.name for alias in node.names)
+    lines = [f"import {name}" for name in sorted(whole)]
+    own = {module: names for module, names in parts.items() if not module.startswith("sketchc")}
+    lines += [f"from {module} import {', '.join(sorted(own[module]))}" for module in sorted(own)]
+    future, torch = "from __future__", "torch"
+    first = [line for line in lines if line.startswith(future)]
+    last = [line for line in lines if line.split()[1] == torch]
+    between = [line for line in lines if line not in (*first, *last)]
+    return "\n".join([*first, "", *between, "", *last])
+
+
+def _kernel(kernel: Kernel, definition: str) -> str:
+    """The definition of `KERNEL`, behind that of `run`."""
+    sketch, target = kernel.sketch, load_target(kernel.target)
+    # Two kernels of one name may be loaded side by side.
+    name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
+    given = abi.given(sketch)
+    places = {tensor.name: place for place, tensor in enumerate(given)}
+    tensors = [
+        f'("{t.name}", torch.{t.dtype.numpy_name}, {t.role is ir.Role.INOUT}, {t.optional})'
+        for t in given
+    ]
+    params = [f'("{spelled}", {kind})' for spelled, kind in _params(kernel)]
+    made = [
+        f'("{t.name}", torch.{t.dtype.numpy_name}, {places.get(t.name)})'
+        for t in abi.results(sketch)
+    ]
+    own = ", ".join(f'"{word}"' for word in (target.device, target.interpreted_by) if word)
+    return "\n".join(
+        [
+            definition,
+            "KERNEL = Kernel(",
+            f'    "{name}",',
+            "    run,",
+            *_listed("[", tensors, "],"),
+            *_listed("[", params, "],"),
+            *_listed("[", made, "],"),
+            "    _shapes,",
+            f"    device_types({own}),",
+            ")",
+        ]
+    )
+
+
+def _listed(start: str, items: Sequence[str], end: str) -> list[str]:
+    """A list within the call: on one line where it is short."""
+    line = f"    {start}{', '.join(items)}{end}"
+    if len(line) < 100:
+        return [line]
+    return [f"    {start}", *(f"        {item}," for item in items), f"    {end}"]
+
+
+def _params(kernel: Kernel) -> list[tuple[str, str]]:
+    """(name, type) of the params as the kernel's own function calls them."""
+    hosted = load_language(kernel.language).hosted
+    names = Names(kernel.sketch, load_target(kernel.target).reserved)
+    return [
+        (names[param.name] if hosted else param.name, abi.kind(param))
+        for param in kernel.sketch.params
+    ]
+
+
+def _function(kernel: Kernel) -> str:
+    """The function, with its documentation."""
+    sketch, names = kernel.sketch, _names(kernel)
+    given = abi.given(sketch)
+    outputs = [tensor for tensor in abi.results(sketch) if tensor.role is ir.Role.OUT]
+    arguments, returned = abi.signature(sketch, names, "Any")
+    lines = [wrapped(f"def {names[sketch.name]}(", arguments, f") -> {returned}:")]
+    lines += [f'    """The sketch `{sketch.name}`.', ""]
+    lines += [f"    {names[tensor.name]}: {abi.described(tensor)}" for tensor in (*given, *outputs)]
+    lines += ["    `out` takes the results' places where it is given."] if outputs else []
+    lines.append('    """')
+    tensors = ", ".join(names[tensor.name] for tensor in given)
+    numbers = ", ".join(names[param.name] for param in sketch.params)
+    out = ", out" if outputs else ""
+    lines.append(f"    return KERNEL([{tensors}], [{numbers}]{out})")
+    return "\n".join(lines)

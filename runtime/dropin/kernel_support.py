@@ -1,0 +1,333 @@
+"""What a drop-in module holds of its kernel: a function of tensors and arrays, and an operator of
+torch. `kernel_module` copies this file's text into it, so it imports nothing of sketchc. The text
+between the two marks is what is copied.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Sequence
+from operator import index
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+# ---- copied from here ----
+FOLDER = Path(__file__).resolve().parent
+#: The operators live as long as this does.
+OPERATORS = torch.library.Library("sketchc", "FRAGMENT")  # type: ignore[no-untyped-call]
+
+
+def load_file(name: str, file: str) -> ModuleType:
+    """The module in a file of this folder."""
+    path = FOLDER / file
+    specification = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or specification is None or specification.loader is None:
+        raise ImportError(f"{path} is missing")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules.setdefault(name, module)
+    try:
+        specification.loader.exec_module(module)
+    except ImportError as error:
+        raise ImportError(f"{path} cannot be loaded: {error}") from error
+    return module
+
+
+def device_types(own: str, interpreted_by: str = "") -> str:
+    """Where the kernel's tensors live; an interpreter, which that variable switches on, takes those
+    of the CPU as well."""
+    return f"{own} cpu" if interpreted_by and os.environ.get(interpreted_by) == "1" else own
+
+
+def ceil_div(a: int, b: int) -> int:
+    """A quotient of sizes, rounded up."""
+    return -(-a // b)
+
+
+def number(name: str, value: Any, kind: type) -> Any:
+    """The number that a param has, as Python's; raises `TypeError` for anything else."""
+    if type(value) is kind:
+        return value
+    try:
+        if kind is bool:
+            if type(value).__name__ not in ("bool", "bool_"):  # NumPy's
+                raise TypeError
+            return bool(value)
+        return float(value) if kind is float else index(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be {kind.__name__}, not {type(value).__name__}") from error
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of NumPy, which need not be here."""
+    return type(value).__name__ == "ndarray"
+
+
+def as_tensor(name: str, array: Any, device: Any) -> torch.Tensor:
+    """An array as a tensor there, which shares its memory where it can."""
+    narrow = array.dtype.name == "bfloat16"  # which torch takes for numbers of 16 bits
+    plain = array.view("int16") if narrow else array
+    if not plain.flags.writeable or any(step < 0 for step in plain.strides):
+        plain = plain.copy()
+    try:
+        tensor = torch.from_numpy(plain)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is of type {array.dtype}, which torch does not know") from error
+    return (tensor.view(torch.bfloat16) if narrow else tensor).to(device)
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    """A tensor as an array of NumPy."""
+    plain = tensor.detach().cpu()
+    if plain.dtype is not torch.bfloat16:
+        return plain.numpy()
+    import ml_dtypes
+
+    return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def places(out: Any, count: int) -> list[Any]:
+    """The tensors and arrays that `out` gives for `count` results; none where it is None."""
+    if out is None:
+        return []
+    given = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(given) != count:
+        wanted = "a tensor" if count == 1 else f"a tuple of {count} tensors"
+        raise TypeError(f"out must be {wanted}")
+    return given
+
+
+def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) -> torch.Tensor:
+    """The value, if it is a dense tensor, or array, of such a dtype on the kernel's kind of device;
+    arrays are moved there."""
+    if is_array(value):
+        value = as_tensor(name, value, "cpu" if "cpu" in devices else devices.split()[0])
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor, not {type(value).__name__}")
+    if value.dtype not in dtypes:
+        raise TypeError(f"{name} is {value.dtype}; this kernel was made for {dtypes[0]}")
+    if value.layout is not torch.strided:
+        raise TypeError(f"{name} has the layout {value.layout}; the kernel takes dense tensors")
+    if value.device.type not in (*devices.split(), "meta"):  # which has shapes alone
+        msg = f"{name} is on {value.device}; this kernel runs on {devices.replace(' ', ' or ')}"
+        raise ValueError(msg)
+    return value
+
+
+def require_place(name: str, place: torch.Tensor, result: torch.Tensor) -> None:
+    """Raise `ValueError` for an `out` that is not made like the result."""
+    for what, have, want in (
+        ("shape", tuple(place.shape), tuple(result.shape)),
+        ("dtype", place.dtype, result.dtype),
+        ("device", place.device.type, result.device.type),
+    ):
+        if have != want:
+            raise ValueError(f"out for {name} has {what} {have}, expected {want}")
+
+
+def deliver(name: str, place: Any, result: torch.Tensor, devices: str) -> None:
+    """Copy a result into the tensor or array that the caller gave for it."""
+    spot = checked(f"out for {name}", place, [result.dtype], devices)
+    require_place(name, spot, result)
+    spot.copy_(result)
+    write_back(place, spot)
+
+
+def write_back(value: Any, tensor: torch.Tensor) -> None:
+    """Put what was computed in `tensor` where the caller wants it; it may be there already."""
+    if is_array(value):
+        if tensor.device.type != "cpu" or tensor.data_ptr() != value.ctypes.data:
+            value[...] = as_array(tensor)
+    elif value is not tensor:
+        value.copy_(tensor)
+
+
+def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
+    """Whether a kernel may be given these tensors themselves: nobody traces it or wants gradients,
+    and no tensor only stands for one."""
+    if torch.compiler.is_compiling():
+        return False
+    wanted = torch.is_grad_enabled()
+    return all(
+        type(tensor) in (torch.Tensor, nn.Parameter)
+        and tensor.device.type != "meta"
+        and not (wanted and tensor.requires_grad)
+        for tensor in tensors
+        if tensor is not None
+    )
+
+
+class Kernel:
+    """A kernel: a function of tensors, arrays and numbers, and an operator of torch.
+
+    `tensors` it takes are (name, dtype, whether it updates it, whether None may stand for it),
+    `params` (name, type), and `made` are (name, dtype, position among `tensors` or None) of its
+    results. `run` takes the tensors by position, the params by name, and `out`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[..., Any],
+        tensors: Sequence[tuple[str, torch.dtype, bool, bool]],
+        params: Sequence[tuple[str, type]],
+        made: Sequence[tuple[str, torch.dtype, int | None]],
+        shapes: Callable[..., Sequence[tuple[int, ...]]],
+        devices: str,
+    ) -> None:
+        self.run, self.tensors, self.params, self.made = run, tensors, params, made
+        self.devices = devices
+        self.names = [made_name for made_name, _, place in made if place is None]
+        self.operator = operator(name, self, shapes)
+
+    def __call__(self, values: Sequence[Any], numbers: Sequence[Any], out: Any = None) -> Any:
+        """The results; what the kernel updates is updated in place. They are arrays where all that
+        is given are arrays."""
+        wanted = places(out, len(self.names))
+        held = [value for value in (*values, *wanted) if value is not None]
+        arrays = bool(held) and all(is_array(value) for value in held)
+        tensors: list[torch.Tensor | None] = []
+        for value, (name, dtype, updated, optional) in zip(values, self.tensors, strict=True):
+            if updated and is_array(value) and not value.flags.writeable:
+                raise ValueError(f"{name} is read-only")
+            absent = value is None and optional
+            tensors.append(None if absent else checked(name, value, [dtype], self.devices))
+        kinds = zip(numbers, self.params, strict=True)
+        given = [number(name, value, kind) for value, (name, kind) in kinds]
+        results = self.computed(tensors, given, wanted, in_place=True)
+        returned: list[Any] = []
+        fresh = iter(wanted)
+        for result, (_, _, place) in zip(results, self.made, strict=True):
+            if place is not None:
+                write_back(values[place], result)
+                returned.append(values[place])
+            else:
+                returned.append(next(fresh, as_array(result) if arrays else result))
+        return returned[0] if len(returned) == 1 else tuple(returned)
+
+    def computed(
+        self,
+        tensors: Sequence[torch.Tensor | None],
+        numbers: Sequence[Any],
+        wanted: Sequence[Any] = (),
+        *,
+        in_place: bool = False,
+    ) -> list[torch.Tensor]:
+        """All results. `wanted` are tensors or arrays to write new ones into. What the kernel
+        updates is copied first, unless that may be done `in_place`."""
+        kinds = [dtype for _, dtype, place in self.made if place is None]
+        spots = [
+            checked(f"out for {name}", place, [dtype], self.devices)
+            for name, dtype, place in zip(self.names, kinds, wanted, strict=False)
+        ]
+        devices = [tensor.device for tensor in (*tensors, *spots) if tensor is not None]
+        for device in devices:
+            if device.type != devices[0].type:
+                raise ValueError(f"tensors are on {devices[0]} and on {device}")
+        updates = any(updated for _, _, updated, _ in self.tensors)
+        direct = (spots or updates) and in_place >= updates and is_direct([*tensors, *spots])
+        if direct:
+            named = dict(zip((name for name, _ in self.params), numbers, strict=True))
+            if spots:
+                named["out"] = spots[0] if len(spots) == 1 else tuple(spots)
+            found = self.run(*tensors, **named)
+        else:
+            found = self.operator(*tensors, *numbers)
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        fresh = [r for r, (_, _, place) in zip(results, self.made, strict=True) if place is None]
+        for name, place, spot, result in zip(self.names, wanted, spots, fresh, strict=False):
+            if direct:
+                write_back(place, spot)
+            else:
+                deliver(name, place, result, self.devices)
+        return results
+
+
+def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int, ...]]]) -> Any:
+    """The kernel as an operator of torch, which `torch.compile` and `torch.export` take as a whole.
+
+    It takes the tensors, and the params by position; what is written is copied first. `shapes`, of
+    the same arguments, are those of the results. It has no derivative: asking for one is an error,
+    not a zero.
+    """
+    count, single = len(kernel.tensors), len(kernel.made) == 1
+    names = [param for param, _ in kernel.params]
+
+    def compute(*values: Any) -> Any:
+        given: list[torch.Tensor | None] = []
+        for value, (_, _, updated, _) in zip(values[:count], kernel.tensors, strict=True):
+            plain = None if value is None else value.resolve_neg().contiguous()
+            given.append(plain.clone() if updated and plain is not None else plain)
+        return kernel.run(*given, **dict(zip(names, values[count:], strict=True)))
+
+    def follow(*values: Any) -> Any:
+        device = next(value.device for value in values[:count] if value is not None)
+        told = zip(shapes(*values), (dtype for _, dtype, _ in kernel.made), strict=True)
+        made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in told]
+        return made[0] if single else tuple(made)
+
+    def no_gradients(
+        values: list[torch.Tensor], gradients: list[torch.Tensor]
+    ) -> list[torch.Tensor]:
+        raise NotImplementedError("this kernel has no backward pass: train with the original")
+
+    def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs[:count])
+
+    def differentiate(context: Any, *gradients: Any) -> tuple[Any, ...]:
+        kept = list(context.saved_tensors)
+        there = [tensor for tensor in kept if tensor is not None]
+        made = iter(refused(there, [each for each in gradients if each is not None]))
+        found = (
+            None
+            if old is None or (new := next(made)) is None or not old.is_floating_point()
+            else new
+            for old in kept
+        )
+        return (*found, *(None for _ in names))
+
+    # An operator of its own, so that it is refused when it runs, and not when it is compiled. (With
+    # the gradients: what needs none of them would run with the forward pass.)
+    refused = defined(
+        f"{name}_backward",
+        "(Tensor[] values, Tensor[] gradients) -> Tensor[]",
+        no_gradients,
+        lambda values, _: [torch.empty_like(value) for value in values],
+    )
+    made = defined(name, schema(kernel), compute, follow)
+    told = made.name()
+    torch.library.register_autograd(told, differentiate, setup_context=keep, lib=OPERATORS)
+    return made
+
+
+def schema(kernel: Kernel) -> str:
+    """What the operator takes and returns, as torch writes it."""
+    taken = [
+        f"Tensor{'?' if optional else ''} t{place}"
+        for place, (_, _, _, optional) in enumerate(kernel.tensors)
+    ]
+    taken += [f"{kind.__name__} p{place}" for place, (_, kind) in enumerate(kernel.params)]
+    single = len(kernel.made) == 1
+    returned = "Tensor" if single else f"({', '.join('Tensor' for _ in kernel.made)})"
+    return f"({', '.join(taken)}) -> {returned}"
+
+
+def defined(name: str, schema: str, compute: Callable[..., Any], follow: Callable[..., Any]) -> Any:
+    """A new operator; `follow` computes its shapes. (Not by `torch.library.custom_op`, which takes
+    seconds at the first call: it imports the compiler of torch.)"""
+    free, count = name, 1
+    while hasattr(torch.ops.sketchc, free):  # this module was loaded before
+        count += 1
+        free = f"{name}_{count}"
+    OPERATORS.define(free + schema)  # type: ignore[no-untyped-call]
+    OPERATORS.impl(free, compute, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    torch.library.register_fake(f"sketchc::{free}", follow, lib=OPERATORS)
+    return getattr(torch.ops.sketchc, free).default
+
+
+# ---- to here ----
