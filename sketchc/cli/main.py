@@ -17,9 +17,10 @@ from typing import Any
 import click
 
 from sketchc import __version__
+from sketchc.api.sketches import SketchError
 from sketchc.base.diagnostics import UsageError
 from sketchc.cli.consoles import forced
-from sketchc.cli.options import SketchError, lacking, show_diagnostics
+from sketchc.cli.options import lacking, show_diagnostics
 
 #: command -> "module:attribute" beside the other commands, and the short help shown in the list.
 COMMANDS: dict[str, tuple[str, str]] = {

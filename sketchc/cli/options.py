@@ -16,10 +16,8 @@ import click
 from sketchc.base import verification
 from sketchc.base.diagnostics import (
     Diagnostic,
-    DiagnosticError,
     Source,
     UsageError,
-    has_errors,
     refuse,
     refusing,
 )
@@ -27,9 +25,8 @@ from sketchc.base.types import Scalar
 
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
+    from sketchc.api.sketches import SketchError
     from sketchc.ir.nodes import Proof
-    from sketchc.lowering.passes.pipeline import PlannedSketch
-    from sketchc.parsing import syntax
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.task import Task
 
@@ -139,49 +136,6 @@ def _scalar(text: str, option: str) -> Scalar:
         with suppress(ValueError):
             return convert(text)
     raise UsageError(f"{option}: {text!r} is not a number, true or false")
-
-
-def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sketch]:
-    """Read and parse `path` and pick one sketch of it.
-
-    Raises `DiagnosticError` for a text that does not parse and `UsageError` for a file that cannot
-    be read, holds no sketch, or holds several when `name` does not say which.
-    """
-    from sketchc.parsing.parser import parse
-
-    source = read_source(path)
-    tree, found = parse(source)
-    if tree is None or has_errors(found):
-        raise SketchError(source, found)
-    names = [sketch.name for sketch in tree.sketches]
-    if name is None and len(names) == 1:
-        return source, tree.sketches[0]
-    if name in names:
-        return source, tree.sketches[names.index(name)]
-    known = ", ".join(names) or "none"
-    asked = f"has no sketch {name!r}" if name else "holds several sketches; say --sketch NAME"
-    raise UsageError(f"{path} {asked}; it holds: {known}")
-
-
-class SketchError(Exception):
-    """Diagnostics together with the source they point into, on their way to the screen."""
-
-    def __init__(self, source: Source, diagnostics: Iterable[Diagnostic]) -> None:
-        self.source = source
-        self.diagnostics = tuple(diagnostics)
-        super().__init__(str(DiagnosticError(self.diagnostics)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """By its parts: it travels between the processes of a pool."""
-        return SketchError, (self.source, self.diagnostics)
-
-
-def read_source(path: str) -> Source:
-    """The text of a sketch file; "-" is standard input. Raises `UsageError` or `SketchError`."""
-    from sketchc.parsing.parser import read
-
-    with pointing_into(Source(path, "")):
-        return read(path)
 
 
 def show_diagnostics(source: Source, diagnostics: Iterable[Diagnostic]) -> None:
@@ -362,43 +316,6 @@ def configuration_of(config: str | None, **said: Any) -> Configuration:
     from sketchc.agents.config.settings import load, override
 
     return override(load(None if config is None else Path(config)), **said)
-
-
-@contextmanager
-def pointing_into(source: Source) -> Iterator[None]:
-    """Diagnostics that are raised in here point into `source`: they go on as a `SketchError`."""
-    try:
-        yield
-    except DiagnosticError as error:
-        raise SketchError(source, error.diagnostics) from error
-
-
-def plan_sketch(
-    source: Source,
-    tree: syntax.Sketch,
-    target: str,
-    chip: str | None,
-    constants: dict[str, Scalar],
-    allow_unproved: bool = False,
-) -> PlannedSketch:
-    """The plan of a sketch of `source`. Raises `SketchError` for what the sketch or the target
-    refuses, `UsageError` for a name in `constants` that the sketch does not declare."""
-    from sketchc.lowering.passes.pipeline import build_plan
-
-    check_bindable(tree, constants)
-    with pointing_into(source):
-        return build_plan(tree, target, chip, constants, allow_unproved)
-
-
-def check_bindable(tree: syntax.Sketch, constants: dict[str, Scalar]) -> None:
-    """Raises `UsageError` for a `--set` name that is neither a constexpr nor a param."""
-    from sketchc.checker.api import bindable
-
-    known = bindable(tree)
-    for name in constants:
-        if name not in known:
-            names = ", ".join(sorted(known)) or "none"
-            refuse(f"--set {name}: `{tree.name}` has no such constexpr or param; it has: {names}")
 
 
 def difference(source: Source, text: str, changed: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse
 from sketchc.base.json_form import from_plain
 from sketchc.cli import options
@@ -52,7 +53,7 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
     the page's first result. Raises `UsageError` and `SketchError` for a sketch that does not fit.
     """
     first = page.verdicts[0].verdict if page.verdicts else page.measurements[0].measurement
-    source = options.read_source(path)
+    source = sketches.read_source(path)
     kernel = _lowered(source, first.target, first.hardware, pairs(dict(first.constants)))
     name = f"{kernel.name}{load_language(kernel.language).suffix}"
     return code_of(
@@ -73,7 +74,7 @@ def code_of_texts(texts: Texts) -> Code | None:
         try:
             source = Source(f"{texts.name}.sketch", texts.sketch)
             kernel = _lowered(source, texts.target, texts.hardware, texts.constants)
-        except (UsageError, options.SketchError):
+        except (UsageError, sketches.SketchError):
             kernel = None
         if kernel is not None and kernel.source == texts.source:
             links, note = dict(kernel.source_map), LINKED
@@ -113,14 +114,14 @@ def _lowered(
     from sketchc.parsing.parser import parse
 
     constants = options.parse_assignments([f"{name}={value}" for name, value in given], "--set")
-    with options.pointing_into(source):
+    with sketches.pointing_into(source):
         tree, found = parse(source)
         if tree is None or has_errors(found):
             raise DiagnosticError(found)
         if len(tree.sketches) != 1:
             refuse(f"{source.name} holds {len(tree.sketches)} sketches; a page shows one")
         chosen, chip = options.resolve_target(target, hardware or None)
-        planned = options.plan_sketch(source, tree.sketches[0], chosen, chip, constants)
+        planned = sketches.plan_sketch(source, tree.sketches[0], chosen, chip, constants)
         return load_target(chosen).emit(planned.plan)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import UsageError, refuse, refusing
 from sketchc.base.types import Scalar
 from sketchc.cli import options
@@ -115,7 +116,7 @@ class Outcome:
     request: VerifyRequest
     verdict: Verdict | None = None
     error: str = ""
-    diagnostics: options.SketchError | None = None
+    diagnostics: sketches.SketchError | None = None
 
     @property
     def status(self) -> int:
@@ -171,7 +172,7 @@ def verify_one(
             )
     except TaskFailure:
         raise
-    except options.SketchError as error:
+    except sketches.SketchError as error:
         return Outcome(request, diagnostics=error)
     except UsageError as error:
         return Outcome(request, error=str(error))
@@ -235,14 +236,14 @@ def lower(request: VerifyRequest) -> Candidate:
             refuse(f"{option} goes with a kernel ({endings}), and {request.file} is a sketch")
     constants = dict(request.constants)
     target, chip = options.resolve_target(request.target, request.hardware)
-    source, tree = options.load_sketch(request.file, request.sketch)
-    options.check_bindable(tree, constants)
+    source, tree = sketches.load_sketch(request.file, request.sketch)
+    sketches.check_bindable(tree, constants)
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
         plan = build_plan(tree, target, chip, {**constants, **tiles}).plan
         return plan, load_target(target).emit(plan)
 
-    with options.pointing_into(source):
+    with sketches.pointing_into(source):
         made = lowered({})
     picked = request.sketch or ""
     return Candidate(*made, toolchain(target), request.file, source, picked=picked, relower=lowered)
@@ -319,8 +320,8 @@ def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Sour
             refuse("--sketch picks a sketch of a file; with a kernel, say --signature FILE, too")
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
-    source, tree = options.load_sketch(request.signature, request.sketch)
-    planned = options.plan_sketch(source, tree, target, chip, dict(request.constants))
+    source, tree = sketches.load_sketch(request.signature, request.sketch)
+    planned = sketches.plan_sketch(source, tree, target, chip, dict(request.constants))
     return planned.plan, source
 
 

@@ -17,7 +17,7 @@ import pytest
 from example_targets import EXAMPLES, LOWERED, NAMES, REFUSED
 from toolchains import require
 
-from sketchc.cli.options import SketchError
+from sketchc.api.sketches import SketchError
 from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.shapes import ShapeCase

@@ -16,8 +16,8 @@ import pytest
 from llm_server import Action, LlmServer, reply, unauthorized
 from toolchains import require
 
+from sketchc.api.sketches import load_sketch
 from sketchc.cli.main import run
-from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.toolchains.base import ToolchainStatus

@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from sketchc.cli import main, options
+from sketchc.api import sketches
+from sketchc.cli import main
 from sketchc.interpreter.api import interpret
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
@@ -82,7 +83,7 @@ def tasks() -> Iterator[Callable[[str], TorchTask]]:
 
 
 def candidate(path: Path, fault: Fault, **constants: int) -> Candidate:
-    _, tree = options.load_sketch(str(path))
+    _, tree = sketches.load_sketch(str(path))
     plan = build_plan(tree, "cpp", None, constants).plan
     kernel = Kernel("cpp", "cpu", plan.sketch.name, "f", "c++", "", plan.sketch)
     return Candidate(plan, kernel, FaultyToolchain(fault))

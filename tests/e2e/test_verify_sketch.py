@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from foreign_kernels import CPP, TRITON, base, candidate, tree
 from toolchains import require
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import Source, UsageError
-from sketchc.cli import main, options
+from sketchc.cli import main
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
@@ -38,7 +39,7 @@ def plan_of(text: str, target: str = "cpp", **constants: int) -> Plan:
 
 
 def example(name: str, target: str = "cpp") -> Plan:
-    return build_plan(options.load_sketch(str(EXAMPLES / f"{name}.sketch"))[1], target).plan
+    return build_plan(sketches.load_sketch(str(EXAMPLES / f"{name}.sketch"))[1], target).plan
 
 
 # ---------------------------------------------------------------- the design

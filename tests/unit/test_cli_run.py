@@ -131,7 +131,7 @@ MISUSES = [
     ([SOFTMAX, "--symbols", "M=3,N=9,Q=1"], "Q is not a symbol of softmax"),
     ([SOFTMAX, "--symbols", f"M={10**30},N=9"], "M does not fit 64 bits"),
     ([SOFTMAX, "--symbols", f"M={10**12},N=9"], "GiB in the interpreter"),
-    ([SOFTMAX, "--symbols", "M=3,N=9", "--set", "Q=1"], "no such constexpr or param"),
+    ([SOFTMAX, "--symbols", "M=3,N=9", "--set", "Q=1"], "no constexpr or param 'Q' to set"),
     ([SOFTMAX, "--symbols", "M=3,N=9", "--sketch", "other"], "it holds: softmax"),
     ([SOFTMAX, "--symbols", "M=3,N=9", "--seed", "-1"], "--seed takes 0 or more"),
     ([SOFTMAX, "--symbols", "M=3,N=9", "--out", "no/such/y.npz"], "cannot write no/such/y.npz"),

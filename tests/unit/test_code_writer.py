@@ -23,7 +23,7 @@ from sketchc.agents.llm.messages import LEVELS, ContextOverflowError
 from sketchc.agents.llm.openai_provider import OpenAIProvider
 from sketchc.agents.llm.settings import LlmSettings, ModelSettings
 from sketchc.agents.state.state import Feedback
-from sketchc.cli.options import load_sketch
+from sketchc.api.sketches import load_sketch
 from sketchc.docspec.loader import load
 from sketchc.docspec.schema import DocSpec
 from sketchc.lowering.passes.pipeline import build_plan

@@ -22,8 +22,8 @@ from sketchc.agents.coder.messages import (
     write_messages,
 )
 from sketchc.agents.state.state import Feedback
+from sketchc.api.sketches import load_sketch
 from sketchc.base.diagnostics import DiagnosticError
-from sketchc.cli.options import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.lowering.registry import TARGETS, load_target

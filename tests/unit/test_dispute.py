@@ -29,7 +29,7 @@ from sketchc.agents.state.state import (
     load_state,
 )
 from sketchc.agents.verifier import Verifier
-from sketchc.cli import options
+from sketchc.api import sketches
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.cases.shapes import ShapeCase
@@ -95,7 +95,7 @@ def test_the_coders_model_may_say_so_as_well() -> None:
 
 def coding(verdicts: list[Verdict], replies: list[str]) -> tuple[Coding, list[int]]:
     """What `lower --coder llm` makes of these verdicts and replies, and the numbers checked."""
-    plan = build_plan(options.load_sketch(str(EXAMPLES / "softmax.sketch"))[1], "cpp").plan
+    plan = build_plan(sketches.load_sketch(str(EXAMPLES / "softmax.sketch"))[1], "cpp").plan
     numbers: list[int] = []
 
     def check(kernel: Kernel, number: int) -> Verdict:

@@ -9,7 +9,7 @@ import pytest
 from example_targets import EXAMPLES, LOWERED
 from foreign_kernels import CPP, TRITON, candidate, edited
 
-from sketchc.cli.options import load_sketch
+from sketchc.api.sketches import load_sketch
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.kernel_file import explanation, inspect_kernel, refusal_of

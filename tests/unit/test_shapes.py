@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.api import sketches
 from sketchc.base.types import DType
-from sketchc.cli import options
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
 from sketchc.runtime.cases.binding import Binding, bind
@@ -32,7 +32,7 @@ SEEDS = range(40)
 @pytest.fixture(scope="module")
 def tiled() -> Plan:
     """A sketch whose tiles go over M*N."""
-    _, tree = options.load_sketch(str(RELU))
+    _, tree = sketches.load_sketch(str(RELU))
     return build_plan(tree, "cpp").plan
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.api.sketches import load_sketch
 from sketchc.base.diagnostics import NOWHERE
 from sketchc.cli.main import run
-from sketchc.cli.options import load_sketch
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel

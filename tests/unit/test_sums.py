@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sketchc.cli import options
+from sketchc.api import sketches
 from sketchc.ir.evaluate import host_values
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.runtime.cases.sums import INPUT, Amount, Sums
@@ -123,7 +123,7 @@ def totals(folder: Path, text: str, **symbols: int) -> dict[str, float]:
     """The additions behind an element of each tensor that is written."""
     path = folder / "one.sketch"
     path.write_text(text)
-    _, tree = options.load_sketch(str(path))
+    _, tree = sketches.load_sketch(str(path))
     plan = build_plan(tree, "cpp").plan
     found = Sums(plan, 1e9).run(host_values(plan.sketch, symbols))
     return {name: amount.total for name, amount in found.items()}
@@ -156,7 +156,7 @@ def test_bounds_that_follow_from_outer_loops(tmp_path: Path) -> None:
 
 def test_examples_with_known_sums() -> None:
     def of(name: str, **symbols: int) -> dict[str, Amount]:
-        _, tree = options.load_sketch(str(EXAMPLES / f"{name}.sketch"))
+        _, tree = sketches.load_sketch(str(EXAMPLES / f"{name}.sketch"))
         plan = build_plan(tree, "cpp").plan
         return Sums(plan, 1e9).run(host_values(plan.sketch, symbols, {}))
 

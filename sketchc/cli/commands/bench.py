@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
@@ -200,7 +201,7 @@ def _one(command: _Command, file: str, task: str) -> int:
 
     try:
         entries = _measure(command, file, task)
-    except options.SketchError as error:
+    except sketches.SketchError as error:
         if command.as_json:
             told = {"passed": False, "failure": "", "error": str(error)}
             told |= {"kernel_file": file, "task": task, **options.diagnostics_json(error)}
@@ -295,7 +296,7 @@ def _guarded(
     named = Entry(file, task, own_list=own_list)
     try:
         return measure()
-    except options.SketchError as error:
+    except sketches.SketchError as error:
         options.show_diagnostics(error.source, error.diagnostics)
         failed = attrs.evolve(named, failure="design", reason="the sketch does not lower")
     except MeasurementFailedError as error:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sketchc.api.sketches import load_sketch
 from sketchc.base.diagnostics import refuse
 from sketchc.cli.consoles import make_console
-from sketchc.cli.options import load_sketch
 from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.verify.seed import fresh_seed
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
-from sketchc.cli import options
 from sketchc.docspec.loader import folder_of, inspect, load
 from sketchc.docspec.markdown import KEYWORDS
 from sketchc.docspec.schema import Category, DocSpec, DocSpecError, Example
@@ -162,10 +162,10 @@ def _select(
     for topic in topics:
         if topic not in KEYWORDS:
             refuse(f"unknown topic {topic!r}; known: {', '.join(sorted(KEYWORDS))}")
-    source, tree = options.load_sketch(path, name)
+    source, tree = sketches.load_sketch(path, name)
     sketch, found = elaborate(tree, {})
     if sketch is None:
-        raise options.SketchError(source, found)
+        raise sketches.SketchError(source, found)
     needs = needs_of(sketch)
     limit = 1 << 40 if budget is None else budget
     return select(spec, needs.operations, (*needs.topics, *topics), limit, categories)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sketchc.api import sketches
 from sketchc.cli import options
 
 
@@ -34,11 +35,11 @@ def fmt(files: tuple[str, ...], only_check: bool, diff: bool) -> int:
     changed = 0
     for path in paths:
         try:
-            source = options.read_source(path)
+            source = sketches.read_source(path)
             tree, found = parse(source)
             if tree is None:
-                raise options.SketchError(source, found)
-        except options.SketchError as error:
+                raise sketches.SketchError(source, found)
+        except sketches.SketchError as error:
             options.show_diagnostics(error.source, error.diagnostics)
             status = 1
             continue

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.cli.options import store_option, task_errors
@@ -205,9 +206,9 @@ def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
 def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
     """Whether a given sketch lowers for the target; if not, JSON says so, or a `SketchError`."""
     try:
-        source, tree = options.load_sketch(path)
-        options.plan_sketch(source, tree, wanted.target, wanted.hardware, dict(wanted.constants))
-    except options.SketchError as error:
+        source, tree = sketches.load_sketch(path)
+        sketches.plan_sketch(source, tree, wanted.target, wanted.hardware, dict(wanted.constants))
+    except sketches.SketchError as error:
         if not as_json:
             raise
         found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
 from sketchc.lowering.plan_text import print_plan, print_sketch
@@ -98,13 +99,13 @@ def lower(
     _check_coder(coder, emit, given, map_file)
     chosen, chip = options.resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
-    source, tree = options.load_sketch(file, name)
+    source, tree = sketches.load_sketch(file, name)
     planned, made, kernel = None, None, None
     if emit == "tree":
         text = show_tree(tree)
     else:
-        planned = options.plan_sketch(source, tree, chosen, chip, constants, allow_unproved)
-        with options.pointing_into(source):
+        planned = sketches.plan_sketch(source, tree, chosen, chip, constants, allow_unproved)
+        with sketches.pointing_into(source):
             text, made = emitted(planned, emit)
     if coder == "llm":
         from sketchc.cli.lower_llm import code_with_model

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
@@ -58,8 +59,8 @@ def run(
     from sketchc.checker.api import check_sketch, identifier
     from sketchc.interpreter.api import Options, interpret
 
-    source, tree = options.load_sketch(file, name)
-    options.check_bindable(tree, constants)
+    source, tree = sketches.load_sketch(file, name)
+    sketches.check_bindable(tree, constants)
     checked, found = check_sketch(tree, constants)
     options.show_diagnostics(source, found)
     if checked is None:
@@ -70,7 +71,7 @@ def run(
     chosen = Options(shuffle=seed)
     # Names may be given as the sketch writes them: a reserved word has another one from here on.
     sizes = {identifier(key): size for key, size in sizes.items()}
-    with options.pointing_into(source):
+    with sketches.pointing_into(source):
         if inputs is None:
             arrays = _random(sketch, sizes, params, chosen.memory_limit, seed)
         else:

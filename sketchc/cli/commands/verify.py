@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from sketchc.api import sketches
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.options import recorder, store_option, task_errors
@@ -140,7 +141,7 @@ def _outcomes(
         # What is wrong with the only sketch is told before the task is loaded.
         if len(requests) == 1 and not first.is_kernel:
             requests = [attrs.evolve(first, lowered=lower(first))]
-    except options.SketchError as error:
+    except sketches.SketchError as error:
         return [Outcome(first, diagnostics=error)]
     with load_task(task, patience) as loaded:
         kept = recorder(store, loaded)

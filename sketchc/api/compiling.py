@@ -1,0 +1,179 @@
+"""`sketchc.compile`: a function or module of PyTorch, replaced by verified kernels.
+
+The first call with arguments of other types, ranks or constants writes a task from them
+(`task_files`), and has `sketchc gen` make and verify its kernel, offline, in a process of its own:
+what verifies kernels forks, and watches what is forked. The drop-in that comes out computes the
+call and those that follow, at all sizes that its sketch takes. Drop-ins are kept in the user's
+cache, verdicts in the store; the same task is not made twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any
+
+import attrs
+import torch
+from torch import nn
+
+from sketchc.api import task_files
+from sketchc.api.kernels import (
+    CompileError,
+    cached_folder,
+    default_target,
+    load_module,
+    made_once,
+)
+from sketchc.api.surroundings import fingerprint
+from sketchc.api.task_files import Call, Subject, key_of, task_of
+
+_LOG = logging.getLogger("sketchc")
+#: The folder of a run of `gen`, beside its task.
+_KERNEL = "kernel"
+
+
+@attrs.define
+class Build:
+    """One verified kernel: `folder` holds its sketch, its code, the drop-in and the verdict."""
+
+    folder: Path
+    name: str
+    model: nn.Module
+
+    @property
+    def sketch(self) -> str:
+        """The sketch that the built-in Designer wrote."""
+        return (self.folder / f"{self.name}.sketch").read_text("utf-8")
+
+
+class Compiled:
+    """What `compile` makes of a function; `builds` are its kernels so far, by what they are for."""
+
+    def __init__(self, subject: Subject, target: str, hardware: str | None) -> None:
+        self.subject, self.target, self.hardware = subject, target, hardware
+        self.builds: dict[Any, list[Build]] = {}
+        if not isinstance(subject.object, nn.Module):
+            update_wrapper(self, subject.object)
+
+    def __repr__(self) -> str:
+        return f"<{self.subject.name} compiled for {self.target}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the original. Raises `CompileError` where there is no verified kernel for it."""
+        call = self.subject.bound(args, kwargs)
+        builds = self.builds.setdefault(self._key(call), [])
+        for build in reversed(builds):
+            try:
+                return self._run(build, call)
+            except ValueError as error:  # sizes or numbers that it was not made for
+                _LOG.debug("%s: %s", build.folder, error)
+        builds.append(self._build(call))
+        return self._run(builds[-1], call)
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Build:
+        """The kernel for such a call, made without calling it."""
+        call = self.subject.bound(args, kwargs)
+        builds = self.builds.setdefault(self._key(call), [])
+        if not builds:
+            builds.append(self._build(call))
+        return builds[-1]
+
+    def _key(self, call: Call) -> Any:
+        return key_of(call), fingerprint(self.subject.object)
+
+    def _run(self, build: Build, call: Call) -> Any:
+        training = isinstance(self.subject.object, nn.Module) and self.subject.object.training
+        build.model.training = training  # not `train()`: the original stands in it
+        return build.model.forward(*call.values)
+
+    def _build(self, call: Call) -> Build:
+        task = task_of(self.subject, call)
+        chip = self.hardware or ""
+        folder = cached_folder("compiled", self.target, chip, torch.__version__, *task.identity)
+        made_once(folder, lambda place: self._generate(task, place))
+        kernel = folder / _KERNEL
+        module = load_module(kernel / f"{task.name}_dropin.py")
+        model = module.ModelNew()
+        # The state of the original, as it is at each call.
+        setattr(model, task_files.INNER, self.subject.object)
+        return Build(kernel, task.name, model)
+
+    def _generate(self, task: task_files.TaskFiles, place: Path) -> None:
+        """Make the kernel and its drop-in in `place`. Raises `CompileError`."""
+        made = place / _KERNEL
+        path = task.write(place)
+        _LOG.info("%s: making a kernel for %s", self.subject.name, self.target)
+        command = [sys.executable, "-P", "-m", "sketchc", "gen", str(path), "-t", self.target]
+        command += ["-o", str(made), "--designer", "builtin", "--no-bench", "--json", "-q"]
+        command += ["--hardware", self.hardware] if self.hardware else []
+        ran = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+        why = _reason(ran)
+        if why is None and not (made / f"{task.name}_dropin.py").is_file():
+            why = "it returns no tensors, or something besides"
+        if why is not None:
+            raise CompileError(f"no kernel of `{self.subject.name}` for {self.target}: {why}")
+
+
+def _reason(ran: subprocess.CompletedProcess[str]) -> str | None:
+    """Why a run of `gen` made no verified kernel; None where it did."""
+    if ran.returncode == 0:
+        return None
+    try:
+        found = json.loads(ran.stdout)
+        said = str(found.get("error", found)["reason"])
+    except (ValueError, AttributeError, KeyError, TypeError):
+        said = ""
+    said = said or ran.stderr.strip() or f"gen ended with status {ran.returncode}"
+    return said.removeprefix("error: ")
+
+
+class CompiledModule(nn.Module):
+    """A module whose `forward` is computed by kernels. `module` is the original, whose parameters
+    and buffers they read at each call; `compiled` has the kernels."""
+
+    def __init__(self, module: nn.Module, compiled: Compiled) -> None:
+        super().__init__()
+        self.module = module
+        self.compiled = compiled
+        self.training = module.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the original's."""
+        return self.compiled(*args, **kwargs)
+
+
+def compile(
+    function: Callable[..., Any] | nn.Module | None = None,
+    *,
+    target: str | None = None,
+    hardware: str | None = None,
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+) -> Any:
+    """A function or module of PyTorch, computed by kernels that were verified against it.
+
+    The result is called as the original (`CompiledModule` for a module, else `Compiled`); kernels
+    are made at the first call with such arguments, which takes some 20 seconds, or at once for
+    `inputs` (by position, or by name). Modules are computed as in evaluation mode. There is no
+    backward pass. `target` is by default triton_cuda where torch sees a GPU, else cpp. Without a
+    function it is a decorator.
+
+    Raises `CompileError`, here or at a call, where there is no verified kernel: nothing is computed
+    by PyTorch in its stead.
+    """
+    if function is None:
+        return lambda given: compile(given, target=target, hardware=hardware, inputs=inputs)
+    compiled = Compiled(Subject.of(function), target or default_target(), hardware)
+    if inputs is not None:
+        by_name = dict(inputs) if isinstance(inputs, Mapping) else {}
+        compiled.prepare(*(() if isinstance(inputs, Mapping) else inputs), **by_name)
+    if isinstance(function, nn.Module):
+        return CompiledModule(function, compiled)
+    return compiled

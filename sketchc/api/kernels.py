@@ -1,0 +1,235 @@
+"""`sketchc.kernel`: a sketch, in a docstring or a file, as a function of tensors and arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, overload
+
+from sketchc import __version__
+from sketchc.api.sketches import SketchError, plan_sketch, pointing_into, the_sketch
+from sketchc.base.diagnostics import Source, UsageError
+from sketchc.base.types import Scalar
+from sketchc.reporting.text import render_text
+
+if TYPE_CHECKING:
+    from sketchc.lowering.kernel import Kernel
+
+
+class CompileError(Exception):
+    """There is no kernel; the message says why, for a sketch with its diagnostics."""
+
+
+class SketchKernel:
+    """A sketch as a function: called with its `in` and `inout` tensors in order, its params by
+    name, and `out=`. Compiled when it is first called, or asked for its `code`.
+
+    Raises `CompileError` for a sketch that does not check or lower, TypeError and ValueError for
+    arguments that do not fit.
+    """
+
+    def __init__(
+        self, source: Source, target: str, hardware: str | None, constants: dict[str, Scalar]
+    ) -> None:
+        self.source, self.target = source, target
+        try:
+            tree = the_sketch(source)
+            self._planned = plan_sketch(source, tree, target, hardware, constants)
+        except SketchError as error:
+            rendered = render_text(list(error.diagnostics), [error.source], False)
+            raise CompileError(rendered.strip()) from None
+        except UsageError as error:
+            raise CompileError(str(error)) from None
+        self.__name__ = self.__qualname__ = tree.name
+        self.__doc__ = source.text
+
+    def __repr__(self) -> str:
+        return f"<sketch {self.__name__} for {self.target}>"
+
+    @cached_property
+    def _kernel(self) -> Kernel:
+        from sketchc.lowering.registry import load_target
+
+        try:
+            with pointing_into(self.source):
+                return load_target(self.target).emit(self._planned.plan)
+        except SketchError as error:
+            rendered = render_text(list(error.diagnostics), [error.source], False)
+            raise CompileError(rendered.strip()) from None
+
+    @property
+    def code(self) -> str:
+        """The target's source code."""
+        return self._kernel.source
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The drop-in module that computes it (docs/PYTHON.md); it lies in the user's cache."""
+        from sketchc.runtime.dropin.kernel_module import write_module
+        from sketchc.runtime.toolchains.base import ToolchainError
+
+        kernel = self._kernel
+        parts = (self.target, kernel.name, kernel.source, *(text for _, text in kernel.extras))
+        folder = cached_folder("kernels", *parts)
+        try:
+            made_once(folder, lambda place: write_module(place, kernel))
+        except ToolchainError as error:
+            raise CompileError(f"{error}\n{error.log}".strip()) from None
+        return load_module(folder / f"{kernel.name}_dropin.py")
+
+    @cached_property
+    def _function(self) -> Callable[..., Any]:
+        from sketchc.runtime.dropin.kernel_module import function_name
+
+        found: Callable[..., Any] = getattr(self.module, function_name(self._kernel))
+        return found
+
+    def __call__(self, *tensors: Any, **named: Any) -> Any:
+        """The outputs in call order: one, or a tuple."""
+        return self._function(*tensors, **named)
+
+
+@overload
+def kernel(
+    sketch: Callable[..., Any] | str | Path,
+    *,
+    target: str | None = None,
+    hardware: str | None = None,
+    **constants: Scalar,
+) -> SketchKernel: ...
+@overload
+def kernel(
+    sketch: None = None,
+    *,
+    target: str | None = None,
+    hardware: str | None = None,
+    **constants: Scalar,
+) -> Callable[[Callable[..., Any]], SketchKernel]: ...
+def kernel(
+    sketch: Callable[..., Any] | str | Path | None = None,
+    *,
+    target: str | None = None,
+    hardware: str | None = None,
+    **constants: Scalar,
+) -> Any:
+    """A sketch as a function. `sketch` is a function whose docstring it is (as a decorator, with or
+    without arguments), the path of a file, or its text.
+
+    `target` is by default triton_cuda where torch sees a GPU, else cpp; `hardware` is the chip, by
+    default the target's; `constants` bind constexprs, and defaults of params. A function that names
+    arguments has to name those of the sketch. Raises `CompileError` with all diagnostics.
+    """
+    if sketch is None:
+        return lambda function: kernel(function, target=target, hardware=hardware, **constants)
+    made = SketchKernel(_source(sketch), target or default_target(), hardware, constants)
+    if callable(sketch):
+        _same_names(sketch, made)
+        made.__module__ = sketch.__module__
+    return made
+
+
+def _source(sketch: Callable[..., Any] | str | Path) -> Source:
+    """The text that a sketch is in. Raises `CompileError`."""
+    if callable(sketch):
+        text = inspect.getdoc(sketch)
+        if not text:
+            raise CompileError(f"`{sketch.__name__}` has no docstring, which would be its sketch")
+        return Source(f"the docstring of {sketch.__qualname__}", text + "\n")
+    if isinstance(sketch, str) and "{" in sketch:
+        return Source("the sketch", sketch)
+    from sketchc.parsing.parser import read
+
+    try:
+        return read(str(sketch))
+    except UsageError as error:
+        raise CompileError(str(error)) from None
+
+
+def _same_names(function: Callable[..., Any], made: SketchKernel) -> None:
+    """Raise `CompileError` for a function whose arguments, where it names any, are others."""
+    from sketchc.lowering.python_host import abi
+
+    sketch = made._planned.plan.sketch
+    wanted = [tensor.name for tensor in abi.given(sketch)] + [p.name for p in sketch.params]
+    parameters = inspect.signature(function).parameters.values()
+    named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if named and [name for name in named if name != "out"] != wanted:
+        raise CompileError(
+            f"`{function.__name__}` takes {', '.join(named)}, and its sketch takes "
+            f"{', '.join(wanted)}: name these, or none"
+        )
+
+
+def default_target() -> str:
+    """triton_cuda where torch sees a GPU, else cpp."""
+    try:
+        import torch
+    except ImportError:
+        return "cpp"
+    return "triton_cuda" if torch.cuda.is_available() else "cpp"
+
+
+# ---------------------------------------------------------------- what is made once
+
+
+def cached_folder(kind: str, *parts: str) -> Path:
+    """Where something of this content is kept, by this sketchc and for this Python."""
+    from sketchc.runtime.process.venvs import user_folder
+
+    content = "\0".join((*_own_files(), sys.implementation.cache_tag or "", *parts))
+    key = hashlib.sha256(content.encode()).hexdigest()[:32]
+    return user_folder("XDG_CACHE_HOME", ".cache") / kind / key
+
+
+@lru_cache(maxsize=1)
+def _own_files() -> tuple[str, ...]:
+    """What tells this sketchc from another: of one version, too, there are many in a checkout."""
+    rooms = ("sketchc", "sketchc.agents", "sketchc.grammar", "sketchc.lowering", "sketchc.runtime")
+    places = (importlib.util.find_spec(room) for room in rooms)
+    roots = {path for found in places if found for path in found.submodule_search_locations or ()}
+    files = sorted(path for root in roots for path in Path(root).rglob("*.[ph]*[yp]"))
+    told = (f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)
+    return (__version__, *told)
+
+
+def made_once(folder: Path, make: Callable[[Path], object]) -> None:
+    """Make a folder, whole or not at all; another process may do so at the same time. Raises
+    `CompileError` where there is no place for it, and what `make` raises."""
+    if folder.is_dir():
+        return
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix=".new-", dir=folder.parent))
+    except OSError as error:
+        raise CompileError(f"cannot write to {folder.parent}: {error.strerror}") from None
+    try:
+        make(place)
+        try:
+            place.rename(folder)
+        except OSError:  # made meanwhile
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def load_module(path: Path) -> ModuleType:
+    """The module in a file."""
+    name = "_".join(path.with_suffix("").parts[-3:])
+    if name in sys.modules:
+        return sys.modules[name]
+    specification = importlib.util.spec_from_file_location(name, path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    sys.modules[name] = module
+    return module
