@@ -24,8 +24,8 @@ from typing import Any
 
 import attrs
 
+from sketchc.api.sketches import SketchError
 from sketchc.base.diagnostics import UsageError
-from sketchc.cli.options import SketchError
 from sketchc.cli.verify_files import VerifyRequest, lower
 from sketchc.runtime.bench import text
 from sketchc.runtime.bench.bench import bench

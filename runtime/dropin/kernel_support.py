@@ -190,7 +190,7 @@ class Kernel:
         is given are arrays."""
         wanted = places(out, len(self.names))
         held = [value for value in (*values, *wanted) if value is not None]
-        arrays = bool(held) and all(is_array(value) for value in held)
+        arrays = len(held) > 0 and all(is_array(value) for value in held)
         tensors: list[torch.Tensor | None] = []
         for value, (name, dtype, updated, optional) in zip(values, self.tensors, strict=True):
             if updated and is_array(value) and not value.flags.writeable:

@@ -32,6 +32,7 @@ from sketchc.api.kernels import (
 )
 from sketchc.api.surroundings import fingerprint
 from sketchc.api.task_files import Call, Subject, key_of, task_of
+from sketchc.runtime.process.peer import PYTHON_NAMES, PYTHON_PREFIXES, clean_environment
 
 _LOG = logging.getLogger("sketchc")
 #: The folder of a run of `gen`, beside its task.
@@ -112,8 +113,14 @@ class Compiled:
         command = [sys.executable, "-P", "-m", "sketchc", "gen", str(path), "-t", self.target]
         command += ["-o", str(made), "--designer", "builtin", "--no-bench", "--json", "-q"]
         command += ["--hardware", self.hardware] if self.hardware else []
+        environment = clean_environment({}, PYTHON_NAMES, (*PYTHON_PREFIXES, "SKETCHC_"))
         ran = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         why = _reason(ran)
         if why is None and not (made / f"{task.name}_dropin.py").is_file():

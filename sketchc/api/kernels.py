@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from sketchc import __version__
 from sketchc.api.sketches import SketchError, plan_sketch, pointing_into, the_sketch
@@ -97,22 +97,6 @@ class SketchKernel:
         return self._function(*tensors, **named)
 
 
-@overload
-def kernel(
-    sketch: Callable[..., Any] | str | Path,
-    *,
-    target: str | None = None,
-    hardware: str | None = None,
-    **constants: Scalar,
-) -> SketchKernel: ...
-@overload
-def kernel(
-    sketch: None = None,
-    *,
-    target: str | None = None,
-    hardware: str | None = None,
-    **constants: Scalar,
-) -> Callable[[Callable[..., Any]], SketchKernel]: ...
 def kernel(
     sketch: Callable[..., Any] | str | Path | None = None,
     *,

@@ -298,7 +298,10 @@ def test_misuse_is_one_line(command: str, tmp_path: Path) -> None:
     for arguments, message in (
         ((sketch, "--task", missing, "--target", "cpp"), "no task file"),
         ((sketch, "--task", missing, "--target", "nothing"), "unknown target"),
-        ((sketch, "--task", missing, "--target", "cpp", "--set", "Q=1"), "--set Q"),
+        (
+            (sketch, "--task", missing, "--target", "cpp", "--set", "Q=1"),
+            "no constexpr or param 'Q'",
+        ),
         ((sketch, "--target", "cpp"), "--task"),
     ):
         status, output = run_cli(command, *arguments)

@@ -16,11 +16,11 @@ from pathlib import Path
 # ---- copied from here ----
 #: The instruction sets that compilers use of a CPU, as Linux names them.
 FEATURES = (
-    *("sse4_2", "popcnt", "fma", "f16c", "avx", "avx2", "bmi1", "bmi2", "avx_vnni"),
-    *("avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl", "avx512_vnni"),
-    *("avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
-    *("asimd", "sve", "sve2"),
+    "sse4_2 popcnt avx avx2 fma f16c bmi1 bmi2 avx_vnni avx512f avx512dq avx512cd avx512bw",
+    "avx512vl avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 asimd sve sve2",
 )
+#: What a compiler reads of its environment.
+_NEEDED = ("PATH", "HOME", "LANG", "TMPDIR", "CPATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
 def cpu_features() -> list[str]:
@@ -30,7 +30,10 @@ def cpu_features() -> list[str]:
     except OSError:
         lines = []
     told = next((line for line in lines if line.startswith(("flags", "Features"))), "").split()
-    return [platform.machine(), *(feature for feature in FEATURES if feature in told)]
+    return [
+        platform.machine(),
+        *(feature for feature in " ".join(FEATURES).split() if feature in told),
+    ]
 
 
 def built(folder: Path, name: str, sources: Sequence[str], flags: Sequence[str]) -> str:
@@ -69,7 +72,10 @@ def build(path: Path, sources: Sequence[str], flags: Sequence[str]) -> None:
         made = Path(folder) / path.name
         command = [compiler, *flags, "-w", *(f"-isystem{place}" for place in includes)]
         command += [*sources, str(own / "nb_combined.cpp"), "-lmvec", "-lm", "-o", str(made)]
-        subprocess.run(command, cwd=path.parent, check=True, capture_output=True, text=True)
+        around = {name: os.environ[name] for name in _NEEDED if name in os.environ}
+        subprocess.run(
+            command, cwd=path.parent, check=True, capture_output=True, text=True, env=around
+        )
         made.replace(path)  # whole or not at all, for whoever loads it meanwhile
 
 
