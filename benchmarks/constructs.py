@@ -187,8 +187,8 @@ def main() -> None:
 
 def run(name: str, target: str) -> dict[str, str]:
     """Column -> "yes", or what stands against it, in a few words."""
+    from sketchc.api.sketches import SketchError
     from sketchc.base.diagnostics import UsageError
-    from sketchc.cli.options import SketchError
     from sketchc.cli.verify_files import VerifyRequest, lower
     from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.toolchains import interpreter

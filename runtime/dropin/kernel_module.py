@@ -27,7 +27,7 @@ from sketchc.lowering.python_host import abi
 from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.shapes import shape_function
 from sketchc.lowering.registry import load_language, load_target
-from sketchc.runtime.dropin import kernel_support
+from sketchc.runtime.dropin import kernel_support, model_support
 from sketchc.runtime.toolchains.base import toolchain
 
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
@@ -75,10 +75,15 @@ def function_name(kernel: Kernel) -> str:
 
 def _names(kernel: Kernel) -> Names:
     """The names of the sketch as the module may use them."""
-    tree = ast.parse(Path(kernel_support.__file__).read_text("utf-8"))
-    used = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    more = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FOLDER", "run", "state"}
-    return Names(kernel.sketch, frozenset(used | more))
+    built, _ = toolchain(kernel.target).module_parts(kernel)
+    files = [kernel_support.__file__, model_support.__file__, *([built] if built else [])]
+    used = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FORWARD", "run", "file"}
+    for path in files:
+        tree = ast.parse(Path(path).read_text("utf-8"))
+        used |= {
+            node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
+    return Names(kernel.sketch, frozenset(used))
 
 
 def _imports(texts: Sequence[str]) -> str:
