@@ -76,10 +76,11 @@ def function_name(kernel: Kernel) -> str:
 def _names(kernel: Kernel) -> Names:
     """The names of the sketch as the module may use them."""
     built, _ = toolchain(kernel.target).module_parts(kernel)
-    files = [kernel_support.__file__, model_support.__file__, *([built] if built else [])]
+    files = [Path(kernel_support.__file__), Path(model_support.__file__)]
+    files += [built] if built else []
     used = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FORWARD", "run", "file"}
     for path in files:
-        tree = ast.parse(Path(path).read_text("utf-8"))
+        tree = ast.parse(path.read_text("utf-8"))
         used |= {
             node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
         }

@@ -83,21 +83,23 @@ def _structured(
         return values
     rows = values.reshape(-1, shape[-1] if shape else 1)  # a view: what is set here is set there
     columns = rows.shape[1]
-    sorts = random.permutation(6)
-    for number, row in enumerate(rows):
-        match int(sorts[number % 6]):
+    for kind, first in enumerate(random.permutation(6)):
+        part = rows[first::6]
+        match kind:
             case 0:
-                row.sort()
-            case 1:  # a power of two: its sums are exact
-                row[:] = math.copysign(2.0 ** -random.integers(3, 9), random.normal())
+                part.sort(axis=1)
+            case 1:  # powers of two: their sums are exact
+                signs = random.standard_normal((len(part), 1))
+                part[:] = np.copysign(2.0 ** -random.integers(3, 9, (len(part), 1)), signs)
             case 2:
-                row[:] = 0.0
+                part[:] = 0.0
             case 3:
-                row[:] = np.where(np.arange(columns) % 2, -1.0, 1.0) * np.abs(row)
+                part[:] = np.where(np.arange(columns) % 2, -1.0, 1.0) * np.abs(part)
             case 4:
-                row[:] = random.integers(-8, 9, columns) * _SMALLEST.get(dtype, 2.0**-1074)
+                part[:] = random.integers(-8, 9, part.shape) * _SMALLEST.get(dtype, 2.0**-1074)
             case _:
-                row[random.integers(columns)] = LARGE.get(dtype, 1e3)
+                places = random.integers(columns, size=len(part))
+                part[np.arange(len(part)), places] = LARGE.get(dtype, 1e3)
     return values
 
 
