@@ -210,3 +210,30 @@ def test_an_interrupt_while_a_reply_is_awaited_ends_at_once(tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
     assert _trace("out")["outcome"] == "stopped"
+
+
+def test_of_both_designers_one_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has a run of its own; nothing is timed here, so the built-in's is kept, and it says so."""
+    require("cpp")
+    task = str(ROOT / "examples" / "tasks" / "softmax.py")
+    command = ["gen", task, "--target", "cpp", "--designer", "both", "--no-bench", "-q"]
+    assert run([*command, "-o", "out"]) == 2
+    assert "needs a model" in capsys.readouterr().err
+    command += ["--llm", f"replay:{SOFTMAX}"]
+    assert run(command) == 2
+    assert "-o DIR" in capsys.readouterr().err
+    assert run([*command, "-o", "out"]) == 0
+    assert "kept the built-in Designer's: both passed, and nothing" in capsys.readouterr().out
+    choice = json.loads(Path("out", "choice.json").read_text())
+    assert choice["kept"] == "builtin"
+    for designer, workflow in (("builtin", "builtin"), ("llm", "default")):
+        trace = json.loads(Path("out", designer, "trace.json").read_text())
+        assert (trace["outcome"], trace["workflow"]) == ("passed", workflow)
+    kept = {
+        path.name: path.read_bytes() for path in Path("out", "builtin").iterdir() if path.is_file()
+    }
+    assert kept == {name: Path("out", name).read_bytes() for name in choice["files"]}
+    assert run([*command, "-o", "out", "--resume"]) == 0
+    Path("out", "notes.txt").write_text("mine")
+    assert run([*command, "-o", "out"]) == 2
+    assert "holds other files (notes.txt)" in capsys.readouterr().err

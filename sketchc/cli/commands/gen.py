@@ -44,9 +44,9 @@ _SETTINGS = (
 @click.option("--workflow", help="default, builtin, coder-only, kernelgen-only or verifier-only.")
 @click.option(
     "--designer",
-    type=click.Choice(["builtin", "llm"]),
+    type=click.Choice(["builtin", "llm", "both"]),
     help="Who writes the sketch. Default: a model where one is configured, else the built-in "
-    "Designer (workflow builtin).",
+    "Designer (workflow builtin). Of both, the faster verified kernel is kept.",
 )
 @click.option(
     "--emit",
@@ -95,6 +95,7 @@ def gen(**given: Any) -> int:
       sketchc gen examples/tasks/softmax.py --target cpp --llm replay:examples/ledgers/softmax.jsonl
       sketchc gen task.py --target triton_cuda --llm openai --model NAME -o out
       sketchc gen task.py --target cpp --llm mailbox:letters --coder llm
+      sketchc gen task.py --target triton_cuda --llm openai --model NAME --designer both -o out
     """
     with task_errors(as_json=given["as_json"]):
         if given["emit"]:
@@ -115,27 +116,64 @@ def _emit(task: str, stage: str) -> int:
 def _gen(given: dict[str, Any]) -> int:
     """The exit status. Raises `UsageError`."""
     from sketchc.agents.run.run import INTERRUPTED
-    from sketchc.cli.gen_run import generate
 
     configuration = options.configuration_of(**{name: given[name] for name in _SETTINGS})
-    wanted, task_source = _options(given, configuration)
-    if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
-        return 1
-    result = generate(
+    output = None if given["output"] is None else Path(given["output"])
+    if given["designer"] == "both":
+        result, said = _both(given, configuration, output)
+    else:
+        wanted, task_source = _options(given, configuration)
+        if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
+            return 1
+        result, said = _run(given, configuration, wanted, task_source, output), ""
+    _report(result, said, as_json=given["as_json"])
+    if result.stopped:
+        return 130 if result.stopped == INTERRUPTED else STOPPED
+    return STATUS[result.state.outcome]
+
+
+def _run(
+    given: dict[str, Any],
+    configuration: Configuration,
+    wanted: RunOptions,
+    task_source: str,
+    output: Path | None,
+) -> RunResult:
+    from sketchc.cli.gen_run import generate
+
+    return generate(
         wanted,
         Path(given["task"]),
         task_source,
-        None if given["output"] is None else Path(given["output"]),
+        output,
         configuration,
         resume=given["resume"],
         bench=not given["no_bench"],
         quiet=given["quiet"],
         store=given["store"],
     )
-    _report(result, as_json=given["as_json"])
-    if result.stopped:
-        return 130 if result.stopped == INTERRUPTED else STOPPED
-    return STATUS[result.state.outcome]
+
+
+def _both(
+    given: dict[str, Any], configuration: Configuration, output: Path | None
+) -> tuple[RunResult, str]:
+    """The better of two runs, and why. Raises `UsageError`."""
+    from sketchc.cli.gen_both import DESIGNERS, generate_both
+
+    if output is None:
+        refuse("--designer both needs a folder for its two runs: -o DIR")
+    if given["workflow"] or given["sketch"] or given["kernel"]:
+        refuse("--designer both has a workflow for each: leave --workflow, --sketch, --kernel out")
+    if not configuration.llm.provider:
+        refuse("--designer both needs a model: --llm, or sketchc.toml")
+    wanted = {name: _options({**given, "designer": name}, configuration) for name in DESIGNERS}
+
+    def run(designer: str, folder: Path) -> RunResult:
+        # A run that has ended is not run again: its last state stands.
+        resumed = {**given, "resume": given["resume"] and (folder / "run").exists()}
+        return _run(resumed, configuration, *wanted[designer], folder)
+
+    return generate_both(output, run)
 
 
 def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOptions, str]:
@@ -229,7 +267,7 @@ def _text(path: str, what: str) -> str:
     return text
 
 
-def _report(result: RunResult, *, as_json: bool) -> None:
+def _report(result: RunResult, said: str = "", *, as_json: bool) -> None:
     from sketchc.agents.llm.messages import ReplayMissError
 
     if as_json:
@@ -237,6 +275,8 @@ def _report(result: RunResult, *, as_json: bool) -> None:
         return
     for path in result.files:
         click.echo(path)
+    if said:
+        click.echo(said)
     click.echo(headline(result))  # last, where whoever follows a log looks
     if result.stopped and ReplayMissError.kind not in result.stopped:
         click.echo("go on with: the same command and --resume", err=True)

@@ -1,0 +1,86 @@
+"""`sketchc gen --designer both`: the built-in Designer's kernel and a model's, of which the faster
+one is kept.
+
+Each is a run of its own, in the folders `builtin` and `llm`; what the better one left is copied
+beside them, with `choice.json`, which says which and why.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import attrs
+
+from sketchc.agents.run.record import VERSION, RunVerdict
+from sketchc.agents.run.run import RunResult
+from sketchc.base.diagnostics import refuse, refusing
+
+DESIGNERS = ("builtin", "llm")
+_CHOICE = "choice.json"
+_NAMES = {"builtin": "the built-in Designer's", "llm": "the model's"}
+
+
+@attrs.frozen
+class Choice:
+    """Which Designer's kernel is kept, why, and the speed of each over eager (None: not known)."""
+
+    kept: str
+    reason: str
+    gains: Mapping[str, float | None]
+
+
+def generate_both(folder: Path, run: Callable[[str, Path], RunResult]) -> tuple[RunResult, str]:
+    """Have both Designers `run` in a folder each; the result of the one that is kept, as if it were
+    `folder`'s, and what is said of it. Raises `UsageError` where the folder has other files."""
+    earlier = _earlier(folder)
+    foreign = {path.name for path in folder.glob("*")} - {*DESIGNERS, _CHOICE, *earlier}
+    if foreign:
+        refuse(f"{folder} holds other files ({min(foreign)}); give the run a folder of its own: -o")
+    results = {designer: run(designer, folder / designer) for designer in DESIGNERS}
+    choice = choose(results)
+    kept = results[choice.kept]
+    with refusing(f"cannot write the outputs to {folder}"):
+        for name in earlier:
+            (folder / name).unlink(missing_ok=True)
+        files = tuple(Path(shutil.copy2(path, folder)) for path in kept.files)
+        told = {**attrs.asdict(choice), "files": [path.name for path in files]}
+        (folder / _CHOICE).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
+    said = f"kept {_NAMES[choice.kept]}: {choice.reason}"
+    return attrs.evolve(kept, folder=folder, files=(*files, folder / _CHOICE)), said
+
+
+def choose(results: Mapping[str, RunResult]) -> Choice:
+    """The verified kernel that is faster; the built-in Designer's where nothing can be timed."""
+    gains = {name: _gain(result) for name, result in results.items()}
+    passed = [name for name in DESIGNERS if results[name].state.outcome == "passed"]
+    if len(passed) == 1:
+        other = results[next(name for name in DESIGNERS if name not in passed)]
+        why = other.stopped or other.state.reason
+        return Choice(passed[0], f"the other did not pass ({why})", gains)
+    if not passed:
+        return Choice("builtin", "neither passed", gains)
+    ours, theirs = gains["builtin"], gains["llm"]
+    if ours is None or theirs is None:
+        return Choice("builtin", "both passed, and nothing was timed that tells them apart", gains)
+    better, worse = ("builtin", "llm") if ours >= theirs else ("llm", "builtin")
+    told = f"{gains[better]:.2f}x of eager, the other {gains[worse]:.2f}x"
+    return Choice(better, told, gains)
+
+
+def _gain(result: RunResult) -> float | None:
+    """The measured speed over eager; None where there is none."""
+    state = result.state
+    told = RunVerdict(VERSION, state.outcome, state.reason, state.verdict, state.measurement)
+    return told.gain
+
+
+def _earlier(folder: Path) -> list[str]:
+    """What such a run put into the folder before."""
+    try:
+        found = json.loads((folder / _CHOICE).read_text("utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [name for name in found if isinstance(name, str) and Path(name).name == name]
