@@ -213,7 +213,7 @@ def test_an_interrupt_while_a_reply_is_awaited_ends_at_once(tmp_path: Path) -> N
 
 
 def test_of_both_designers_one_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each has a run of its own; nothing is timed here, so the built-in's is kept, and it says so."""
+    """Each has a run of its own. Nothing is timed here: the built-in's is kept, and it says so."""
     require("cpp")
     task = str(ROOT / "examples" / "tasks" / "softmax.py")
     command = ["gen", task, "--target", "cpp", "--designer", "both", "--no-bench", "-q"]
