@@ -19,6 +19,7 @@ import itertools
 import re
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import attrs
 
@@ -56,9 +57,32 @@ class Marks:
     #: Numbers of a kernel's text, and what stands in their place in the text that runs.
     numbers: Mapping[int, int] = attrs.field(factory=dict)
     crossings: TileCrossings | None = None
+    #: What was found before: of a large sketch, it takes half a second, and is asked for again.
+    _known: dict[Any, tuple[frozenset[Mark], dict[str, tuple[int, int]]]] = attrs.field(
+        factory=dict, init=False
+    )
 
     def at(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> frozenset[Mark]:
         """What a run with these sizes and numbers reaches; nothing where it must be refused."""
+        return self._looked(symbols, params)[0]
+
+    def axes(
+        self, symbols: Mapping[str, int], params: Mapping[str, Value]
+    ) -> dict[str, tuple[int, int]]:
+        """The tiled axes of the sketch at these sizes: how long each is, and its tile."""
+        return self._looked(symbols, params)[1]
+
+    def _looked(
+        self, symbols: Mapping[str, int], params: Mapping[str, Value]
+    ) -> tuple[frozenset[Mark], dict[str, tuple[int, int]]]:
+        key = (tuple(sorted(symbols.items())), tuple(sorted(params.items())))
+        if key not in self._known:
+            marks = self._at(symbols, params)
+            axes = {} if self.crossings is None else dict(self.crossings.axes)
+            self._known[key] = marks, axes
+        return self._known[key]
+
+    def _at(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> frozenset[Mark]:
         try:
             found = set(self._of_text(symbols))
             if self.crossings is not None:
@@ -69,13 +93,6 @@ class Marks:
         except (ArithmeticError, ValueError, KeyError):
             return frozenset()
         return frozenset(found)
-
-    def axes(
-        self, symbols: Mapping[str, int], params: Mapping[str, Value]
-    ) -> dict[str, tuple[int, int]]:
-        """The tiled axes of the sketch at these sizes: how long each is, and its tile."""
-        self.at(symbols, params)
-        return {} if self.crossings is None else dict(self.crossings.axes)
 
     def _of_text(self, symbols: Mapping[str, int]) -> set[Mark]:
         found = set()
