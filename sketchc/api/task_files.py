@@ -9,14 +9,10 @@ not follow them.
 from __future__ import annotations
 
 import base64
-import hashlib
 import inspect
 import io
 import keyword
-import re
-import site
 import sys
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +24,7 @@ import torch
 from torch import nn
 
 from sketchc.api.kernels import CompileError
+from sketchc.api.surroundings import fingerprint, is_own
 
 #: The attribute of the task's model that holds the object.
 INNER = "inner"
@@ -171,7 +168,6 @@ def get_inputs():
 _OBJECT = '''"""The object that the task calls, by value."""
 
 import base64
-import hashlib
 import io
 import pickle
 
@@ -232,13 +228,11 @@ def task_of(subject: Subject, call: Call) -> TaskFiles:
         passed=", ".join(call.passed),
         inputs="\n".join(inputs),
     )
-    data = base64.b64encode(_pickled(subject.object, alike=False)).decode()
-    # Without the numbers that cloudpickle draws for classes.
-    alike = re.sub(rb"[0-9a-f]{32}", b"", _pickled(subject.object, alike=True))
+    data = base64.b64encode(_pickled(subject.object)).decode()
+    told = [_told(tensor, n, alike=True) for n, tensor in enumerate(_state(_whole(subject.object)))]
+    identity = task, repr((fingerprint(subject.object), told))
     lines = "\n".join(data[start : start + 100] for start in range(0, len(data), 100))
-    return TaskFiles(
-        name, (task, _OBJECT.format(data=lines)), (task, hashlib.sha256(alike).hexdigest())
-    )
+    return TaskFiles(name, (task, _OBJECT.format(data=lines)), identity)
 
 
 def _recipe(value: Any, what: str) -> str:
@@ -281,9 +275,13 @@ def _tensor_recipe(tensor: torch.Tensor, what: str) -> str:
 # ---------------------------------------------------------------- the object
 
 
-def _pickled(value: Any, *, alike: bool) -> bytes:
-    """The object by value; `alike`: without what differs where nothing but weights does. Raises
-    `CompileError` for what it must not hold."""
+def _whole(value: Any) -> nn.Module:
+    """The module whose state the object may hold: an empty one for a function."""
+    return value if isinstance(value, nn.Module) else nn.Module()
+
+
+def _pickled(value: Any) -> bytes:
+    """The object by value. Raises `CompileError` for what it must not hold."""
     try:
         import cloudpickle  # type: ignore[import-untyped]
     except ImportError:
@@ -299,7 +297,7 @@ def _pickled(value: Any, *, alike: bool) -> bytes:
                         f"a tensor of shape {list(one.shape)} that it finds around it cannot be "
                         "followed: pass it as an argument, or make it an attribute of a module"
                     )
-                return _told(one, numbers[id(one)], alike)
+                return _told(one, numbers[id(one)])
             if isinstance(one, nn.Module) and id(one) not in modules:
                 raise CompileError(
                     f"a {type(one).__name__} that it finds around it cannot be followed: compile "
@@ -307,7 +305,7 @@ def _pickled(value: Any, *, alike: bool) -> bytes:
                 )
             return None
 
-    whole = value if isinstance(value, nn.Module) else nn.Module()
+    whole = _whole(value)
     modules = {id(module) for module in whole.modules()}
     numbers = {id(tensor): number for number, tensor in enumerate(_state(whole))}
     file = io.BytesIO()
@@ -329,7 +327,7 @@ def _state(module: nn.Module) -> Iterator[torch.Tensor]:
         yield from (value for value in vars(part).values() if isinstance(value, torch.Tensor))
 
 
-def _told(tensor: torch.Tensor, number: int, alike: bool) -> tuple[Any, ...]:
+def _told(tensor: torch.Tensor, number: int, *, alike: bool = False) -> tuple[Any, ...]:
     """How to make a tensor of the state: drawn alike, or with these values where they mean
     something, such as places, zeros and filters. `alike`: the same for all that are drawn."""
     trained = tensor.requires_grad if isinstance(tensor, nn.Parameter) else None
@@ -349,7 +347,7 @@ def _told(tensor: torch.Tensor, number: int, alike: bool) -> tuple[Any, ...]:
 @contextmanager
 def _by_value(cloudpickle: ModuleType) -> Iterator[None]:
     """In here the user's own modules are pickled by value: another process may not find them."""
-    own = [module for module in list(sys.modules.values()) if _is_own(module)]
+    own = [module for module in list(sys.modules.values()) if is_own(module)]
     known = set(cloudpickle.list_registry_pickle_by_value())
     own = [module for module in own if module.__name__ not in known]
     for module in own:
@@ -359,16 +357,3 @@ def _by_value(cloudpickle: ModuleType) -> Iterator[None]:
     finally:
         for module in own:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _is_own(module: Any) -> bool:
-    """Whether it is the user's: of no package that is installed, and not of Python's."""
-    file = getattr(module, "__file__", None)
-    if not isinstance(module, ModuleType) or not file or module.__name__ == "__main__":
-        return False
-    path = str(file)
-    if module.__name__.partition(".")[0] == "sketchc":
-        return False
-    roots = {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    roots |= {*site.getsitepackages(), site.getusersitepackages()}
-    return not any(path.startswith(root) for root in roots) and "site-packages" not in path

@@ -127,6 +127,8 @@ close(found, layers.scaled(x, b))
 assert len(made) <= 2, made  # (arrays are another kind of argument)
 layers.SCALE = 3.0
 close(fast(x, b), layers.scaled(x, b))
+layers.SETTINGS.parts["half"] = 4
+close(fast(x, b), layers.scaled(x, b))
 assert fast.__name__ == "scaled"
 
 net = layers.Net(37).eval()
@@ -148,8 +150,13 @@ LAYERS = """
 import torch
 from torch import nn
 SCALE = 2.0
+class Settings:
+    parts = None
+    def __init__(self):
+        self.parts = {"half": 2}
+SETTINGS = Settings()
 def half(x):
-    return x / 2
+    return x / SETTINGS.parts["half"]
 def scaled(x, b, *, bias=True):
     y = half(x) * SCALE
     return y + b if bias else y
