@@ -6,6 +6,7 @@ the product and all that is added to it or multiplied with it, in each of its pa
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 
 import attrs
@@ -14,12 +15,17 @@ from sketchc.agents.autosketch.loops import (
     Element,
     Loops,
     Map,
+    Reduction,
     Value,
     computed_from,
     elements,
     is_product,
+    parts,
 )
 from sketchc.ir import nodes as ir
+
+#: Operations from which on a value that is read more than once is computed once.
+_MUCH = 200
 
 
 def with_epilogues(loops: Loops) -> Loops:
@@ -51,6 +57,30 @@ def with_epilogues(loops: Loops) -> Loops:
             steps.append(step)
         if steps and last.name not in outputs and last.name in reduced:
             values[last.name] = attrs.evolve(steps[-1], stored=True)
+    return attrs.evolve(loops, values=values)
+
+
+def with_held(loops: Loops) -> Loops:
+    """The values; those are marked, for memory to hold, that are read more than once and take much
+    to compute from what memory holds: of a norm behind a norm behind a norm, each would take the
+    one before three times."""
+    readers: dict[str, int] = defaultdict(int)
+    for value in loops.values.values():
+        for source in {e.source for s in computed_from(value) for e in elements(s)}:
+            readers[source] += 1
+    values = dict(loops.values)
+    outputs = {name for _, name in loops.outputs}
+    sizes: dict[str, int] = {}
+    for name, value in loops.values.items():
+        everything = itertools.chain.from_iterable(map(parts, computed_from(value)))
+        size = sum(1 + sizes.get(getattr(part, "source", ""), 0) for part in everything)
+        if isinstance(value, Map) and not value.stored:
+            if size > _MUCH and readers[name] > 1 and name not in outputs:
+                values[name] = attrs.evolve(value, stored=True)
+                size = 0
+            sizes[name] = size
+        elif isinstance(value, Reduction) and not is_product(value):
+            sizes[name] = size
     return attrs.evolve(loops, values=values)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from sketchc.agents.autosketch.epilogues import with_epilogues
+from sketchc.agents.autosketch.epilogues import with_epilogues, with_held
 from sketchc.agents.autosketch.flattening import Flattener, counter, joined_number
 from sketchc.agents.autosketch.loops import (
     Apply,
@@ -67,8 +67,8 @@ _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"
 
 def build_phases(loops: Loops) -> Phases:
     """Decide what is computed together. Raises `UsageError` where an element takes too much."""
+    loops = with_held(with_epilogues(without_repeats(loops)))
     _fits(loops)
-    loops = with_epilogues(without_repeats(loops))
     kept: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
         builder = _Builder(loops, kept)

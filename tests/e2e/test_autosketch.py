@@ -27,7 +27,7 @@ from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
 from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
 
-HEAD = "import torch\nimport torch.nn.functional as F\n\n\n"
+HEAD = "import functools\n\nimport torch\nimport torch.nn.functional as F\n\n\n"
 #: The body of a function of x (and w, b), and the shapes of its own inputs.
 TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "pointwise": ("F.gelu(x * 0.5 + 1.0) - torch.tanh(x).abs()", ((48, 80),)),
@@ -191,6 +191,11 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "places_so_far": ("torch.cummax(x.round(), dim=1)[1]", ((9, 20),)),
     "log_sums_so_far": ("torch.logcumsumexp(x, dim=1)", ((9, 20),)),
     "largest_of_integers": ("torch.amax((x * 9.0).long(), 1) - x.long().amin(1)", ((9, 20),)),
+    # Of six norms, each reads the one before three times: 3^6 of them, unless memory holds some.
+    "norms_behind_norms": (
+        "functools.reduce(lambda y, _: F.layer_norm(y + torch.relu(y), y.shape[1:]), range(6), x)",
+        ((9, 20),),
+    ),
     "quantiles": ("torch.quantile(x, 0.3, dim=1, keepdim=True) + x", ((9, 20),)),
     "covariances": (
         "torch.cov(torch.cat([x, w])) + torch.corrcoef(torch.cat([w, x]))",
