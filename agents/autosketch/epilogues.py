@@ -6,7 +6,6 @@ the product and all that is added to it or multiplied with it, in each of its pa
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 
 import attrs
@@ -20,7 +19,7 @@ from sketchc.agents.autosketch.loops import (
     computed_from,
     elements,
     is_product,
-    parts,
+    operations,
 )
 from sketchc.ir import nodes as ir
 
@@ -72,8 +71,7 @@ def with_held(loops: Loops) -> Loops:
     outputs = {name for _, name in loops.outputs}
     sizes: dict[str, int] = {}
     for name, value in loops.values.items():
-        everything = itertools.chain.from_iterable(map(parts, computed_from(value)))
-        size = sum(1 + sizes.get(getattr(part, "source", ""), 0) for part in everything)
+        size = operations(value, sizes)
         if isinstance(value, Map) and not value.stored:
             if size > _MUCH and readers[name] > 1 and name not in outputs:
                 values[name] = attrs.evolve(value, stored=True)

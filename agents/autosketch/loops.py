@@ -7,6 +7,7 @@ permutation or a broadcast is a map whose body is one element of its source.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import assert_never
@@ -151,6 +152,13 @@ def computed_from(value: Value) -> tuple[Scalar, ...]:
     if isinstance(value, Scatter):
         return value.base, value.body, *(each for _, each in value.fetched)
     return (value.body,)
+
+
+def operations(value: Value, sizes: Mapping[str, int]) -> int:
+    """How many operations an element of a value takes; `sizes` are those of the values that are
+    computed where they are read."""
+    found = itertools.chain.from_iterable(map(parts, computed_from(value)))
+    return sum(1 + (sizes.get(e.source, 0) if isinstance(e, Element) else 0) for e in found)
 
 
 def is_expanded(value: Value | None) -> bool:

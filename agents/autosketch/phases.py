@@ -36,7 +36,7 @@ from sketchc.agents.autosketch.loops import (
     is_product,
     looked_up,
     names_in,
-    parts,
+    operations,
     resolved,
     simplified,
 )
@@ -87,9 +87,7 @@ def _fits(loops: Loops) -> None:
     """Refuses what would be computed again and again where it is needed."""
     sizes: dict[str, int] = {}
     for name, value in loops.values.items():
-        size = 0
-        for part in itertools.chain.from_iterable(map(parts, computed_from(value))):
-            size += 1 + (sizes.get(part.source, 0) if isinstance(part, Element) else 0)
+        size = operations(value, sizes)
         sizes[name] = size if is_expanded(value) else 0
         if size > _MOST_PARTS:
             refuse(

@@ -71,7 +71,7 @@ def write_outputs(
 
 def _move(staging: Path, folder: Path) -> list[Path]:
     """Put the staged files into place, in the order of their making but the summary first."""
-    earlier = _earlier(folder)
+    earlier = named_files(folder / "trace.json")
     made = sorted(staging.iterdir(), key=lambda path: (path.name != "SUMMARY.md", path.name))
     for path in made:
         there = folder / path.name
@@ -87,10 +87,10 @@ def _move(staging: Path, folder: Path) -> list[Path]:
     return moved
 
 
-def _earlier(folder: Path) -> set[str]:
-    """The files that this run wrote before, by its own trace."""
+def named_files(path: Path) -> set[str]:
+    """The files beside it that a run wrote before, by what a file of JSON says: its trace, say."""
     try:
-        names = json.loads((folder / "trace.json").read_text("utf-8"))["files"]
+        names = json.loads(path.read_text("utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     return {name for name in names if isinstance(name, str) and Path(name).name == name}

@@ -130,9 +130,9 @@ def _kernel(kernel: Kernel, definition: str) -> str:
             "KERNEL = Kernel(",
             f'    "{name}",',
             "    run,",
-            *_listed("[", tensors, "],"),
-            *_listed("[", params, "],"),
-            *_listed("[", made, "],"),
+            *_listed(tensors),
+            *_listed(params),
+            *_listed(made),
             "    _shapes,",
             f"    device_types({own}),",
             ")",
@@ -140,12 +140,12 @@ def _kernel(kernel: Kernel, definition: str) -> str:
     )
 
 
-def _listed(start: str, items: Sequence[str], end: str) -> list[str]:
+def _listed(items: Sequence[str]) -> list[str]:
     """A list within the call: on one line where it is short."""
-    line = f"    {start}{', '.join(items)}{end}"
+    line = f"    [{', '.join(items)}],"
     if len(line) < 100:
         return [line]
-    return [f"    {start}", *(f"        {item}," for item in items), f"    {end}"]
+    return ["    [", *(f"        {item}," for item in items), "    ],"]
 
 
 def _params(kernel: Kernel) -> list[tuple[str, str]]:

@@ -8,8 +8,9 @@ import inspect
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,18 @@ class CompileError(Exception):
     """There is no kernel; the message says why, for a sketch with its diagnostics."""
 
 
+@contextmanager
+def _explained() -> Iterator[None]:
+    """What is refused in here goes on as a `CompileError`, with its diagnostics rendered."""
+    try:
+        yield
+    except SketchError as error:
+        rendered = render_text(list(error.diagnostics), [error.source], False)
+        raise CompileError(rendered.strip()) from None
+    except UsageError as error:
+        raise CompileError(str(error)) from None
+
+
 class SketchKernel:
     """A sketch as a function: called with its `in` and `inout` tensors in order, its params by
     name, and `out=`. Compiled when it is first called, or asked for its `code`.
@@ -40,14 +53,9 @@ class SketchKernel:
         self, source: Source, target: str, hardware: str | None, constants: dict[str, Scalar]
     ) -> None:
         self.source, self.target = source, target
-        try:
+        with _explained():
             tree = the_sketch(source)
             self._planned = plan_sketch(source, tree, target, hardware, constants)
-        except SketchError as error:
-            rendered = render_text(list(error.diagnostics), [error.source], False)
-            raise CompileError(rendered.strip()) from None
-        except UsageError as error:
-            raise CompileError(str(error)) from None
         self.__name__ = self.__qualname__ = tree.name
         self.__doc__ = source.text
 
@@ -58,12 +66,8 @@ class SketchKernel:
     def _kernel(self) -> Kernel:
         from sketchc.lowering.registry import load_target
 
-        try:
-            with pointing_into(self.source):
-                return load_target(self.target).emit(self._planned.plan)
-        except SketchError as error:
-            rendered = render_text(list(error.diagnostics), [error.source], False)
-            raise CompileError(rendered.strip()) from None
+        with _explained(), pointing_into(self.source):
+            return load_target(self.target).emit(self._planned.plan)
 
     @property
     def code(self) -> str:
@@ -131,10 +135,8 @@ def _source(sketch: Callable[..., Any] | str | Path) -> Source:
         return Source("the sketch", sketch)
     from sketchc.parsing.parser import read
 
-    try:
+    with _explained():
         return read(str(sketch))
-    except UsageError as error:
-        raise CompileError(str(error)) from None
 
 
 def _same_names(function: Callable[..., Any], made: SketchKernel) -> None:
@@ -205,15 +207,9 @@ def made_once(folder: Path, make: Callable[[Path], object]) -> None:
         shutil.rmtree(place, ignore_errors=True)
 
 
+@cache
 def load_module(path: Path) -> ModuleType:
-    """The module in a file."""
-    name = "_".join(path.with_suffix("").parts[-3:])
-    if name in sys.modules:
-        return sys.modules[name]
-    specification = importlib.util.spec_from_file_location(name, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    sys.modules[name] = module
-    return module
+    """The module in a file of `cached_folder`, which is loaded once."""
+    from sketchc.runtime.sandbox.confine import import_file
+
+    return import_file(path, "_".join(path.with_suffix("").parts[-3:]))

@@ -60,10 +60,7 @@ def _constant(value: Any, depth: int = 0) -> Any:
     objects such as a configuration; None for anything else."""
     if isinstance(value, _PLAIN):
         return (type(value), repr(value))
-    if (
-        isinstance(value, torch.Tensor | nn.Module | type | FunctionType | ModuleType)
-        or depth > _DEEPEST
-    ):
+    if isinstance(value, _OTHER) or depth > _DEEPEST:
         return None
     if isinstance(value, Mapping):
         parts = [(repr(key), _constant(one, depth + 1)) for key, one in value.items()]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.agents.run.output import named_files
 from sketchc.agents.run.record import VERSION, RunVerdict
 from sketchc.agents.run.run import RunResult
 from sketchc.base.diagnostics import refuse, refusing
@@ -35,7 +36,7 @@ class Choice:
 def generate_both(folder: Path, run: Callable[[str, Path], RunResult]) -> tuple[RunResult, str]:
     """Have both Designers `run` in a folder each; the result of the one that is kept, as if it were
     `folder`'s, and what is said of it. Raises `UsageError` where the folder has other files."""
-    earlier = _earlier(folder)
+    earlier = named_files(folder / _CHOICE)
     foreign = {path.name for path in folder.glob("*")} - {*DESIGNERS, _CHOICE, *earlier}
     if foreign:
         refuse(f"{folder} holds other files ({min(foreign)}); give the run a folder of its own: -o")
@@ -75,12 +76,3 @@ def _gain(result: RunResult) -> float | None:
     state = result.state
     told = RunVerdict(VERSION, state.outcome, state.reason, state.verdict, state.measurement)
     return told.gain
-
-
-def _earlier(folder: Path) -> list[str]:
-    """What such a run put into the folder before."""
-    try:
-        found = json.loads((folder / _CHOICE).read_text("utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-    return [name for name in found if isinstance(name, str) and Path(name).name == name]
