@@ -25,11 +25,13 @@ from sketchc.ir.walk import free_name, names, substitute
 
 class Flattener:
     """Makes several axes one, where every access allows it. `shapes` of all tensors and views, to
-    which it adds, and `views`: what tensor each is of."""
+    which it adds, and `views`: what tensor each is of. `fixed` are tensors that no view is made of:
+    that a loop wrote what it loads is proved where both have the same axes."""
 
     def __init__(self, shapes: dict[str, tuple[ir.Expr, ...]]) -> None:
         self.shapes = shapes
         self.views: dict[str, str] = {}
+        self.fixed: set[str] = set()
 
     def flattened(self, phase: Phase) -> Phase:
         """The phase with neighbouring axes made one, where every access allows it: a view of the
@@ -69,7 +71,7 @@ class Flattener:
             held = [n for n, each in enumerate(index) if names(each) & pair]
             if not held:
                 continue
-            if len(held) != 2 or held[1] != held[0] + 1:
+            if source in self.fixed or len(held) != 2 or held[1] != held[0] + 1:
                 return False
             if [index[held[0]], index[held[1]]] != [first.ref, second.ref]:
                 return False
@@ -84,7 +86,9 @@ class Flattener:
         upper = [axis for group in phase.groups for axis in group if axis != first]
 
         def element(each: Element) -> Element:
-            shape = self.shapes[each.source] if each.index else ()
+            if not each.index or each.source in self.fixed:
+                return each
+            shape = self.shapes[each.source]
             for place, (subscript, extent) in enumerate(zip(each.index, shape, strict=True)):
                 if first.name not in names(subscript) or subscript == first.ref:
                     continue
@@ -172,7 +176,7 @@ class Flattener:
         starts = range(len(each.index) - len(group) + 1)
         found = (n for n in starts if each.index[n : n + len(group)] == refs)
         place = next(found, None)
-        if place is None or not self.dense(each.source, place, group):
+        if place is None or each.source in self.fixed or not self.dense(each.source, place, group):
             return each
         source = each.source
         for _ in group[1:]:
@@ -182,7 +186,7 @@ class Flattener:
 
     def undivided(self, each: Element) -> Element:
         """The access with two digits of a number side by side as that number, in a view."""
-        while True:
+        while each.source not in self.fixed:
             pairs = (
                 (n, whole)
                 for n, pair in enumerate(itertools.pairwise(each.index))
@@ -195,6 +199,7 @@ class Flattener:
             source = self.view(each.source, place)
             index = (*each.index[:place], whole, *each.index[place + 2 :])
             each = attrs.evolve(each, source=source, index=index)
+        return each
 
     def dense(self, source: str, place: int, group: tuple[Axis, ...]) -> bool:
         """Whether the tensor's axes from `place` on are those of the group."""

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import numpy as np
 
+from sketchc.agents.autosketch.rolling import rolled
 from sketchc.base import records
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
@@ -185,6 +186,9 @@ def _is_step(value: object) -> bool:
 def read_traces(signature: Signature) -> Traces:
     """Trace the task. Raises `TaskFailure` where it cannot be traced."""
     found = _traced(signature)
+    if len({len(each["nodes"]) for each in found.each}) > 1:
+        # A loop over an axis; what loops there are has steps of its own.
+        found = attrs.evolve(found, each=[rolled(each) for each in found.each])
     if steps := found.steps():
         try:
             found.graph()
@@ -225,6 +229,12 @@ def _points(groups: Sequence[Group], row: int) -> Iterator[tuple[int, ...]]:
             else group.at(turn * first[n] + ranks[n] * PRIMES[n % len(PRIMES)] + rows[n][turn])
             for n, group in enumerate(groups)
         )
+
+
+def step_name(operations: Sequence[str], counter: int) -> str:
+    """What the steps of the loop are called whose counter is this node."""
+    number = operations[:counter].count("steps::counter")
+    return f"step_{number + 1}" if number else "step"
 
 
 def needs_name(extent: ir.Expr) -> bool:
@@ -268,6 +278,7 @@ class _Merged:
         self.points = traces.points
         self.divisors = traces.divisors
         self.traces = traces.each
+        self.operations = [node["operation"] for node in traces.each[0]["nodes"]]
         parameters = signature.prober.parameters
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
         self.states = {p.state: p.name for p in parameters if p.state is not None}
@@ -335,6 +346,10 @@ class _Merged:
                 return Use(parameter=self.states[name])
             case {"node": number}:
                 return Use(number, first["of"])
+            case {"step": counter}:
+                factor, shift = (self.value([one[n] for one in each]) for n in ("factor", "shift"))
+                step = ir.Ref(step_name(self.operations, counter), ir.NameKind.LOOP)
+                return symbolic.simplify(ir.Binary("+", ir.Binary("*", factor, step), shift))
             case bool() | str() | None:
                 if any(one != first for one in each):
                     raise DiffersError(f"{first} and others")

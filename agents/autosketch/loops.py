@@ -144,13 +144,35 @@ class Scatter:
     body: Scalar
 
 
-Value = Map | Reduction | Scan | Best | Scatter
+@attrs.frozen
+class Stepped:
+    """What a state is before and behind each step of a loop, at an index of axes: a further one
+    comes first, which is 0 for `first`, and one more behind each step. `body` follows the name of
+    `step`, which is that of the step; there the state before the step stands at this index.
+    Without a `first` it is no state, and the further index is that of the step."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    dtype: DType
+    step: Axis
+    first: Scalar | None
+    body: Scalar
+
+    @property
+    def ahead(self) -> int:
+        """How far what a step gives is behind the step's index."""
+        return 0 if self.first is None else 1
+
+
+Value = Map | Reduction | Scan | Best | Scatter | Stepped
 
 
 def computed_from(value: Value) -> tuple[Scalar, ...]:
     """The scalars that a value is computed from."""
     if isinstance(value, Scatter):
         return value.base, value.body, *(each for _, each in value.fetched)
+    if isinstance(value, Stepped):
+        return (value.body,) if value.first is None else (value.first, value.body)
     return (value.body,)
 
 
@@ -205,6 +227,9 @@ class Loops:
                 data = "".join(f", {name} = {text(each)}" for name, each in value.fetched)
                 body = f"{text(value.base)}; [{place}] {value.operation} {body}"
                 body += f" for each {ranges(value.over)}{data}"
+            elif isinstance(value, Stepped):
+                first = "" if value.first is None else f"{text(value.first)}; "
+                body = f"{first}behind each of {ranges([value.step])} {body}"
             yield f"{value.name}[{index}] = {body}"
         for tensor, name in self.outputs:
             yield f"{tensor} = {name}"
@@ -250,6 +275,19 @@ def below_it(scalar: Scalar) -> tuple[Scalar, ...]:
 def elements(scalar: Scalar) -> Iterator[Element]:
     """The elements that a scalar is computed from."""
     return (part for part in parts(scalar) if isinstance(part, Element))
+
+
+def names_below(scalar: Scalar) -> set[str]:
+    """The names in all indices and numbers."""
+    found: set[str] = set()
+    for part in parts(scalar):
+        match part:
+            case Element(index=index, where=where):
+                found |= names_in(index)
+                found |= set() if where is None else names(where)
+            case Number(value) if isinstance(value, ir.Expr):
+                found |= names(value)
+    return found
 
 
 def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:

@@ -12,6 +12,7 @@ from sketchc.agents.autosketch import (
     orders,
     pointwise,
     products,
+    recurrences,
     views,
 )
 from sketchc.agents.autosketch.builder import Builder, plain
@@ -20,7 +21,7 @@ from sketchc.agents.autosketch.loops import Loops
 from sketchc.base.diagnostics import refuse
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
-_FAMILIES = (pointwise, views, folds, products, lookups, orders)
+_FAMILIES = (pointwise, views, folds, products, lookups, orders, recurrences)
 _TABLE = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 
 

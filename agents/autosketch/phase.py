@@ -18,6 +18,7 @@ from sketchc.agents.autosketch.loops import (
 )
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import names
 
@@ -180,7 +181,7 @@ class Scattered:
 class Phase:
     """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
     the index `place`. `fold`: what is computed for many elements at once; there are no passes and
-    columns then."""
+    columns then. `step`: the loop of the host that it is part of."""
 
     target: str
     dtype: DType
@@ -190,6 +191,7 @@ class Phase:
     columns: tuple[Axis, ...]
     result: Scalar
     fold: Product | Running | Chosen | Scattered | None = None
+    step: Axis | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The scalars computed: those of the passes, of the fold, and the result."""
@@ -219,6 +221,7 @@ class Phase:
             axes(self.columns),
             mapped(self.result, element),
             fold,
+            self.step,
         )
 
 
@@ -236,13 +239,16 @@ class Phases:
     def unnamed(self) -> list[ir.Expr]:
         """Extents of workspaces that want a name, as formulas of symbols."""
         found = (extent for name in self.workspaces for extent in self.shapes[name])
+        behind = [phase.step.extent for phase in self.phases if phase.step is not None]
+        found = (e for e in found if not any(_is_next(e, extent) for extent in behind))
         lets = {let.name for let in self.declared.lets}
         return [e for e in dict.fromkeys(found) if needs_name(e) and not lets & set(names(e))]
 
     def lines(self) -> Iterator[str]:
         """The phases as text."""
         for phase in self.phases:
-            yield f"{phase.target} for each [{ranges(phase.rows)}]:"
+            step = "" if phase.step is None else f"in each [{ranges([phase.step])}]: "
+            yield f"{step}{phase.target} for each [{ranges(phase.rows)}]:"
             for each in phase.passes:
                 yield f"    {each.name} = {each.operation}[{ranges(each.over)}] {text(each.body)}"
             if phase.fold is not None:
@@ -250,6 +256,11 @@ class Phases:
             place = ", ".join(map(show, phase.place))
             columns = ranges(phase.columns)
             yield f"    [{columns}] {phase.target}[{place}] = {text(phase.result)}"
+
+
+def _is_next(extent: ir.Expr, other: ir.Expr) -> bool:
+    """Whether an extent is one more than another: nothing is split by it."""
+    return symbolic.equal(extent, ir.Binary("+", other, ir.Literal(1)))
 
 
 def mapped(scalar: Scalar, change: Callable[[Element], Scalar]) -> Scalar:

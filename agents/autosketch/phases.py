@@ -28,6 +28,7 @@ from sketchc.agents.autosketch.loops import (
     Scalar,
     Scan,
     Scatter,
+    Stepped,
     Value,
     at,
     computed_from,
@@ -50,6 +51,7 @@ from sketchc.agents.autosketch.phase import (
     Scattered,
     mapped,
 )
+from sketchc.agents.autosketch.recurrences import kept_from_steps
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
@@ -61,6 +63,8 @@ from sketchc.ir.walk import free_name, substitute
 _MOST_PARTS = 4000
 #: How often phases are built anew because others load what a workspace holds by then.
 _ROUNDS = 4
+#: What workspaces are called: of reductions, of other values, and of states of loops.
+_NOUNS = ("PARTIAL", "INTERIM", "STATES")
 #: What a reduction is called.
 _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"}
 
@@ -117,6 +121,8 @@ class _Builder:
         self.held: dict[str, str] = {}
         self.readers = _readers(loops)
         self.computing: set[str] = set()
+        #: the loop of the host whose phases are being made
+        self.step: Axis | None = None
 
     def phases(self) -> Phases:
         """What was found, with workspaces and views that are used, numbered as they are written."""
@@ -142,23 +148,31 @@ class _Builder:
         found = {name: name for name in self.shapes if name not in self.workspaces}
         targets = (self.flat.views.get(phase.target, phase.target) for phase in self.found)
         for target in targets:
-            if target in self.workspaces:
-                noun = "INTERIM" if target.startswith("INTERIM") else "PARTIAL"
+            if target in self.workspaces and target not in found:
+                noun = next(noun for noun in _NOUNS if target.startswith(noun))
                 found[target] = free_name(noun, set(found.values()))
         return found
 
     # ------------------------------------------------------------ one tensor
 
-    def tensor(self, target: str, axes: tuple[Axis, ...], wanted: Scalar) -> None:
-        """Phases that compute a tensor."""
-        extents = {axis.name: axis.extent for axis in axes}
+    def extents(self, axes: Sequence[Axis]) -> dict[str, ir.Expr]:
+        """The extents of axes, and of the loop of the host around them."""
+        around = () if self.step is None else (self.step,)
+        return {axis.name: axis.extent for axis in (*around, *axes)}
+
+    def tensor(
+        self, target: str, axes: tuple[Axis, ...], wanted: Scalar, before: Index = ()
+    ) -> None:
+        """Phases that compute a tensor, or the part of it at the subscripts `before`."""
+        extents = self.extents(axes)
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
         if isinstance(result, Element) and self.scattered(target, axes, whole, result):
             return
-        goal, axes, result = self.split(Element(target, whole, wanted.dtype), axes, result)
+        goal = Element(target, (*before, *whole), wanted.dtype)
+        goal, axes, result = self.split(goal, axes, result)
         goal, axes, result = self.merged(goal, axes, result)
-        extents = {axis.name: axis.extent for axis in axes}
+        extents = self.extents(axes)
         wide = tuple(axis for axis in axes if axis.extent != ir.Literal(1))
         passes: dict[str, Pass] = {}
         folded = self.folded(axes, result)
@@ -176,7 +190,17 @@ class _Builder:
             fold = fold.changed(lambda group: group, self.stored)
         found = tuple(passes.values())
         self.found.append(
-            Phase(goal.source, wanted.dtype, goal.index, rows, found, columns, result, fold)
+            Phase(
+                goal.source,
+                wanted.dtype,
+                goal.index,
+                rows,
+                found,
+                columns,
+                result,
+                fold,
+                self.step,
+            )
         )
 
     def scattered(self, target: str, axes: tuple[Axis, ...], whole: Index, wanted: Element) -> bool:
@@ -190,7 +214,7 @@ class _Builder:
         self.tensor(target, axes, at(value.base, own))
         over = _renamed(value.over, "rstuvwxyz")
         own = {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
-        extents = {axis.name: axis.extent for axis in over}
+        extents = self.extents(over)
         index = tuple(
             ir.Literal(0)
             if axis.extent == ir.Literal(1)
@@ -204,7 +228,7 @@ class _Builder:
         rest = tuple(axis for axis in wide if axis not in rows)
         result = self.in_memory(at(value.body, own), extents)
         fold = Scattered("place", rest, value.operation, data)
-        self.found.append(Phase(target, value.dtype, index, rows, (), (), result, fold))
+        self.found.append(Phase(target, value.dtype, index, rows, (), (), result, fold, self.step))
         return True
 
     def in_memory(self, scalar: Scalar, extents: Mapping[str, ir.Expr]) -> Scalar:
@@ -282,7 +306,7 @@ class _Builder:
                 pair = (Axis(f"{axis.name}g", upper.extent), Axis(axis.name, lower.extent))
                 place = axes.index(axis)
                 axes = (*axes[:place], *pair, *axes[place + 1 :])
-                extents = {each.name: each.extent for each in axes}
+                extents = self.extents(axes)
                 number = {axis.name: joined_number(pair)}
                 moved = at(goal, number)
                 assert isinstance(moved, Element)
@@ -315,7 +339,7 @@ class _Builder:
         over = _renamed(value.over, "rstuvwxyz")
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
         replaced |= {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
-        inner = {axis.name: axis.extent for axis in (*axes, *over)}
+        inner = self.extents((*axes, *over))
         match at(value.body, replaced):
             case Apply("mul", (left, right)):
                 factors = [self.factor(each, inner) for each in (left, right)]
@@ -352,7 +376,7 @@ class _Builder:
         value = self.loops.values.get(element.source)
         if not isinstance(value, Scan) or not _whole(value, element, axes):
             return None
-        extents = {axis.name: axis.extent for axis in axes}
+        extents = self.extents(axes)
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
         axis = _followed(value, element, axes)
         body = resolved(self.loops, at(value.body, replaced), extents)
@@ -367,7 +391,7 @@ class _Builder:
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
         replaced[value.over.name] = over.ref
         axis = _followed(value, element, axes)
-        extents = {each.name: each.extent for each in (*axes, over)}
+        extents = self.extents((*axes, over))
         body = resolved(self.loops, at(value.body, replaced), extents)
         name = "place" if value.places else "best"
         return Chosen(name, value.dtype, axis, over, value.largest, value.places, body)
@@ -440,8 +464,10 @@ class _Builder:
 
     def workspace(self, value: Value) -> str:
         """The tensor that holds a value, after a phase of its own."""
+        if isinstance(value, Stepped):
+            return self.stepped(value)
         if value.name not in self.held:
-            noun = "PARTIAL" if isinstance(value, Reduction) else "INTERIM"
+            noun = _NOUNS[0] if isinstance(value, Reduction) else _NOUNS[1]
             name = free_name(noun, self.shapes)
             self.held[value.name] = name
             self.shapes[name] = tuple(axis.extent for axis in value.axes)
@@ -456,6 +482,42 @@ class _Builder:
             self.tensor(name, axes, wanted)
             self.computing.discard(value.name)
         return self.held[value.name]
+
+    def stepped(self, value: Stepped) -> str:
+        """The tensor that holds a state behind each step of a loop, after all phases of the loop;
+        within these, it is named only."""
+        if value.name not in self.held:
+            states = [
+                other
+                for other in self.loops.values.values()
+                if isinstance(other, Stepped) and other.step == value.step
+            ]
+            for each in states:
+                name = free_name(_NOUNS[2], self.shapes)
+                self.held[each.name] = name
+                behind = ir.Binary("+", each.step.extent, ir.Literal(each.ahead))
+                extents = (axis.extent for axis in each.axes)
+                self.shapes[name] = (symbolic.simplify(behind), *extents)
+                self.workspaces[name] = each.dtype
+                self.flat.fixed.add(name)
+            for kept in kept_from_steps(self.loops, states):
+                self.workspace(kept)
+            self.states(states, first=True)
+            self.step = value.step
+            self.states(states, first=False)
+            self.step = None
+        return self.held[value.name]
+
+    def states(self, states: Sequence[Stepped], *, first: bool) -> None:
+        """Phases that compute the first of each state, or those behind a step."""
+        for each in states:
+            axes = _renamed(each.axes, "ijklmnpq")
+            own = {old.name: new.ref for old, new in zip(each.axes, axes, strict=True)}
+            behind = ir.Binary("+", each.step.ref, ir.Literal(each.ahead))
+            body = each.first if first else each.body
+            place = ir.Literal(0) if first else symbolic.simplify(behind)
+            if body is not None:
+                self.tensor(self.held[each.name], axes, at(body, own), (place,))
 
 
 def _whole(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> bool:

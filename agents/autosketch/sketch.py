@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.lanes import (
@@ -34,8 +35,8 @@ from sketchc.agents.autosketch.loops import (
     below,
     below_it,
     elements,
+    names_below,
     names_in,
-    parts,
 )
 from sketchc.agents.autosketch.phase import (
     Chosen,
@@ -91,8 +92,13 @@ def write_sketch(phases: Phases, name: str) -> str:
         listed = " ".join(f"{condition.text};" for condition in phases.declared.requires)
         lines.append(f"    require: {listed}")
     lines.append("")
-    for body in written:
-        lines += [*(f"    {line}" for line in body), ""]
+    for step, bodies_of in groupby(zip(phases.phases, written, strict=True), lambda e: e[0].step):
+        indent = "    "
+        if step is not None:
+            lines.append(f"    for {step.name} in range({show(step.extent)}):")
+            indent *= 2
+        for _, body in bodies_of:
+            lines += [*(f"{indent}{line}" for line in body), ""]
     source = Source(f"{name}.sketch", "\n".join([*lines, "}", ""]))
     tree, found = parse(source)
     if tree is None or found:
@@ -153,19 +159,6 @@ def _uses(*scalars: Scalar) -> Counter[Scalar]:
     return found
 
 
-def _indices(scalar: Scalar) -> set[str]:
-    """The names in all indices and numbers."""
-    found: set[str] = set()
-    for part in parts(scalar):
-        match part:
-            case Element(index=index, where=where):
-                found |= names_in(index)
-                found |= set() if where is None else names(where)
-            case Number(value) if isinstance(value, ir.Expr):
-                found |= names(value)
-    return found
-
-
 def _widens(source: Scalar, cast: Apply) -> bool:
     """Whether a load does what a cast does."""
     return source.dtype.is_float and cast.dtype.is_float and cast.dtype.bytes >= source.dtype.bytes
@@ -217,6 +210,8 @@ class _PhaseWriter:
         if isinstance(phase.fold, Product):
             for digits in phase.fold.digits.values():
                 self.axes |= {axis.name: axis.extent for axis, _ in digits}
+        if phase.step is not None:
+            self.axes[phase.step.name] = phase.step.extent
         self.along = runs_along(phase)
         rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
@@ -242,7 +237,8 @@ class _PhaseWriter:
 
     def lines(self) -> Iterator[str]:
         """The statements, with a comment above them."""
-        top = Body(frozenset())
+        step = self.phase.step
+        top = Body(frozenset() if step is None else frozenset({step.name}))
         top.say(f"# {self.about()}")
         phase = self.phase
         if isinstance(phase.fold, Product):
@@ -515,7 +511,7 @@ class _PhaseWriter:
         held = self.beside or self.phase.fold
         if held and any(e.source in self.passes for e in elements(scalar)):
             return dims
-        used = _indices(scalar)
+        used = names_below(scalar)
         return tuple(each for each in dims if each.names & used)
 
     def operand(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> str:
@@ -549,7 +545,7 @@ class _PhaseWriter:
     def follows(self, scalar: Scalar) -> set[str]:
         """The axes of which each index gives another value. What is added up so far is another one
         at each place of the axis."""
-        found = _indices(scalar) & self.axes.keys()
+        found = names_below(scalar) & self.axes.keys()
         fold = self.phase.fold
         if isinstance(fold, Running) and any(e.source == fold.name for e in elements(scalar)):
             found.add(fold.axis.name)

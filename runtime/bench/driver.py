@@ -46,11 +46,17 @@ LOOKED_AT = 3
 #: Seconds that a burst of calls shall take, and the most calls in it.
 _BURST_SECONDS = 0.02
 _BURST_CALLS = 2000
-#: A call in a burst, on warm data, takes no longer than this many samples on fresh data. As long as
-#: one seems to, there are more bursts, up to this multiple of what the schedule says: the best one
-#: counts, and other work on the machine lengthens a burst more than a sample, which follows a rest.
+#: A call in a burst, on warm data, takes no longer than this many samples on fresh data.
 BURST_RATIO = 2.0
+#: As long as one seems to, or clocks do not agree, there are more bursts, up to this multiple of
+#: what the schedule says: the best one counts, and other work on the machine lengthens a burst more
+#: than a sample, which follows a rest.
 _MORE_BURSTS = 5
+#: The parent's clock may exceed the process's own by this share of it, by twice what it usually
+#: does, and by so many seconds a sample, or a call of a burst.
+CLOCK_SHARE = 0.25
+CLOCK_SECONDS = 2e-4
+BURST_SECONDS = 2e-6
 #: Samples of the first baseline before there is a process with the kernel, which could take
 #: processors, memory or a device from it.
 _ALONE = 5
@@ -135,6 +141,29 @@ def burst_ratio(contender: str, samples: Iterable[Sample], bursts: Iterable[Burs
     each = min((b.seconds / b.calls for b in bursts if b.contender == contender), default=0.0)
     own = [sample.seconds for sample in samples if sample.contender == contender]
     return each / max(statistics.median(own), 1e-9) if own else 0.0
+
+
+def unexplained_in_burst(bursts: Sequence[Burst]) -> float:
+    """Seconds a call by the parent's clock in which no call ran. The best burst counts: other work
+    only makes them longer."""
+    return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
+
+
+def usual_delay(handshakes: Sequence[float], alone: Sequence[Burst]) -> float:
+    """How much later, in seconds, the parent may hear of the end of a burst. However many calls a
+    burst has, its end is heard of once."""
+    once = min((burst.wall - burst.seconds for burst in alone), default=0.0)
+    return 2 * (statistics.median(handshakes) + max(0.0, once))
+
+
+def heard_late(bursts: Sequence[Burst], usual: float) -> bool:
+    """Whether the parent's clock says more of every burst than the process's own; what is usual is
+    shared by the calls of a burst."""
+    if not bursts:
+        return False
+    each, most = min(b.seconds / b.calls for b in bursts), max(b.calls for b in bursts)
+    allowed = CLOCK_SHARE * each + BURST_SECONDS + (CLOCK_SECONDS + usual) / most
+    return unexplained_in_burst(bursts) > allowed
 
 
 def turn_order(names: Sequence[str], number: int) -> tuple[str, ...]:
@@ -333,7 +362,7 @@ class _Rounds:
                 keep = number in looked_at and (name == KERNEL or number == min(looked_at))
                 self._sample(name, number, variations[-1], keep)
         self.progress("times bursts of calls")
-        bursts = self._bursts(baselines[0])
+        bursts = self._bursts(baselines[0], usual_delay(handshakes, alone_bursts))
         self._note(self._last(KERNEL))
         settings = self._last(baselines[0])["settings"]
         return Run(
@@ -405,13 +434,15 @@ class _Rounds:
             outputs = tuple(array_of(raw) for raw in answer["outputs"])
             self._kept.append(Kept(name, number, variation, outputs))
 
-    def _bursts(self, baseline: str) -> tuple[Burst, ...]:
-        """The kernel and one baseline turn about, so that both meet the same weather."""
+    def _bursts(self, baseline: str, usual: float) -> tuple[Burst, ...]:
+        """The kernel and one baseline turn about, so that both meet the same weather. `usual`: how
+        much later the end of a burst may be heard of."""
         found: list[Burst] = []
         names = (baseline, KERNEL)
         for number in range(self.settings.schedule.bursts * _MORE_BURSTS):
             slow = any(burst_ratio(name, self._samples, found) > BURST_RATIO for name in names)
-            if number >= self.settings.schedule.bursts and not slow:
+            late = heard_late([burst for burst in found if burst.contender == KERNEL], usual)
+            if number >= self.settings.schedule.bursts and not (slow or late):
                 break
             found += [self._burst(name, number) for name in turn_order(names, number)]
         return tuple(found)

@@ -11,15 +11,22 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from sketchc.runtime.bench.child import KERNEL
-from sketchc.runtime.bench.driver import BURST_RATIO, Burst, Run, Sample, burst_ratio
+from sketchc.runtime.bench.driver import (
+    BURST_RATIO,
+    BURST_SECONDS,
+    CLOCK_SECONDS,
+    CLOCK_SHARE,
+    Burst,
+    Run,
+    Sample,
+    burst_ratio,
+    heard_late,
+    unexplained_in_burst,
+    usual_delay,
+)
 from sketchc.runtime.bench.roofline import SLACK, Floor
 from sketchc.runtime.verify.compare import Comparison
 
-#: The parent's clock may exceed the process's own by this share of it, by twice what it usually
-#: does, and by so many seconds a sample, or a call of a burst.
-CLOCK_SHARE = 0.25
-CLOCK_SECONDS = 2e-4
-BURST_SECONDS = 2e-6
 #: Where other work makes a call of the baseline slower in a burst than in a sample, one of the
 #: kernel may be slower by as much, but by no more than this.
 BURST_WEATHER = 4.0
@@ -63,15 +70,13 @@ def clocks(run: Run) -> list[Problem]:
     """
     handshake = statistics.median(run.handshakes)
     usual = max(handshake, _unexplained(run.alone))
-    usual_in_burst = max(0.0, _unexplained_in_burst(run.alone_bursts))
+    usual_in_burst = max(0.0, unexplained_in_burst(run.alone_bursts))
     own = [sample for sample in run.samples if sample.contender == KERNEL]
     bursts = [burst for burst in run.bursts if burst.contender == KERNEL]
     typical = statistics.median(sample.seconds for sample in own)
-    # However many calls a burst has, its end is heard of once.
-    once = min((burst.wall - burst.seconds for burst in run.alone_bursts), default=0.0)
     found = [
         _samples(own, typical, usual),
-        _bursts(bursts, 2 * (handshake + max(0.0, once))),
+        _bursts(bursts, usual_delay(run.handshakes, run.alone_bursts)),
     ]
     # On a GPU the calls of a burst may take what their launches take, a sample does not.
     if run.device == "cpu":
@@ -112,24 +117,15 @@ def _late(run: Run) -> str:
     return f"the device works on for {late:.3g} s after the kernel's end"
 
 
-def _unexplained_in_burst(bursts: Sequence[Burst]) -> float:
-    """The same for a call of a burst. The best burst counts: other work only makes them longer."""
-    return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
-
-
 def _bursts(bursts: Sequence[Burst], usual: float) -> str:
     """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too.
     `usual`: how much later the parent may hear of the end of a burst."""
-    if not bursts:
+    if not heard_late(bursts, usual):
         return ""
     each, most = _each(bursts), max(burst.calls for burst in bursts)
-    unexplained = _unexplained_in_burst(bursts)
-    # What is usual is shared by the calls of a burst.
-    if unexplained <= CLOCK_SHARE * each + BURST_SECONDS + (CLOCK_SECONDS + usual) / most:
-        return ""
     return (
         f"the measuring process says {each:.3g} s a call of the kernel in a burst of {most}, and "
-        f"the parent's clock {each + unexplained:.3g} s"
+        f"the parent's clock {each + unexplained_in_burst(bursts):.3g} s"
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import attrs
 import numpy as np
 import pytest
 from bench_evidence import HANDSHAKE, RIGHT, made_up, run_of
 
+from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.driver import Burst, Run
 from sketchc.runtime.bench.judgement import clocks, problems
 from sketchc.runtime.bench.roofline import Floor
@@ -145,3 +148,24 @@ def test_whatever_the_kernel_changed_is_named() -> None:
     (found,) = problems(run, (RIGHT,), NO_FLOOR)
     assert found.failure == "policy"
     assert found.reason == "it replaced time.perf_counter_ns while it was timed"
+
+
+def test_bursts_whose_end_is_heard_of_late_are_taken_again() -> None:
+    """Other work may wake the parent late after each of the first; a clock that lies does so after
+    all of them, of which there is a bound."""
+
+    def taken(lies: range) -> list[Burst]:
+        def burst(name: str, number: int) -> Burst:
+            late = 4e-3 if name == "kernel" and number in lies else 0.0
+            return Burst(name, 27, 2.3e-3, 2.3e-3 + late)
+
+        settings = SimpleNamespace(schedule=SimpleNamespace(bursts=3))
+        rounds = SimpleNamespace(settings=settings, _samples=[], _burst=burst)
+        return list(driver._Rounds._bursts(rounds, "eager", 1e-4))
+
+    honest = taken(range(5))
+    assert [b.contender for b in honest].count("kernel") == 6
+    assert not driver.heard_late([b for b in honest if b.contender == "kernel"], 1e-4)
+    lying = taken(range(1000))
+    assert [b.contender for b in lying].count("kernel") == 15
+    assert driver.heard_late([b for b in lying if b.contender == "kernel"], 1e-4)

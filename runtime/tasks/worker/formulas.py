@@ -39,6 +39,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._euclidean_dist.default: _distances,
         aten._cdist_forward.default: _distances,
         aten.index_put.default: _masked,
+        aten.unbind.int: _unbound,
     }
 
 
@@ -195,3 +196,7 @@ def _masked(
     behind = x.dim() - place - mask.dim()
     mask = mask.reshape((*mask.shape, *(1,) * behind))
     return torch.where(mask, values.reshape(()).to(x.dtype), x)
+
+
+def _unbound(x: Tensor, dim: int = 0) -> list[Tensor]:
+    return [x.select(dim, place) for place in range(x.shape[dim])]

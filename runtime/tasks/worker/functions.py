@@ -17,6 +17,8 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from sketchc.runtime.tasks.worker.recurrent import LAYERS
+
 Tensor = torch.Tensor
 Function: TypeAlias = Callable[..., Any]
 
@@ -43,6 +45,7 @@ class Formulas(TorchFunctionMode):
 @cache
 def _table() -> dict[Function, Function]:
     return {
+        **LAYERS,
         F.scaled_dot_product_attention: attention,
         F.gaussian_nll_loss: gaussian_nll_loss,
         F.embedding_bag: embedding_bag,

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import Node
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sketchc.runtime.tasks.worker import formulas
@@ -78,7 +79,8 @@ def trace(
     `TaskError` where the task looks at values.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, torch.no_grad():
+    # Nobody runs the graph: that its code is written at once is what takes most of a long trace.
+    with mode, torch.no_grad(), _use_lazy_graph_module(True):
         known = {name: torch.empty(v.shape, dtype=v.dtype) for name, v in state.items()}
         given = [
             torch.empty(v.shape, dtype=v.dtype) if isinstance(v, torch.Tensor) else v

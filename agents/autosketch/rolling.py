@@ -1,0 +1,406 @@
+"""A loop of the task, which a trace has unrolled, as a loop again.
+
+Iterations are the same operations again and again. What an iteration takes of the one before it is
+a state of the loop, a number that grows by as much each time follows its step, and what is taken of
+all iterations, in order, stays as one tensor. The result is a trace with the operations of
+`runtime.tasks.worker.recurrent`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+Trace = Mapping[str, Any]
+#: So many iterations make a loop.
+_LEAST = 8
+#: Views, which stand where they are made: they move to where they are used.
+_VIEWS = frozenset(
+    ("select", "select_copy", "slice_copy", "prims::slice", "prims::squeeze", "prims::transpose")
+    + ("prims::clone", "prims::view_of", "prims::split_dim", "prims::collapse_view")
+    + ("prims::broadcast_in_dim",)
+)
+
+
+class _NoLoopError(Exception):
+    """Operations that are alike, and no loop."""
+
+
+def rolled(trace: Trace) -> Trace:
+    """The trace with its loops; as it is where it has none."""
+    found = _Nodes(_Nodes(trace).trace()).trace()  # what was copied to has no reader by then
+    while (shorter := _roll(found)) is not None:
+        found = _Nodes(shorter).trace()
+    return found
+
+
+def _roll(trace: Trace) -> Trace | None:
+    for start, period in _repetitions(trace["nodes"]):
+        for shift in range(period):
+            try:
+                return _Loop(trace, start + shift, period).trace()
+            except _NoLoopError:
+                continue
+    return None
+
+
+# ---------------------------------------------------------------- values of a trace
+
+
+def _is_use(value: Any) -> bool:
+    return isinstance(value, dict) and "node" in value
+
+
+def _uses(value: Any) -> Iterator[Mapping[str, int]]:
+    """The results of nodes in a value."""
+    if _is_use(value):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _uses(item)
+    elif isinstance(value, dict) and "step" not in value:
+        for item in value.values():
+            yield from _uses(item)
+
+
+def _moved(value: Any, places: Mapping[tuple[int, int], Any]) -> Any:
+    """The value with results of nodes replaced."""
+    if _is_use(value):
+        return places.get((value["node"], value["of"]), value)
+    if isinstance(value, list):
+        return [_moved(item, places) for item in value]
+    if isinstance(value, dict) and "step" in value:
+        return {**value, "step": places[value["step"], 0]["node"]}
+    if isinstance(value, dict) and not {"made", "dtype", "input", "state", "text"} & value.keys():
+        return {name: _moved(item, places) for name, item in value.items()}
+    return value
+
+
+class _Nodes:
+    """The nodes of a trace in another order, without those that nobody uses."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.old = trace["nodes"]
+        self.returned = trace["returned"]
+        self.nodes: list[dict[str, Any]] = []
+        self.places: dict[tuple[int, int], Any] = {}
+        every = [node["arguments"] for node in self.old]
+        self.readers = Counter(use["node"] for use in _uses([*every, self.returned]))
+
+    def trace(self) -> Trace:
+        """Views that have one reader stand before it; what is copied as it is stays what it was."""
+        for number, node in enumerate(self.old):
+            late = node["operation"] in _VIEWS and self.readers[number] == 1
+            if not late and self.readers[number]:
+                self.emit(number)
+        for use in _uses(self.returned):
+            self.emit(use["node"])
+        return {"nodes": self.nodes, "returned": _moved(self.returned, self.places)}
+
+    def emit(self, number: int) -> None:
+        if (number, 0) in self.places:
+            return
+        node = self.old[number]
+        for use in _uses(node["arguments"]):
+            self.emit(use["node"])
+        arguments = _moved(node["arguments"], self.places)
+        if node["operation"] == "copy" and self.copies(node):
+            self.places[number, 0] = arguments["src"]
+            return
+        for of in range(len(node["tensors"])):
+            self.places[number, of] = {"node": len(self.nodes), "of": of}
+        self.nodes.append({**node, "arguments": arguments})
+
+    def copies(self, node: Mapping[str, Any]) -> bool:
+        """Whether what is copied has the form of what it is copied to."""
+        source = node["arguments"]["src"]
+        if not _is_use(source):
+            return False
+        given = self.old[source["node"]]["tensors"][source["of"]]
+        return bool(given == node["tensors"][0])
+
+
+# ---------------------------------------------------------------- what repeats
+
+
+def _kind(value: Any) -> Any:
+    """What a value is, whichever node or number it is."""
+    if isinstance(value, dict):
+        return "tensor" if value.keys() & {"node", "input", "state", "made"} else str(value)
+    if isinstance(value, list):
+        return tuple(map(_kind, value))
+    return "number" if type(value) is int else repr(value)
+
+
+def _repetitions(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Where nodes begin to repeat, and after how many: what covers most first."""
+    numbers: dict[Any, int] = {}
+    kinds = np.array(
+        [
+            numbers.setdefault(
+                (
+                    node["operation"],
+                    *((name, _kind(value)) for name, value in node["arguments"].items()),
+                    *((each["dtype"], len(each["shape"])) for each in node["tensors"]),
+                ),
+                len(numbers),
+            )
+            for node in nodes
+        ]
+    )
+    found = []
+    for period in range(1, len(kinds) // _LEAST + 1):
+        same = np.concatenate([[False], kinds[period:] == kinds[:-period], [False]])
+        turns = np.flatnonzero(np.diff(same.astype(np.int8)))
+        for start, end in zip(turns[::2], turns[1::2], strict=True):
+            if (end - start) // period + 1 >= _LEAST:
+                found.append((int(end - start) // period * period, int(start), period))
+    found.sort(key=lambda each: (-each[0], each[2], each[1]))
+    return [(start, period) for _, start, period in found]
+
+
+@attrs.frozen
+class _Own:
+    """Result `of` of node `place` of an iteration: of the same one, or of the one `before`."""
+
+    place: int
+    of: int
+    before: bool = False
+
+
+@attrs.frozen
+class _Line:
+    """A whole number: `factor` times the step, and `shift`."""
+
+    factor: int
+    shift: int
+
+
+class _Loop:
+    """Nodes from `start` on, `period` of them an iteration, as a loop. Raises `_NoLoopError`."""
+
+    def __init__(self, trace: Trace, start: int, period: int) -> None:
+        self.old, self.returned = trace["nodes"], trace["returned"]
+        self.start, self.period = start, period
+        self.initial: dict[_Own, Any] = {}
+        self.count = self.iterations()
+        if self.count < _LEAST:
+            raise _NoLoopError
+        self.body = [self.arguments(place) for place in range(period)]
+        self.end = start + self.count * period
+        #: By the place of an operation that writes what a step gives into a tensor, one place of an
+        #: axis after the other: what it writes, the axis, and whether it begins with the last one.
+        self.written = {
+            place: found for place in range(period) if (found := self.writes(place)) is not None
+        }
+        for place in self.written:
+            del self.initial[_Own(place, 0, before=True)]
+        if not self.initial:
+            raise _NoLoopError
+
+    def writes(self, place: int) -> tuple[_Own, int, bool] | None:
+        """See `written`."""
+        node, given = self.old[self.start + place], self.body[place]
+        state = _Own(place, 0, before=True)
+        if node["operation"] != "select_scatter" or given["self"] != state:
+            return None
+        read = [own for arguments in self.body for own in _owns(arguments)]
+        source, line, dim = given["src"], given["index"], given["dim"]
+        if read.count(state) > 1 or _Own(place, 0) in read or not isinstance(source, _Own):
+            return None
+        if node["tensors"][0]["shape"][dim] != self.count or source.before:
+            return None
+        ways = {_Line(1, 0): False, _Line(-1, self.count - 1): True}
+        return (source, dim, ways[line]) if line in ways else None
+
+    def iterations(self) -> int:
+        """So many iterations are alike."""
+        first = [node["operation"] for node in self.old[self.start : self.start + self.period]]
+        count = 1
+        while True:
+            begin = self.start + count * self.period
+            if [n["operation"] for n in self.old[begin : begin + self.period]] != first:
+                return count
+            count += 1
+
+    def arguments(self, place: int) -> dict[str, Any]:
+        each = [
+            self.old[self.start + turn * self.period + place]["arguments"]
+            for turn in range(self.count)
+        ]
+        return {name: self.value([one[name] for one in each]) for name in each[0]}
+
+    def value(self, each: Sequence[Any]) -> Any:
+        """What an argument is in terms of the step."""
+        first = each[0]
+        if all(one == first for one in each):
+            return first
+        if all(isinstance(one, list) for one in each) and len({len(one) for one in each}) == 1:
+            return [self.value(one) for one in zip(*each, strict=True)]
+        if all(type(one) is int for one in each):
+            factor = each[1] - first
+            if list(each) != [first + factor * turn for turn in range(self.count)]:
+                raise _NoLoopError
+            return _Line(factor, first)
+        if not all(map(_is_use, each[1:])):
+            raise _NoLoopError
+        owns = [self.own(use, turn) for turn, use in enumerate(each) if turn]
+        if len(set(owns)) > 1 or (own := owns[0]) is None:
+            raise _NoLoopError
+        if not own.before:
+            if self.own(first, 0) != own:
+                raise _NoLoopError
+        elif self.initial.setdefault(own, first) != first or self.own(first, 0) is not None:
+            raise _NoLoopError
+        return own
+
+    def own(self, use: Any, turn: int) -> _Own | None:
+        """A result as one of the iteration number `turn`, or of that before it."""
+        if not _is_use(use):
+            return None
+        turn_of, place = divmod(use["node"] - self.start, self.period)
+        if turn_of not in (turn, turn - 1) or use["node"] < self.start:
+            return None
+        return _Own(place, use["of"], before=turn_of == turn - 1)
+
+    # ------------------------------------------------------------ the trace anew
+
+    def trace(self) -> Trace:
+        """The whole trace."""
+        nodes = list(self.old[: self.start])
+        counter = len(nodes)
+        step = {"node": counter, "of": 0}
+        arguments = {"sequence": next(iter(self.initial.values())), "count": self.count}
+        nodes.append(_node("steps::counter", arguments, [{"dtype": "int64", "shape": []}]))
+        known: dict[_Own, Any] = {}
+        for own, initial in self.initial.items():
+            known[own] = {"node": len(nodes), "of": 0}
+            begun = {"initial": initial, "counter": step}
+            nodes.append(_node("steps::before", begun, [self.result(own)]))
+        computed = [place for place in range(self.period) if place not in self.written]
+        for number, place in enumerate(computed, len(nodes)):
+            for of in range(len(self.old[self.start + place]["tensors"])):
+                known[_Own(place, of)] = {"node": number, "of": of}
+        for place in computed:
+            given = self.body[place]
+            node = self.old[self.start + place]
+            nodes.append({**node, "arguments": _in_terms(given, known, counter)})
+        return self.rest(nodes, known)
+
+    def result(self, own: _Own) -> Any:
+        """Type and extents of a result."""
+        return self.old[self.start + own.place]["tensors"][own.of]
+
+    def rest(self, nodes: list[Any], known: Mapping[_Own, Any]) -> Trace:
+        """What follows the loop: it reads the last of the results, or all of one."""
+        states = list(self.initial)
+        kept = [own for own in self.read_later() if attrs.evolve(own, before=True) not in states]
+        wanted = [*(attrs.evolve(own, before=False) for own in states), *kept]
+        after = len(nodes)
+        results = [self.result(own) for own in wanted]
+        arguments = {
+            "before": [*(known[own] for own in states), *(None for _ in kept)],
+            "after": [known[own] for own in wanted],
+            "count": self.count,
+            "backwards": False,
+        }
+        all_of = [{**each, "shape": [self.count, *each["shape"]]} for each in results]
+        nodes.append(_node("steps::after", arguments, [*all_of, *results]))
+        self.places: dict[tuple[int, int], Any] = {}
+        last = self.end - self.period
+        for number, own in enumerate(wanted):
+            at = {"node": after, "of": len(wanted) + number}
+            self.places[last + own.place, own.of] = at
+        whole = {own: {"node": after, "of": number} for number, own in enumerate(wanted)}
+        for place, (source, dim, backwards) in self.written.items():
+            self.places[last + place, 0] = {"node": len(nodes), "of": 0}
+            nodes.append(
+                _joined(whole[source], dim, backwards, True, [self.result(_Own(place, 0))])
+            )
+        for number in range(self.end, len(self.old)):
+            node = self.old[number]
+            joined = self.joined(node, whole)
+            if joined is None:
+                self.only_last([*_uses(node["arguments"])])
+                joined = {**node, "arguments": _moved(node["arguments"], self.places)}
+            for of in range(len(node["tensors"])):
+                self.places[number, of] = {"node": len(nodes), "of": of}
+            nodes.append(joined)
+        self.only_last([*_uses(self.returned)])
+        return {"nodes": nodes, "returned": _moved(self.returned, self.places)}
+
+    def only_last(self, uses: Sequence[Mapping[str, int]]) -> None:
+        """Refuses what reads an iteration before the last."""
+        if any(self.start <= use["node"] < self.end - self.period for use in uses):
+            raise _NoLoopError
+
+    def read_later(self) -> list[_Own]:
+        """The results that what follows the loop reads."""
+        later = [node["arguments"] for node in self.old[self.end :]]
+        uses = (use for use in _uses([*later, self.returned]))
+        owns = (
+            _Own((use["node"] - self.start) % self.period, use["of"])
+            for use in uses
+            if self.start <= use["node"] < self.end
+        )
+        found = (self.written[own.place][0] if own.place in self.written else own for own in owns)
+        return list(dict.fromkeys(found))
+
+    def joined(self, node: Mapping[str, Any], whole: Mapping[_Own, Any]) -> dict[str, Any] | None:
+        """A node that puts all of one result side by side."""
+        parts = node["arguments"].get("tensors")
+        if node["operation"] != "prims::cat" or len(parts) != self.count:
+            return None
+        for backwards in (False, True):
+            order = reversed(parts) if backwards else parts
+            owns = [self.own(use, turn) for turn, use in enumerate(order)]
+            if len(set(owns)) == 1 and owns[0] is not None and not owns[0].before:
+                dim = node["arguments"]["dim"]
+                return _joined(whole[owns[0]], dim, backwards, False, node["tensors"])
+        return None
+
+
+def _joined(
+    sequence: Any, dim: int, backwards: bool, stacked: bool, tensors: list[Any]
+) -> dict[str, Any]:
+    """What all steps gave side by side along an axis, or along a new one."""
+    arguments = {"sequence": sequence, "dim": dim, "backwards": backwards, "stacked": stacked}
+    return _node("steps::joined", arguments, tensors)
+
+
+def _owns(value: Any) -> Iterator[_Own]:
+    """The results of iterations in an argument."""
+    match value:
+        case _Own():
+            yield value
+        case list():
+            for item in value:
+                yield from _owns(item)
+        case dict():
+            for item in value.values():
+                yield from _owns(item)
+
+
+def _in_terms(value: Any, known: Mapping[_Own, Any], counter: int) -> Any:
+    """An argument of the loop's body as data."""
+    match value:
+        case _Own():
+            return known[value]
+        case _Line(factor, shift):
+            return {"step": counter, "factor": factor, "shift": shift}
+        case list():
+            return [_in_terms(item, known, counter) for item in value]
+        case dict() if (
+            not _is_use(value) and not {"made", "dtype", "input", "state"} & value.keys()
+        ):
+            return {name: _in_terms(item, known, counter) for name, item in value.items()}
+        case _:
+            return value
+
+
+def _node(operation: str, arguments: dict[str, Any], tensors: list[Any]) -> dict[str, Any]:
+    return {"operation": operation, "arguments": arguments, "tensors": tensors}
