@@ -102,7 +102,7 @@ class Verifier:
         from sketchc.runtime.bench import text as report
         from sketchc.runtime.bench.bench import bench
         from sketchc.runtime.bench.machine import this_machine
-        from sketchc.runtime.bench.timing import Schedule, Settings
+        from sketchc.runtime.bench.schedule import Schedule, Settings
 
         context.progress.note("verifier", "measures against eager")
         own = context.configuration.target(context.target)

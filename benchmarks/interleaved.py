@@ -31,8 +31,8 @@ from sketchc.runtime.bench import text
 from sketchc.runtime.bench.bench import bench
 from sketchc.runtime.bench.machine import Machine, this_machine
 from sketchc.runtime.bench.measurement import Measurement
+from sketchc.runtime.bench.schedule import Schedule, Settings
 from sketchc.runtime.bench.text import Entry, summary, to_json
-from sketchc.runtime.bench.timing import Schedule, Settings
 from sketchc.runtime.tasks.task import load_task
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

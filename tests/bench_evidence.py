@@ -12,7 +12,7 @@ from sketchc.runtime.bench.judgement import problems
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.bench.measurement import Baseline, Measurement, speedup, summarise
 from sketchc.runtime.bench.roofline import Precision, Work, floor_of
-from sketchc.runtime.bench.timing import Settings, draw_variation
+from sketchc.runtime.bench.schedule import Settings, draw_variation
 from sketchc.runtime.verify.compare import Comparison
 
 #: 10 GB/s of memory, 100 GB/s of a cache of 1 MB, 100 GFLOP/s.

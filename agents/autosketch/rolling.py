@@ -20,9 +20,13 @@ Trace = Mapping[str, Any]
 _LEAST = 8
 #: Views, which stand where they are made: they move to where they are used.
 _VIEWS = frozenset(
-    ("select", "select_copy", "slice_copy", "prims::slice", "prims::squeeze", "prims::transpose")
-    + ("prims::clone", "prims::view_of", "prims::split_dim", "prims::collapse_view")
-    + ("prims::broadcast_in_dim",)
+    {
+        "select",
+        "select_copy",
+        "slice_copy",
+        *(f"prims::{name}" for name in ("slice", "squeeze", "transpose", "clone", "view_of")),
+        *(f"prims::{name}" for name in ("split_dim", "collapse_view", "broadcast_in_dim")),
+    }
 )
 
 

@@ -21,10 +21,9 @@ from sketchc.base.types import numpy_dtype
 from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
-from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
+from sketchc.runtime.bench.child import KERNEL, MODEL, Job, StateMismatchError
 from sketchc.runtime.bench.driver import Kept, MeasurementFailedError, Progress, Run
 from sketchc.runtime.bench.judgement import outdone, problems
-from sketchc.runtime.bench.launcher import MODEL
 from sketchc.runtime.bench.machine import (
     Machine,
     OtherWork,
@@ -41,7 +40,7 @@ from sketchc.runtime.bench.measurement import (
     surroundings,
 )
 from sketchc.runtime.bench.roofline import Floor, Precision, Work, floor_of, precision_of, work_of
-from sketchc.runtime.bench.timing import Settings, varied
+from sketchc.runtime.bench.schedule import Settings, varied
 from sketchc.runtime.cases.binding import Binding
 from sketchc.runtime.cases.drawing import Inputs, draw
 from sketchc.runtime.cases.lists import OwnList, bind_task, bound_to

@@ -21,6 +21,8 @@ from sketchc.runtime.process import messages
 Scalar = int | float | bool
 #: The side of a measurement that is not the baselines', and its one contender.
 KERNEL = "kernel"
+#: The class with the interface of the task's Model, where a kernel's file defines one.
+MODEL = "ModelNew"
 #: Names the numbers of the processors that are timed on, with commas between.
 PROCESSORS = "SKETCHC_PROCESSORS"
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.bench.child import KERNEL, PROCESSORS, Job, StateMismatchError
-from sketchc.runtime.bench.timing import Settings, Variation, draw_variation
+from sketchc.runtime.bench.schedule import Settings, Variation, draw_variation
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.messages import MessageError, Raw, array_of, raw_of
 from sketchc.runtime.process.peer import (

@@ -14,14 +14,11 @@ import torch
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import load_language
-from sketchc.runtime.bench.child import Scalar, StateMismatchError
+from sketchc.runtime.bench.child import MODEL, Scalar, StateMismatchError
 from sketchc.runtime.bench.timing import as_sequence
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.worker.module_state import state
 from sketchc.runtime.toolchains.base import CandidateError, Launch, toolchain
-
-#: The class with the interface of the task's Model, where a file defines one.
-MODEL = "ModelNew"
 
 #: Of every model, as in the process that makes references.
 SEED = 0

@@ -270,14 +270,15 @@ def last_level_cache() -> int:
 
 def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
     """The machine's facts; measures what is not known yet (some seconds), or all with `measure`."""
-    import torch
-
     if device == "cuda":
+        import torch
+
         name, threads = torch.cuda.get_device_name(), 1
         cache = int(torch.cuda.get_device_properties(0).L2_cache_size)
-    else:
-        name, threads, cache = processor_name(), torch.get_num_threads(), last_level_cache()
-    key = f"{device}: {name}, {threads} threads, torch {torch.__version__}"
+    else:  # as many threads as are timed with
+        name, threads = processor_name(), len(os.sched_getaffinity(0))
+        cache = last_level_cache()
+    key = f"{device}: {name}, {threads} threads, torch {installed('torch').get('torch')}"
     known = _known()
     before = _machine(known.get(key))
     if before is not None and not measure:
@@ -291,14 +292,14 @@ def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
 
 def versions(device: str) -> dict[str, str]:
     """The versions that a time depends on: Python, torch, the C++ compiler, the GPU's driver."""
-    import torch
-
-    found = {"torch": torch.__version__, "python": platform.python_version()}
+    found = {**installed("torch"), "python": platform.python_version()}
     found["system"] = f"{platform.system()} {platform.release()}"
     compiler = find_compiler()
     if compiler is not None:
         found[Path(compiler).name] = compiler_version(compiler)
     if device == "cuda":
+        import torch
+
         found["cuda"] = str(torch.version.cuda)
         driver = Path("/proc/driver/nvidia/version")
         if driver.exists():

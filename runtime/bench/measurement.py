@@ -17,7 +17,7 @@ from sketchc.runtime.bench.driver import Run
 from sketchc.runtime.bench.judgement import Problem
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.bench.roofline import Floor, Precision, Work
-from sketchc.runtime.bench.timing import Settings
+from sketchc.runtime.bench.schedule import Settings
 from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.verify.compare import Comparison
 

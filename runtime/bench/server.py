@@ -32,7 +32,8 @@ from sketchc.runtime.bench import launcher as launching
 from sketchc.runtime.bench import timing
 from sketchc.runtime.bench.child import KERNEL, Job, StateMismatchError
 from sketchc.runtime.bench.launcher import SEED, launcher, model_launcher, native
-from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, Turn, write_varied
+from sketchc.runtime.bench.schedule import Turn
+from sketchc.runtime.bench.timing import Clock, CpuClock, CudaClock, write_varied
 from sketchc.runtime.guards.placement import poison
 from sketchc.runtime.guards.torch_state import (
     TorchState,

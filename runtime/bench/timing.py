@@ -2,30 +2,20 @@
 
 The clock functions are captured when this module is loaded, before any candidate is: a candidate
 that replaces `time.perf_counter_ns` changes nothing here, and `guard` sees that it did.
-
-The inputs of each sample are fresh values at the same addresses, which no earlier result fits: a
-kernel that remembers its outputs, by the address of an input or by looking at some of its elements,
-must show. So before every sample each tensor is rotated by an offset and, where it holds floats,
-scaled by a factor in (1/2, 1]. The parent draws both and tells them one sample at a time; it can
-make the same values itself, and with them the reference. Parameters of a model stay as they are: a
-kernel may prepare them once. A task that corrects its inputs (`valid_inputs`) would not take
-rotated ones: there, the sets of inputs alone take turns.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 import torch
 
+from sketchc.runtime.bench.schedule import Turn
 from sketchc.runtime.guards.placement import raw_bytes
-from sketchc.runtime.process.arrays import Array
-from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.tasks.worker.task_file import flat
 
 _now = time.perf_counter_ns
@@ -39,32 +29,6 @@ _WATCHES = 50
 _IDLE = 0.2
 #: Cycles of a GPU, about 50 ms: any wrapper has launched its kernels by then.
 _LONG = 100_000_000
-
-
-@attrs.frozen
-class Schedule:
-    """How long and how often. `cold`: caches are flushed before each sample."""
-
-    samples: int = 31
-    warm_up_seconds: float = 0.5
-    at_least_seconds: float = 1.0
-    at_most_seconds: float = 60.0
-    cold: bool = True
-    bursts: int = 3
-
-
-@attrs.frozen
-class Settings:
-    """How to measure. `sizes` replaces symbols of the task; `values` are `--set`."""
-
-    seed: int
-    threads: int
-    schedule: Schedule = Schedule()
-    sizes: Mapping[str, int] = attrs.field(factory=dict)
-    values: Mapping[str, Scalar] = attrs.field(factory=dict)
-    device: str = "cpu"
-    timeout: float = 600.0
-    baselines: tuple[str, ...] = ("eager",)
 
 
 @attrs.frozen
@@ -216,54 +180,6 @@ class CudaClock(Clock):
 def as_sequence(outputs: Any) -> Sequence[torch.Tensor]:
     """A wrapper's result as a sequence of tensors."""
     return list(flat(outputs))  # type: ignore[arg-type]
-
-
-#: Factors are 1 - k/256, exact in every floating-point type.
-_FACTORS = 128
-
-
-@attrs.frozen
-class Turn:
-    """How a tensor is varied: its elements, row-major, move up by `offset` places (the last ones to
-    the front) and are multiplied with `factor`."""
-
-    offset: int = 0
-    factor: float = 1.0
-
-
-@attrs.frozen
-class Variation:
-    """One sample's inputs: the set of values `base`, the addresses `place`, and the turn of each
-    tensor that has one."""
-
-    base: int
-    place: int
-    turns: Mapping[str, Turn] = attrs.field(factory=dict)
-
-
-def draw_variation(
-    random: np.random.Generator,
-    sizes: Mapping[str, tuple[int, bool]],
-    bases: int,
-    place: int,
-) -> Variation:
-    """A variation; `sizes` maps tensors that may be varied to (elements, whether they are floats).
-    `place` is given, so that places take turns."""
-    turns = {}
-    for name, (elements, floating) in sizes.items():
-        offset = int(random.integers(0, elements)) if elements else 0
-        factor = 1.0 - int(random.integers(0, _FACTORS)) / 256 if floating else 1.0
-        turns[name] = Turn(offset, factor)
-    return Variation(int(random.integers(0, bases)), place, turns)
-
-
-def varied(array: Array, turn: Turn) -> Array:
-    """The values of one tensor, in a new array of the same shape and type."""
-    rotated = np.roll(array.reshape(-1), turn.offset).reshape(array.shape)
-    if turn.factor == 1.0:
-        return rotated
-    scaled: Array = rotated * rotated.dtype.type(turn.factor)
-    return scaled
 
 
 def write_varied(base: torch.Tensor, turn: Turn, target: torch.Tensor) -> None:

@@ -27,9 +27,12 @@ from sketchc.lowering.python_host import abi
 from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.shapes import shape_function
 from sketchc.lowering.registry import load_language, load_target
-from sketchc.runtime.dropin import kernel_support, model_support
 from sketchc.runtime.toolchains.base import toolchain
 
+#: Files whose text goes into drop-ins. They are not imported for it: they import torch.
+SUPPORT, MODEL_SUPPORT = (
+    Path(__file__).with_name(name) for name in ("kernel_support.py", "model_support.py")
+)
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 
 
@@ -56,7 +59,7 @@ def module_parts(kernel: Kernel, more: Sequence[Path] = ()) -> list[str]:
     """The parts of a module's text from its imports to the function; `more` are files whose text is
     copied into it, too."""
     built, definition = toolchain(kernel.target).module_parts(kernel)
-    files = [Path(kernel_support.__file__), *([built] if built else []), *more]
+    files = [SUPPORT, *([built] if built else []), *more]
     texts = [file.read_text("utf-8") for file in files]
     taken = [tensor.name for tensor in abi.given(kernel.sketch)]
     return [
@@ -76,7 +79,7 @@ def function_name(kernel: Kernel) -> str:
 def _names(kernel: Kernel) -> Names:
     """The names of the sketch as the module may use them."""
     built, _ = toolchain(kernel.target).module_parts(kernel)
-    files = [Path(kernel_support.__file__), Path(model_support.__file__)]
+    files = [SUPPORT, MODEL_SUPPORT]
     files += [built] if built else []
     used = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FORWARD", "run", "file"}
     for path in files:

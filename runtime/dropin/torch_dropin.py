@@ -25,8 +25,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host import abi
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
-from sketchc.runtime.dropin import model_support
-from sketchc.runtime.dropin.kernel_module import function_name, module_parts
+from sketchc.runtime.dropin.kernel_module import MODEL_SUPPORT, function_name, module_parts
 from sketchc.runtime.tasks.description import OtherSpec, Scalar
 from sketchc.runtime.tasks.layout import is_text, paths
 from sketchc.runtime.tasks.outline import modules_beside
@@ -94,7 +93,7 @@ class _Writer:
 
     def text(self, freedom: Freedom | None, neighbours: bool) -> str:
         """The whole module; `neighbours`: the task imports files beside it."""
-        parts = [self._docstring(), *module_parts(self.kernel, [Path(model_support.__file__)])]
+        parts = [self._docstring(), *module_parts(self.kernel, [MODEL_SUPPORT])]
         if neighbours:
             parts.append("sys.path.append(str(FOLDER))  # the task imports files beside it")
         parts += [self._task(), self._data(freedom), self._model()]

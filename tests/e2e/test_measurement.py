@@ -45,7 +45,7 @@ def bench(*arguments: str) -> tuple[int, Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    from sketchc.runtime.bench.timing import Schedule  # here: it imports torch
+    from sketchc.runtime.bench.schedule import Schedule
 
     require("cpp")
     with pytest.MonkeyPatch.context() as patch:

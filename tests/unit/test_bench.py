@@ -20,8 +20,9 @@ from sketchc.runtime.bench.driver import turn_order
 from sketchc.runtime.bench.machine import Machine, OtherWork, better, busy_note, read_probe
 from sketchc.runtime.bench.measurement import fast_p, geometric_mean, speedup, summarise
 from sketchc.runtime.bench.roofline import Precision, Work, floor_of
+from sketchc.runtime.bench.schedule import Turn, draw_variation, varied
 from sketchc.runtime.bench.text import Entry, against, seconds_text, summary, to_json
-from sketchc.runtime.bench.timing import Turn, draw_variation, varied, write_varied
+from sketchc.runtime.bench.timing import write_varied
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:

@@ -28,8 +28,8 @@ from sketchc.runtime.verify.words import INCOMPLETE
 
 if TYPE_CHECKING:
     from sketchc.runtime.bench.measurement import Measurement
+    from sketchc.runtime.bench.schedule import Settings
     from sketchc.runtime.bench.text import Entry
-    from sketchc.runtime.bench.timing import Settings
     from sketchc.runtime.cases.lists import OwnList
     from sketchc.runtime.store.recording import Recorder
     from sketchc.runtime.tasks.client import TaskClient
@@ -167,7 +167,7 @@ def bench(
         request = VerifyRequest("", constants=constants, sketch=name, **asked)
         sizes = _sizes(symbols)
         # Without PyTorch, which everything is measured against, these raise `ImportError`.
-        from sketchc.runtime.bench.timing import Schedule, Settings
+        from sketchc.runtime.bench.schedule import Schedule, Settings
 
         options.resolve_target(request.target, request.hardware)
         how = Settings(

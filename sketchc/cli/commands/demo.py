@@ -128,7 +128,7 @@ def _cpp(console: Console, sketch: str, task: Path) -> bool:
     from sketchc.runtime.bench import text as bench_report
     from sketchc.runtime.bench.bench import bench
     from sketchc.runtime.bench.machine import this_machine
-    from sketchc.runtime.bench.timing import Settings
+    from sketchc.runtime.bench.schedule import Settings
     from sketchc.runtime.tasks.task import TorchTask
 
     console.rule(f"the same sketch for this CPU: {sketch} --target cpp")
