@@ -175,6 +175,8 @@ class Prober:
             outputs, states = self.task.probe(inputs, substitutes, real=real)
         except TaskFailure:
             return None
+        if len(states) != sum(parameter.state is not None for parameter in self.parameters):
+            return None  # a model of more layers
         for parameter, spec in zip(self.parameters, shaped, strict=True):
             if parameter.state is not None and states.get(parameter.state) != spec.shape:
                 return None

@@ -27,7 +27,7 @@ from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
 from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
 
-HEAD = "import functools\n\nimport torch\nimport torch.nn.functional as F\n\n\n"
+HEAD = "import functools\nimport itertools\n\nimport torch\nimport torch.nn.functional as F\n\n\n"
 #: The body of a function of x (and w, b), and the shapes of its own inputs.
 TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "pointwise": ("F.gelu(x * 0.5 + 1.0) - torch.tanh(x).abs()", ((48, 80),)),
@@ -224,6 +224,28 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "hyperbolic": (
         "torch.sinh(x) + torch.cosh(x) * torch.asinh(x) - torch.atanh(w.sin()) + torch.hypot(x, w)",
         ((20, 30), (20, 30)),
+    ),
+    # Loops whose steps need the one before, as long as a size: layers, and what a task writes. (By
+    # larger weights each step would multiply the rounding of those before.)
+    "recurrent": (
+        "torch.gru(x, x.new_zeros(1, x.shape[1], b.shape[1]), [w / 8, b / 8], False, 1, 0.0, "
+        "False, False, False)[0]",
+        ((9, 3, 5), (12, 5), (12, 4)),
+    ),
+    "both_ways": (
+        "torch.gru(x, x.new_ones(4, x.shape[0], 4), [w / 8, b / 8] * 2 + [b.repeat(1, 2) / 8, b / 8]"
+        " * 2, False, 2, 0.0, False, True, True)[1]",
+        ((3, 9, 5), (12, 5), (12, 4)),
+    ),
+    "own_loop": (
+        "torch.stack(list(itertools.accumulate(x.unbind(1), lambda h, y: torch.tanh(h @ w / 16 + "
+        "y), initial=b))[1:], 1)",
+        ((3, 9, 5), (5, 5), (3, 5)),
+    ),
+    "last_of_a_loop": (
+        "functools.reduce(lambda h, t: 0.5 * h + w[:, t] * x[:, t], reversed(range(x.shape[1])), "
+        "b)",
+        ((3, 9, 5), (3, 9, 5), (3, 5)),
     ),
     "less_its_mean": (
         "F.group_norm(x, 3, torch.ones(x.shape[1], dtype=x.dtype), None)",
@@ -432,3 +454,53 @@ def test_contradicting_options_are_one_line(
     assert run([*given, "builtin", "--workflow", "default"]) == 2
     assert "--designer builtin goes with --workflow builtin" in capsys.readouterr().err
     assert run([*given, "llm", "--workflow", "builtin"]) == 2
+
+
+LOOP = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.LSTM(5, 3, bidirectional=True, batch_first=True)
+        self.cell = torch.nn.LSTMCell(6, 4)
+        self.read = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        state = memory = x.new_zeros(x.shape[0], 4)
+        found = x.new_empty(x.shape[0], x.shape[1], 2)
+        x, _ = self.layer(x)
+        for place in reversed(range(x.shape[1])):
+            state, memory = self.cell(x[:, place], (state, memory))
+            found[:, place] = self.read(state)
+        return found, memory
+
+
+def get_inputs():
+    return [torch.randn(3, 11, 5)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_loop_of_a_task_is_a_loop_of_its_sketch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A loop of the host over a size, whatever that is, as of each direction of a recurrent layer; the
+    kernel passes."""
+    require("cpp")
+    path = tmp_path / "loop.py"
+    path.write_text(LOOP)
+    with load_task(str(path)) as task:
+        text = design(task)
+    tree, _ = parse(Source("loop.sketch", text))
+    assert tree is not None
+    sketch = build_plan(tree.sketches[0], "cpp").plan.sketch
+    loops = [step for step in sketch.schedule if isinstance(step, ir.HostFor)]
+    assert [isinstance(loop.stop, ir.Ref) and loop.stop.kind for loop in loops] == [
+        ir.NameKind.SYMBOL
+    ] * 3
+    assert run(["gen", str(path), "-t", "cpp", "-o", str(tmp_path / "out")]) == 0, capsys

@@ -1,5 +1,5 @@
-"""Recurrent layers as steps of a loop, for traces: unrolled, a layer would be as many operations as
-its sequence is long.
+"""Recurrent layers as steps of a loop, for traces and shapes: unrolled, a layer would be as many
+operations as its sequence is long.
 
 A loop is four operations. `counter` is its index, which runs from 0; `at` takes the element of a
 sequence there; `before` is what a state was when the step began, `initial` when the first one did;
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 Tensor = torch.Tensor
 _LIBRARY = torch.library.Library("steps", "DEF")
@@ -160,3 +161,14 @@ LAYERS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.gru_cell: _one_step(_gru),
     torch.lstm_cell: _one_step(_lstm),
 }
+
+
+class OneStep(TorchFunctionMode):
+    """Without data, which has shapes alone, a recurrent layer makes one step."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        layer = LAYERS.get(func)
+        found = NotImplemented
+        if layer is not None and args[0].is_meta:
+            found = layer(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {})) if found is NotImplemented else found

@@ -38,6 +38,7 @@ from sketchc.runtime.tasks.worker.operations import (
     shared_state,
 )
 from sketchc.runtime.tasks.worker.precision import JoinsFloat64
+from sketchc.runtime.tasks.worker.recurrent import OneStep
 from sketchc.runtime.tasks.worker.rng_audit import Watch
 from sketchc.runtime.tasks.worker.server import SCALED
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat
@@ -355,7 +356,7 @@ class Task(server.Task):
         values or whose code is wrong, since only real tensors tell which, for numbers as tensors,
         and for a small one: torch imports much for the first run without data."""
         try:
-            with torch.device("meta"):
+            with _without_data():
                 lists = self.input_lists(request)
                 inputs = lists[0]
                 if self.count([*inputs, *state(model).values()]) <= _SMALL_ELEMENTS:
@@ -373,7 +374,7 @@ class Task(server.Task):
 
     def shapes(self, request: Request) -> list[list[int]]:
         """Found without data where that is possible."""
-        with torch.device("meta"):
+        with _without_data():
             return super().shapes(request)
 
     def probe(self, request: Request) -> dict[str, Any]:
@@ -382,7 +383,7 @@ class Task(server.Task):
             return self._probe_with_data(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
         try:
-            with torch.device("meta"), convolutions.AsWithData():
+            with _without_data(), convolutions.AsWithData():
                 return super().probe(request)
         except Exception:
             # The task looks at values, or does not take these shapes: real tensors tell which.
@@ -434,11 +435,18 @@ class Task(server.Task):
             torch.manual_seed(request["seed"])
             with self.shaped():
                 model = _copied_to_meta(self.model({}))
-            with torch.device("meta"):
+            with _without_data():
                 inputs = self.inputs(request)
                 return random_operation(lambda: self.forward(model, inputs))
         except Exception:
             return ""  # it needs real data
+
+
+@contextmanager
+def _without_data() -> Iterator[None]:
+    """Tensors that are made within have shapes and no data."""
+    with torch.device("meta"), OneStep():
+        yield
 
 
 class Held(Operations):  # type: ignore[no-untyped-call]
