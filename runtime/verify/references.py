@@ -11,7 +11,9 @@ result in the task's own precision on the same inputs (`own`):
   errors that are gross, an underflow say, are no measure: they count in their own row alone). One
   run may happen to be exact: errors are also taken at inputs that differ in the last bit. And,
 - on inputs of extreme magnitude, an element is not judged that is grossly wrong in the task's own
-  result (an infinity here, a large number there: neither is nearer to the truth).
+  result (an infinity here, a large number there: neither is nearer to the truth), on these inputs
+  or on some that differ in the last bit: a recurrence of many steps amplifies what it rounds so
+  that each run is wrong elsewhere.
 
 What else is as right as the reference (`readings`): an element that another run of the task gives,
 where several threads write into one place; what lies on the other side of a border that a value was
@@ -52,7 +54,7 @@ FACTOR = 2.0
 _GROSS = 5.0
 #: Outputs of up to so many elements are sampled so many times: one run of few elements says little,
 #: and what a recurrence amplifies differs from run to run.
-_SAMPLES = ((1 << 6, 24), (1 << 18, 8))
+_SAMPLES = ((1 << 6, 24), (1 << 18, 8), (1 << 22, 4))
 #: ... unless an error is beyond this many of the task's own, and of bounds.
 _HOPELESS = 32.0
 #: Whose rounding of large elements says nothing of small ones.
@@ -239,8 +241,11 @@ class References:
                 allowance = FACTOR * largest * magnitude
             else:
                 largest = float(plain.max(initial=0.0))
-                if needed <= _HOPELESS * max(largest, float(np.nanmax(bound, initial=0.0))):
-                    largest = max(largest, self._sampled(position, reference))
+                near = needed <= _HOPELESS * max(largest, float(np.nanmax(bound, initial=0.0)))
+                if near or (self.extreme and gross.any()):
+                    sampled, elsewhere = self._sampled(position, reference, dtype, length)
+                    largest = max(largest, sampled)
+                    wrong |= self.extreme & elsewhere
                 allowance = np.full(reference.shape, FACTOR * largest)
             if not wrong.any() and not (allowance > bound).any():
                 return None
@@ -250,23 +255,28 @@ class References:
             allowance = np.maximum(allowance, FACTOR * in_row)
         return np.where(wrong, np.inf, allowance) if self.extreme else allowance
 
-    def _sampled(self, position: int, reference: Array) -> float:
-        """The task's own largest error, gross ones apart, at inputs that differ in the last bit."""
-        largest = 0.0
+    def _sampled(
+        self, position: int, reference: Array, dtype: DType, length: int
+    ) -> tuple[float, Array]:
+        """At inputs that differ in the last bit: the task's own largest error, gross ones apart,
+        and which elements are wrong there."""
+        largest, wrong = 0.0, np.zeros(reference.shape, bool)
         if self.near is None or not reference.size:
-            return largest
+            return largest, wrong
         finite = np.abs(reference[np.isfinite(reference)])
         most = _GROSS * PAPER_TAU[DType.F32] * float(finite.max(initial=0.0))
         for number in range(next((n for size, n in _SAMPLES if reference.size <= size), 0)):
             try:
                 exact, own = self.near(number)
             except TaskFailure:
-                return largest
+                return largest, wrong
+            rounded = own[position].astype(numpy_dtype(dtype))
+            wrong |= wrong_elements(rounded, exact[position], dtype, length)
             with np.errstate(all="ignore"):
                 error = np.abs(own[position].astype(np.float64) - exact[position])
             error = error[np.isfinite(error) & (error <= most)]
             largest = max(largest, float(error.max(initial=0.0)))
-        return largest
+        return largest, wrong
 
     # ------------------------------------------------------------ what is left over
 
