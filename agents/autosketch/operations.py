@@ -6,7 +6,10 @@ operations of the op table, views are index maps, and reductions combine a map.
 
 from __future__ import annotations
 
-from sketchc.agents.autosketch import (
+from sketchc.agents.autosketch.builder import Builder, plain
+from sketchc.agents.autosketch.graph import Graph
+from sketchc.agents.autosketch.loops import Loops
+from sketchc.agents.autosketch.rules import (
     folds,
     lookups,
     orders,
@@ -15,9 +18,6 @@ from sketchc.agents.autosketch import (
     recurrences,
     views,
 )
-from sketchc.agents.autosketch.builder import Builder, plain
-from sketchc.agents.autosketch.graph import Graph
-from sketchc.agents.autosketch.loops import Loops
 from sketchc.base.diagnostics import refuse
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.

@@ -51,8 +51,8 @@ from sketchc.agents.autosketch.phase import (
     Scattered,
     mapped,
 )
-from sketchc.agents.autosketch.recurrences import kept_from_steps
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
+from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
@@ -487,6 +487,8 @@ class _Builder:
         """The tensor that holds a state behind each step of a loop, after all phases of the loop;
         within these, it is named only."""
         if value.name not in self.held:
+            if self.step is not None:
+                refuse("the built-in Designer has no form for a loop within a loop")
             states = [
                 other
                 for other in self.loops.values.values()

@@ -18,16 +18,10 @@ import numpy as np
 Trace = Mapping[str, Any]
 #: So many iterations make a loop.
 _LEAST = 8
-#: Views, which stand where they are made: they move to where they are used.
-_VIEWS = frozenset(
-    {
-        "select",
-        "select_copy",
-        "slice_copy",
-        *(f"prims::{name}" for name in ("slice", "squeeze", "transpose", "clone", "view_of")),
-        *(f"prims::{name}" for name in ("split_dim", "collapse_view", "broadcast_in_dim")),
-    }
-)
+#: So many operations on one tensor, one after the other, may stand elsewhere.
+_FEW = 16
+#: So many ways to see iterations are tried.
+_TRIED = 32
 
 
 class _NoLoopError(Exception):
@@ -61,14 +55,21 @@ def _is_use(value: Any) -> bool:
 
 def _uses(value: Any) -> Iterator[Mapping[str, int]]:
     """The results of nodes in a value."""
-    if _is_use(value):
-        yield value
-    elif isinstance(value, list):
+    return (each for each in _tensors(value) if _is_use(each))
+
+
+def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
+    """All tensors in a value."""
+    if isinstance(value, list):
         for item in value:
-            yield from _uses(item)
-    elif isinstance(value, dict) and "step" not in value:
-        for item in value.values():
-            yield from _uses(item)
+            yield from _tensors(item)
+    elif isinstance(value, dict) and value.keys() & {"node", "input", "state", "made"}:
+        yield value
+
+
+def _given(node: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a node."""
+    return list(node["arguments"].values())
 
 
 def _moved(value: Any, places: Mapping[tuple[int, int], Any]) -> Any:
@@ -78,10 +79,14 @@ def _moved(value: Any, places: Mapping[tuple[int, int], Any]) -> Any:
     if isinstance(value, list):
         return [_moved(item, places) for item in value]
     if isinstance(value, dict) and "step" in value:
-        return {**value, "step": places[value["step"], 0]["node"]}
-    if isinstance(value, dict) and not {"made", "dtype", "input", "state", "text"} & value.keys():
-        return {name: _moved(item, places) for name, item in value.items()}
+        return {**value, "step": places.get((value["step"], 0), {"node": value["step"]})["node"]}
     return value
+
+
+def _with_moved(node: Mapping[str, Any], places: Mapping[tuple[int, int], Any]) -> dict[str, Any]:
+    """The node with results of nodes in its arguments replaced."""
+    arguments = {name: _moved(value, places) for name, value in node["arguments"].items()}
+    return {**node, "arguments": arguments}
 
 
 class _Nodes:
@@ -92,32 +97,44 @@ class _Nodes:
         self.returned = trace["returned"]
         self.nodes: list[dict[str, Any]] = []
         self.places: dict[tuple[int, int], Any] = {}
-        every = [node["arguments"] for node in self.old]
+        every = [_given(node) for node in self.old]
         self.readers = Counter(use["node"] for use in _uses([*every, self.returned]))
 
     def trace(self) -> Trace:
-        """Views that have one reader stand before it; what is copied as it is stays what it was."""
+        """What follows one tensor of the task and has one reader stands before that one; what is
+        copied as it is stays what it was."""
         for number, node in enumerate(self.old):
-            late = node["operation"] in _VIEWS and self.readers[number] == 1
+            late = self.follows_one(node) and self.readers[number] == 1
             if not late and self.readers[number]:
                 self.emit(number)
         for use in _uses(self.returned):
             self.emit(use["node"])
         return {"nodes": self.nodes, "returned": _moved(self.returned, self.places)}
 
+    def follows_one(self, node: Mapping[str, Any]) -> bool:
+        """Whether a node, as a view does, follows a tensor of the task alone, in a few steps."""
+        for _ in range(_FEW):
+            values = list(_tensors(_given(node)))
+            if len(values) != 1 or "made" in values[0]:
+                return False
+            if not _is_use(values[0]):
+                return True
+            node = self.old[values[0]["node"]]
+        return False
+
     def emit(self, number: int) -> None:
         if (number, 0) in self.places:
             return
         node = self.old[number]
-        for use in _uses(node["arguments"]):
+        for use in _uses(_given(node)):
             self.emit(use["node"])
-        arguments = _moved(node["arguments"], self.places)
+        moved = _with_moved(node, self.places)
         if node["operation"] == "copy" and self.copies(node):
-            self.places[number, 0] = arguments["src"]
+            self.places[number, 0] = moved["arguments"]["src"]
             return
         for of in range(len(node["tensors"])):
             self.places[number, of] = {"node": len(self.nodes), "of": of}
-        self.nodes.append({**node, "arguments": arguments})
+        self.nodes.append(moved)
 
     def copies(self, node: Mapping[str, Any]) -> bool:
         """Whether what is copied has the form of what it is copied to."""
@@ -164,7 +181,7 @@ def _repetitions(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
             if (end - start) // period + 1 >= _LEAST:
                 found.append((int(end - start) // period * period, int(start), period))
     found.sort(key=lambda each: (-each[0], each[2], each[1]))
-    return [(start, period) for _, start, period in found]
+    return [(start, period) for _, start, period in found[:_TRIED]]
 
 
 @attrs.frozen
@@ -212,7 +229,7 @@ class _Loop:
         state = _Own(place, 0, before=True)
         if node["operation"] != "select_scatter" or given["self"] != state:
             return None
-        read = [own for arguments in self.body for own in _owns(arguments)]
+        read = [own for given in self.body for own in _owns(list(given.values()))]
         source, line, dim = given["src"], given["index"], given["dim"]
         if read.count(state) > 1 or _Own(place, 0) in read or not isinstance(source, _Own):
             return None
@@ -242,6 +259,8 @@ class _Loop:
         """What an argument is in terms of the step."""
         first = each[0]
         if all(one == first for one in each):
+            if any(use["node"] >= self.start for use in _uses(first)):
+                raise _NoLoopError  # what the first iteration alone computes
             return first
         if all(isinstance(one, list) for one in each) and len({len(one) for one in each}) == 1:
             return [self.value(one) for one in zip(*each, strict=True)]
@@ -292,7 +311,8 @@ class _Loop:
         for place in computed:
             given = self.body[place]
             node = self.old[self.start + place]
-            nodes.append({**node, "arguments": _in_terms(given, known, counter)})
+            arguments = {n: _in_terms(value, known, counter) for n, value in given.items()}
+            nodes.append({**node, "arguments": arguments})
         return self.rest(nodes, known)
 
     def result(self, own: _Own) -> Any:
@@ -329,8 +349,8 @@ class _Loop:
             node = self.old[number]
             joined = self.joined(node, whole)
             if joined is None:
-                self.only_last([*_uses(node["arguments"])])
-                joined = {**node, "arguments": _moved(node["arguments"], self.places)}
+                self.only_last([*_uses(_given(node))])
+                joined = _with_moved(node, self.places)
             for of in range(len(node["tensors"])):
                 self.places[number, of] = {"node": len(nodes), "of": of}
             nodes.append(joined)
@@ -344,7 +364,7 @@ class _Loop:
 
     def read_later(self) -> list[_Own]:
         """The results that what follows the loop reads."""
-        later = [node["arguments"] for node in self.old[self.end :]]
+        later = [_given(node) for node in self.old[self.end :]]
         uses = (use for use in _uses([*later, self.returned]))
         owns = (
             _Own((use["node"] - self.start) % self.period, use["of"])
@@ -384,9 +404,6 @@ def _owns(value: Any) -> Iterator[_Own]:
         case list():
             for item in value:
                 yield from _owns(item)
-        case dict():
-            for item in value.values():
-                yield from _owns(item)
 
 
 def _in_terms(value: Any, known: Mapping[_Own, Any], counter: int) -> Any:
@@ -398,10 +415,6 @@ def _in_terms(value: Any, known: Mapping[_Own, Any], counter: int) -> Any:
             return {"step": counter, "factor": factor, "shift": shift}
         case list():
             return [_in_terms(item, known, counter) for item in value]
-        case dict() if (
-            not _is_use(value) and not {"made", "dtype", "input", "state"} & value.keys()
-        ):
-            return {name: _in_terms(item, known, counter) for name, item in value.items()}
         case _:
             return value
 

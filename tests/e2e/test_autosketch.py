@@ -233,8 +233,8 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         ((9, 3, 5), (12, 5), (12, 4)),
     ),
     "both_ways": (
-        "torch.gru(x, x.new_ones(4, x.shape[0], 4), [w / 8, b / 8] * 2 + [b.repeat(1, 2) / 8, b / 8]"
-        " * 2, False, 2, 0.0, False, True, True)[1]",
+        "torch.gru(x, x.new_ones(4, x.shape[0], 4), [w / 8, b / 8] * 2 + [b.repeat(1, 2) / 8, "
+        "b / 8] * 2, False, 2, 0.0, False, True, True)[1]",
         ((3, 9, 5), (12, 5), (12, 4)),
     ),
     "own_loop": (
@@ -489,8 +489,8 @@ def get_init_inputs():
 def test_a_loop_of_a_task_is_a_loop_of_its_sketch(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A loop of the host over a size, whatever that is, as of each direction of a recurrent layer; the
-    kernel passes."""
+    """A loop of the host over a size, whatever that is, as is each direction of a recurrent layer;
+    the kernel passes."""
     require("cpp")
     path = tmp_path / "loop.py"
     path.write_text(LOOP)

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 Tensor = torch.Tensor
-_LIBRARY = torch.library.Library("steps", "DEF")
+_LIBRARY: Any = torch.library.Library("steps", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define("counter(Tensor sequence, int count) -> Tensor")
 _LIBRARY.define("at(Tensor sequence, Tensor counter, bool backwards) -> Tensor")
 _LIBRARY.define("before(Tensor initial, Tensor counter) -> Tensor")
@@ -48,7 +48,8 @@ class Weights:
 
     def __init__(self, given: Sequence[Tensor], biases: bool) -> None:
         self.incoming, self.own, *rest = given
-        self.incoming_bias, self.own_bias = rest[:2] if biases else (None, None)
+        bias: list[Tensor | None] = [*rest[:2]] if biases else [None, None]
+        self.incoming_bias, self.own_bias = bias
         left = rest[2:] if biases else rest
         self.projection = left[0] if left else None
 

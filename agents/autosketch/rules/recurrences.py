@@ -127,8 +127,8 @@ def kept_from_steps(loops: Loops, states: Sequence[Stepped]) -> Iterator[Value]:
     """The values that memory holds and that every step of a loop reads as they are."""
     follows: dict[str, bool] = {}
     step = states[0].step.name
-    for name, value in loops.values.items():
-        scalars = () if isinstance(value, Stepped) else computed_from(value)
+    for name, each in loops.values.items():
+        scalars = () if isinstance(each, Stepped) else computed_from(each)
         own = any(step in names_below(scalar) for scalar in scalars)
         sources = {e.source for scalar in scalars for e in elements(scalar)}
         follows[name] = own or any(follows.get(source, False) for source in sources)
@@ -137,7 +137,7 @@ def kept_from_steps(loops: Loops, states: Sequence[Stepped]) -> Iterator[Value]:
     while left:
         name = left.pop()
         value = loops.values.get(name)
-        if value is None or name in seen or isinstance(value, Stepped):
+        if value is None or name in seen or value in states:
             continue
         seen.add(name)
         if is_expanded(value) or follows[name]:
