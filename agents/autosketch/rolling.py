@@ -18,7 +18,15 @@ import numpy as np
 Trace = Mapping[str, Any]
 #: So many iterations make a loop.
 _LEAST = 8
-#: So many operations on one tensor, one after the other, may stand elsewhere.
+#: Views, which stand where they are made: they move to where they are used.
+_VIEWS = frozenset(
+    {
+        *("select", "select_copy", "slice_copy"),
+        *(f"prims::{name}" for name in ("slice", "squeeze", "transpose", "clone", "view_of")),
+        *(f"prims::{name}" for name in ("split_dim", "collapse_view", "broadcast_in_dim")),
+    }
+)
+#: So many of them, one after the other.
 _FEW = 16
 #: So many ways to see iterations are tried.
 _TRIED = 32
@@ -101,25 +109,25 @@ class _Nodes:
         self.readers = Counter(use["node"] for use in _uses([*every, self.returned]))
 
     def trace(self) -> Trace:
-        """What follows one tensor of the task and has one reader stands before that one; what is
-        copied as it is stays what it was."""
+        """Views of the task's tensors that have one reader stand before it; what is copied as it is
+        stays what it was."""
         for number, node in enumerate(self.old):
-            late = self.follows_one(node) and self.readers[number] == 1
+            late = self.readers[number] == 1 and self.is_view(node)
             if not late and self.readers[number]:
                 self.emit(number)
         for use in _uses(self.returned):
             self.emit(use["node"])
         return {"nodes": self.nodes, "returned": _moved(self.returned, self.places)}
 
-    def follows_one(self, node: Mapping[str, Any]) -> bool:
-        """Whether a node, as a view does, follows a tensor of the task alone, in a few steps."""
+    def is_view(self, node: Mapping[str, Any]) -> bool:
+        """Whether a node is a view of a tensor of the task, or of another one."""
         for _ in range(_FEW):
-            values = list(_tensors(_given(node)))
-            if len(values) != 1 or "made" in values[0]:
+            if node["operation"] not in _VIEWS:
                 return False
-            if not _is_use(values[0]):
+            (value,) = _tensors(_given(node))
+            if not _is_use(value):
                 return True
-            node = self.old[values[0]["node"]]
+            node = self.old[value["node"]]
         return False
 
     def emit(self, number: int) -> None:
