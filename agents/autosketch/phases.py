@@ -167,7 +167,8 @@ class _Builder:
         extents = self.extents(axes)
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
-        if isinstance(result, Element) and self.scattered(target, axes, whole, result):
+        alone = None if before else result  # a scatter is of a whole tensor
+        if isinstance(alone, Element) and self.scattered(target, axes, whole, alone):
             return
         goal = Element(target, (*before, *whole), wanted.dtype)
         goal, axes, result = self.split(goal, axes, result)

@@ -373,10 +373,9 @@ class _Loop:
     def read_later(self) -> list[_Own]:
         """The results that what follows the loop reads."""
         later = [_given(node) for node in self.old[self.end :]]
-        uses = (use for use in _uses([*later, self.returned]))
         owns = (
             _Own((use["node"] - self.start) % self.period, use["of"])
-            for use in uses
+            for use in _uses([*later, self.returned])
             if self.start <= use["node"] < self.end
         )
         found = (self.written[own.place][0] if own.place in self.written else own for own in owns)

@@ -247,6 +247,12 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "b)",
         ((3, 9, 5), (3, 9, 5), (3, 5)),
     ),
+    # What a step scatters into goes through a workspace of that step.
+    "scattered_in_a_loop": (
+        "functools.reduce(lambda h, t: torch.tanh(h).scatter_add(0, (w[:, t].abs() * 3).long() % "
+        "b.shape[0], x[:, t]), range(x.shape[1]), b)",
+        ((6, 9, 5), (6, 9, 5), (3, 5)),
+    ),
     "less_its_mean": (
         "F.group_norm(x, 3, torch.ones(x.shape[1], dtype=x.dtype), None)",
         ((4, 6, 40),),
