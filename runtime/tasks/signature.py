@@ -318,7 +318,10 @@ def _parts(
     prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...], *, steps: bool = False
 ) -> list[Group]:
     """The groups that some axes of one size form: the largest first. `steps`: those whose sizes
-    vary in steps only, which what varies freely need not join."""
+    vary in steps only, which what varies freely need not join. Weights vary only with an init input
+    of their size."""
+    if all(type(value) is not int or value != sizes[0] for value in prober.description.init_inputs):
+        axes = tuple(axis for axis in axes if prober.parameters[axis[0]].state is None)
     for count in range(len(axes), 0, -1):
         for chosen in itertools.combinations(axes, count):
             if prober.left <= 0:

@@ -206,6 +206,16 @@ def test_sizes_that_are_written_into_the_model_stay(tmp_path: Path) -> None:
     ]
 
 
+def test_a_size_that_many_weights_happen_to_have_is_a_size(tmp_path: Path) -> None:
+    """Rows of a network whose layers are as wide as there are rows: seventeen axes of 12."""
+    layers = "self.net = nn.Sequential(*(nn.Linear(12, 12) for _ in range(5)))"
+    path = task_file(tmp_path, "self.net(x)", "torch.randn(12, 12)", init=layers)
+    with TorchTask(path) as task:
+        sketch = signature_of(task, "net")
+    assert declared(sketch)[0] == "X[M, 12]: f32 in"
+    assert declared(sketch)[-1] == "Y[M, 12]: f32 out"
+
+
 def test_a_size_that_is_taken_up_to_the_next_patch_only_stays(tmp_path: Path) -> None:
     init = "self.place = nn.Parameter(torch.randn(2, 12))"
     path = task_file(
