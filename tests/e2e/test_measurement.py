@@ -52,7 +52,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
         brief = partial(Schedule, warm_up_seconds=0.05, at_least_seconds=0.0)
-        patch.setattr("sketchc.runtime.bench.timing.Schedule", brief)
+        patch.setattr("sketchc.runtime.bench.schedule.Schedule", brief)
         yield
 
 
