@@ -57,6 +57,10 @@ def _roll(trace: Trace) -> Trace | None:
 # ---------------------------------------------------------------- values of a trace
 
 
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value.keys() & {"node", "input", "state", "made"})
+
+
 def _is_use(value: Any) -> bool:
     return isinstance(value, dict) and "node" in value
 
@@ -71,7 +75,7 @@ def _tensors(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, list):
         for item in value:
             yield from _tensors(item)
-    elif isinstance(value, dict) and value.keys() & {"node", "input", "state", "made"}:
+    elif _is_tensor(value):
         yield value
 
 
@@ -159,7 +163,7 @@ class _Nodes:
 def _kind(value: Any) -> Any:
     """What a value is, whichever node or number it is."""
     if isinstance(value, dict):
-        return "tensor" if value.keys() & {"node", "input", "state", "made"} else str(value)
+        return "tensor" if _is_tensor(value) else str(value)
     if isinstance(value, list):
         return tuple(map(_kind, value))
     return "number" if type(value) is int else repr(value)

@@ -138,9 +138,14 @@ class Run:
 
 def burst_ratio(contender: str, samples: Iterable[Sample], bursts: Iterable[Burst]) -> float:
     """How much longer a call takes in the best burst than in a median sample; 0 without bursts."""
-    each = min((b.seconds / b.calls for b in bursts if b.contender == contender), default=0.0)
+    each = call_in_burst([burst for burst in bursts if burst.contender == contender])
     own = [sample.seconds for sample in samples if sample.contender == contender]
     return each / max(statistics.median(own), 1e-9) if own else 0.0
+
+
+def call_in_burst(bursts: Sequence[Burst]) -> float:
+    """Seconds of a call in the best burst; 0 without bursts."""
+    return min((burst.seconds / burst.calls for burst in bursts), default=0.0)
 
 
 def unexplained_in_burst(bursts: Sequence[Burst]) -> float:
@@ -161,8 +166,8 @@ def heard_late(bursts: Sequence[Burst], usual: float) -> bool:
     shared by the calls of a burst."""
     if not bursts:
         return False
-    each, most = min(b.seconds / b.calls for b in bursts), max(b.calls for b in bursts)
-    allowed = CLOCK_SHARE * each + BURST_SECONDS + (CLOCK_SECONDS + usual) / most
+    most = max(burst.calls for burst in bursts)
+    allowed = CLOCK_SHARE * call_in_burst(bursts) + BURST_SECONDS + (CLOCK_SECONDS + usual) / most
     return unexplained_in_burst(bursts) > allowed
 
 

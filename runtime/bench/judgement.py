@@ -20,6 +20,7 @@ from sketchc.runtime.bench.driver import (
     Run,
     Sample,
     burst_ratio,
+    call_in_burst,
     heard_late,
     unexplained_in_burst,
     usual_delay,
@@ -122,7 +123,7 @@ def _bursts(bursts: Sequence[Burst], usual: float) -> str:
     `usual`: how much later the parent may hear of the end of a burst."""
     if not heard_late(bursts, usual):
         return ""
-    each, most = _each(bursts), max(burst.calls for burst in bursts)
+    each, most = call_in_burst(bursts), max(burst.calls for burst in bursts)
     return (
         f"the measuring process says {each:.3g} s a call of the kernel in a burst of {most}, and "
         f"the parent's clock {each + unexplained_in_burst(bursts):.3g} s"
@@ -141,15 +142,10 @@ def _slower_in_burst(run: Run, bursts: Sequence[Burst], typical: float, usual: f
         burst_ratio(baseline, run.samples, run.bursts),
     ]
     weather = min(BURST_WEATHER, max(1.0, *seen))
-    each = _each(bursts) if bursts else 0.0
+    each = call_in_burst(bursts)
     if each <= BURST_RATIO * weather * typical + 2 * usual + BURST_SECONDS:
         return ""
     return f"a sample of the kernel takes {typical:.3g} s, and a call in a burst {each:.3g} s"
-
-
-def _each(bursts: Sequence[Burst]) -> float:
-    """Seconds of a call in the best burst."""
-    return min(burst.seconds / burst.calls for burst in bursts)
 
 
 def _below(floor: Floor, run: Run) -> list[Problem]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sketchc.agents.autosketch.builder import Builder, Rule, integer, value_name
+from sketchc.agents.autosketch.builder import Builder, Rule, integer, linear, value_name
 from sketchc.agents.autosketch.graph import Node, Use, step_name
 from sketchc.agents.autosketch.loops import (
     Axis,
@@ -26,7 +26,6 @@ from sketchc.agents.autosketch.loops import (
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.ir import symbolic
 
 
 def _step(builder: Builder, counter: Use) -> Axis:
@@ -51,7 +50,7 @@ def _at(builder: Builder, node: Node) -> None:
     step = _step(builder, node.arguments["counter"])
     place: ir.Expr = step.ref
     if node.arguments["backwards"]:
-        place = _moved(ir.Binary("-", step.extent, place), -1)
+        place = linear((step.extent, 1), (place, -1), shift=-1)
     builder.view(node, node.arguments["sequence"], lambda index: (place, *index))
 
 
@@ -86,11 +85,12 @@ def _after(builder: Builder, node: Node) -> None:
         def behind(index: Index, kept: Stepped = kept) -> Element:
             place = index[0]
             if arguments["backwards"]:
-                place = ir.Binary("-", _moved(step.extent, -1), place)
-            return Element(kept.name, (_moved(place, kept.ahead), *index[1:]), kept.dtype)
+                place = linear((step.extent, 1), (place, -1), shift=-1)
+            place = linear((place, 1), shift=kept.ahead)
+            return Element(kept.name, (place, *index[1:]), kept.dtype)
 
         def last(index: Index, kept: Stepped = kept) -> Element:
-            place = _moved(step.extent, kept.ahead - 1)
+            place = linear((step.extent, 1), shift=kept.ahead - 1)
             return Element(kept.name, (place, *index), kept.dtype)
 
         builder.map(node, behind, kind)
@@ -113,14 +113,10 @@ def _joined(builder: Builder, node: Node) -> None:
         else:
             place, rest[dim] = (ir.Binary(o, own[dim], shape[dim]) for o in ("//", "%"))
         if arguments["backwards"]:
-            place = ir.Binary("-", _moved(count, -1), place)
+            place = linear((count, 1), (place, -1), shift=-1)
         return (place, *rest)
 
     builder.view(node, sequence, index)
-
-
-def _moved(place: ir.Expr, by: int) -> ir.Expr:
-    return symbolic.simplify(ir.Binary("+", place, ir.Literal(by)))
 
 
 def kept_from_steps(loops: Loops, states: Sequence[Stepped]) -> Iterator[Value]:

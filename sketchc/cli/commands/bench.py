@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -166,7 +167,8 @@ def bench(
         constants = options.parse_assignments(settings, "--set")
         request = VerifyRequest("", constants=constants, sketch=name, **asked)
         sizes = _sizes(symbols)
-        # Without PyTorch, which everything is measured against, these raise `ImportError`.
+        if find_spec("torch") is None:  # which everything is measured against, in other processes
+            raise ModuleNotFoundError("No module named 'torch'", name="torch")
         from sketchc.runtime.bench.schedule import Schedule, Settings
 
         options.resolve_target(request.target, request.hardware)
