@@ -24,7 +24,11 @@ Function: TypeAlias = Callable[..., Any]
 
 
 class Formulas(TorchFunctionMode):
-    """Functions that are called within it are their formulas."""
+    """Functions of a table that are called within it are their formulas."""
+
+    def __init__(self, table: Mapping[Function, Function]) -> None:
+        super().__init__()
+        self.table = table
 
     def __torch_function__(
         self,
@@ -34,7 +38,7 @@ class Formulas(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """The function's result."""
-        formula = _table().get(func)
+        formula = self.table.get(func)
         if formula is not None:
             found = formula(*args, **(kwargs or {}))
             if found is not NotImplemented:
@@ -43,7 +47,8 @@ class Formulas(TorchFunctionMode):
 
 
 @cache
-def _table() -> dict[Function, Function]:
+def table() -> dict[Function, Function]:
+    """The formulas by function."""
     return {
         **LAYERS,
         F.scaled_dot_product_attention: attention,

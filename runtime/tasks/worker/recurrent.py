@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 Tensor = torch.Tensor
 _LIBRARY: Any = torch.library.Library("steps", "DEF")  # type: ignore[no-untyped-call]
@@ -52,6 +51,10 @@ class Weights:
         self.incoming_bias, self.own_bias = bias
         left = rest[2:] if biases else rest
         self.projection = left[0] if left else None
+
+    def of_incoming(self, data: Tensor) -> Tensor:
+        """What a cell takes of what comes in."""
+        return F.linear(data, self.incoming, self.incoming_bias)
 
     def of_states(self, states: Tensor) -> Tensor:
         """What the states add to what comes in."""
@@ -128,7 +131,7 @@ def _steps(
 ) -> tuple[Tensor, Sequence[Tensor]]:
     """The first state behind each step of a layer, and all states behind the last."""
     count = sequence.shape[0]
-    incoming = F.linear(sequence, weights.incoming, weights.incoming_bias)
+    incoming = weights.of_incoming(sequence)
     counter = _STEPS.counter(sequence, count)
     before = [_STEPS.before(each, counter) for each in initial]
     now = _STEPS.at(incoming, counter, backwards)
@@ -144,8 +147,7 @@ def _one_step(cell: Cell) -> Callable[..., Any]:
         given = [each for each in weights if each is not None]
         own = Weights(given, len(given) > 2)
         before = [states] if isinstance(states, Tensor) else states
-        incoming = F.linear(data, own.incoming, own.incoming_bias)
-        after = cell(incoming, before, own)
+        after = cell(own.of_incoming(data), before, own)
         return after[0] if isinstance(states, Tensor) else tuple(after)
 
     return run
@@ -162,14 +164,3 @@ LAYERS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.gru_cell: _one_step(_gru),
     torch.lstm_cell: _one_step(_lstm),
 }
-
-
-class OneStep(TorchFunctionMode):
-    """Without data, which has shapes alone, a recurrent layer makes one step."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        layer = LAYERS.get(func)
-        found = NotImplemented
-        if layer is not None and args[0].is_meta:
-            found = layer(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {})) if found is NotImplemented else found

@@ -27,6 +27,7 @@ from sketchc.runtime.process import memory
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import convolutions, server
+from sketchc.runtime.tasks.worker.functions import Formulas
 from sketchc.runtime.tasks.worker.module_state import state, unregistered
 from sketchc.runtime.tasks.worker.operations import (
     Operations,
@@ -38,7 +39,7 @@ from sketchc.runtime.tasks.worker.operations import (
     shared_state,
 )
 from sketchc.runtime.tasks.worker.precision import JoinsFloat64
-from sketchc.runtime.tasks.worker.recurrent import OneStep
+from sketchc.runtime.tasks.worker.recurrent import LAYERS
 from sketchc.runtime.tasks.worker.rng_audit import Watch
 from sketchc.runtime.tasks.worker.server import SCALED
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat
@@ -444,8 +445,9 @@ class Task(server.Task):
 
 @contextmanager
 def _without_data() -> Iterator[None]:
-    """Tensors that are made within have shapes and no data."""
-    with torch.device("meta"), OneStep():
+    """Tensors that are made within have shapes and no data, for which a recurrent layer makes one
+    step."""
+    with torch.device("meta"), Formulas(LAYERS):
         yield
 
 

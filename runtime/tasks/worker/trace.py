@@ -19,7 +19,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sketchc.runtime.tasks.worker import formulas
-from sketchc.runtime.tasks.worker.functions import Formulas
+from sketchc.runtime.tasks.worker.functions import Formulas, table
 from sketchc.runtime.tasks.worker.task_file import refuse
 
 #: Elements up to which a tensor that the task makes for itself is told with its values.
@@ -92,7 +92,7 @@ def trace(
             state_now = dict(zip(known, values[: len(known)], strict=True))
             rest = iter(values[len(known) :])
             now = [next(rest) if isinstance(v, torch.Tensor) else v for v in given]
-            with Formulas():
+            with Formulas(table()):
                 return tuple(run(state_now, now))
 
         traced = make_fx(
