@@ -20,6 +20,7 @@ from sketchc.runtime.tasks.worker.functions import (  # noqa: E402
     embedding_bag,
     gaussian_nll_loss,
     quantile,
+    table,
 )
 
 RANDOM = torch.Generator().manual_seed(3)
@@ -33,7 +34,7 @@ def assert_same(formula: Callable[..., Any], own: Callable[..., Any], *given: An
     found, expected = formula(*given, **named), own(*given, **named)
     assert found is not NotImplemented
     torch.testing.assert_close(found, expected, equal_nan=True)
-    with Formulas():
+    with Formulas(table()):
         torch.testing.assert_close(own(*given, **named), found, equal_nan=True, rtol=0.0, atol=0.0)
 
 
@@ -89,7 +90,7 @@ def test_what_a_formula_has_no_answer_for_is_left_to_torch() -> None:
         (embedding_bag, F.embedding_bag, places, x, starts),
     ):
         assert formula(*given) is NotImplemented
-        with Formulas():
+        with Formulas(table()):
             found = own(*given)
         torch.testing.assert_close(found, own(*given))
     assert covariance(x, fweights=weights) is NotImplemented
