@@ -15,6 +15,7 @@ from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.library import definitions, part_of
 from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
 from sketchc.lowering.triton import tuning
+from sketchc.lowering.triton.alike import Call, write_once
 from sketchc.lowering.triton.dialect import DIALECTS, RESERVED, Dialect
 from sketchc.lowering.triton.kernel import KernelText, emit_phase
 from sketchc.lowering.triton.memory import needs_canonical_nan
@@ -26,14 +27,15 @@ class TritonWrapper(Wrapper):
 
     dialect: Dialect
     kernels: tuple[KernelText, ...]
+    calls: tuple[Call, ...]
 
     def launch(self, phase: int) -> None:
         """See `Wrapper`."""
-        for kernel in self.kernels:
+        for kernel, call in zip(self.kernels, self.calls, strict=True):
             if kernel.scope.phase.index == phase:
-                self._launch(kernel, kernel.scope.phase)
+                self._launch(kernel, call, kernel.scope.phase)
 
-    def _launch(self, kernel: KernelText, phase: PhasePlan) -> None:
+    def _launch(self, kernel: KernelText, call: Call, phase: PhasePlan) -> None:
         self.lines.append("")
         for name, value in kernel.scope.buckets.items():
             power = PYTHON.call("triton.next_power_of_2", self.expression(value))
@@ -60,10 +62,10 @@ class TritonWrapper(Wrapper):
         grid = "(programs,)"
         if self.plan.capabilities.persistent_grid:
             grid = f"(min(programs, {self.plan.cores(phase)}),)"
-        arguments = [passed for _, passed in kernel.parameters]
+        arguments = [*call.arguments]
         if self.dialect.launch_options:
             arguments += tuning.launch_options(self.plan, phase, self.names)
-        self.line(f"{kernel.name}[{grid}]({', '.join(arguments)})", deeper)
+        self.line(f"{call.name}[{grid}]({', '.join(arguments)})", deeper)
 
     def _canonical(self, phase: PhasePlan) -> None:
         """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
@@ -106,13 +108,19 @@ def emit(plan: Plan) -> Kernel:
     kernels = tuple(emit_phase(plan, phase, dialect, names) for phase in plan.phases)
     called = (function for kernel in kernels for function in kernel.scope.functions)
     anyway = {name for kernel in kernels for name in kernel.scope.read_anyway}
+    written = write_once(kernels)
     wrapper = TritonWrapper(
-        names, "triton.cdiv", plan=plan, read_anyway=anyway, dialect=dialect, kernels=kernels
+        names,
+        "triton.cdiv",
+        plan=plan,
+        read_anyway=anyway,
+        dialect=dialect,
+        kernels=kernels,
+        calls=written.calls,
     )
     imports = ["import torch", "import triton", "import triton.language as tl"]
     functions = part_of(FUNCTIONS, called, names.functions)
-    bodies = [(kernel.lines, kernel.origins) for kernel in kernels]
-    return python_kernel(wrapper, imports, functions, bodies)
+    return python_kernel(wrapper, imports, functions, written.bodies)
 
 
 def _names(plan: Plan) -> Names:
