@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from toolchains import require
-from triton_cases import Array, Case, lower, make_case, run_cases
+from triton_cases import Array, Case, assert_close, lower, make_case, run_cases
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
@@ -72,6 +72,16 @@ def disagreements(
         if reply:
             wrong.append(f"{case.kernel.name} at {dict(case.symbols)}: {reply}")
     return wrong
+
+
+def agreement(case: Case, found: dict[str, Array]) -> str:
+    """What of a run's outputs is not close to the interpreter's, and nothing where all are."""
+    for name, expected in case.expected.items():
+        try:
+            assert_close(found[name], expected)
+        except AssertionError as error:
+            return f"{name}: {error}"
+    return ""
 
 
 def _run_cpp(cases: Sequence[Case], folder: Path, level: str) -> list[Outcome]:

@@ -30,6 +30,7 @@ from sketchc.lowering.loops.transformations import streamed_tensors
 from sketchc.lowering.plan import HintAnswer, Plan, Storage, has_product, source_loops, subject
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import TracedLines
+from sketchc.lowering.workspaces import shared_memory
 
 INDENT = "    "
 WIDTH = 100
@@ -495,10 +496,12 @@ class _Host(Printer):
         if not tensors:
             return
         self.comment("Memory shared by the phases.")
-        self.reserve("workspace", tensors, "1")
+        owners = shared_memory(self.sketch)
+        self.reserve("workspace", [t for t in tensors if t.name not in owners], "1")
         for tensor in tensors:
             kind, name = self.kind(tensor.dtype), identifier(tensor.name)
-            self.line(f"{kind} *const {name} = workspace.at<{kind}>({name}_place, 0);")
+            place = identifier(owners.get(tensor.name, tensor.name))
+            self.line(f"{kind} *const {name} = workspace.at<{kind}>({place}_place, 0);")
 
     def _streams(self, steps: tuple[nodes.Statement, ...]) -> None:
         """Which outputs are too large for the caches."""

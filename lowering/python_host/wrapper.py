@@ -36,6 +36,7 @@ from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.python_host.abi import described, signature
 from sketchc.lowering.python_host.expressions import TORCH, Host, Names, is_literal, literal
 from sketchc.lowering.python_host.wrapping import WIDTH, PythonLines
+from sketchc.lowering.workspaces import shared_memory
 
 
 @attrs.define
@@ -317,7 +318,13 @@ class Wrapper(Host, PythonLines, ABC):
         for tensor in self._outputs:
             dense = self.call("row_major", self.names[tensor.name])
             self.line(f"{self.dense(tensor.name)} = {dense}")
-        for tensor in self._by_role(ir.Role.WORKSPACE):
+        owners = shared_memory(self.plan.sketch)
+        # Those that have memory of their own come first.
+        spaces = self._by_role(ir.Role.WORKSPACE)
+        for tensor in sorted(spaces, key=lambda tensor: tensor.name in owners):
+            if tensor.name in owners:
+                self.line(f"{self.dense(tensor.name)} = {self.dense(owners[tensor.name])}")
+                continue
             self._allocate(tensor)
             self.line(f"{self.dense(tensor.name)} = {self.names[tensor.name]}")
         for tensor in self.plan.sketch.tensors:

@@ -19,6 +19,7 @@ from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.registry import load_target
+from sketchc.lowering.workspaces import shared_memory
 from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
 
 Reply = tuple[Mapping[str, Any], Arrays]
@@ -83,12 +84,12 @@ def run_launches(
 
 def workspace_bytes(sketch: ir.Sketch, symbols: Sizes, params: Params) -> int:
     """What a kernel's workspaces take, which its wrapper makes, in bytes."""
-    values = host_sample(sketch, symbols, params)
+    values, sharing = host_sample(sketch, symbols, params), shared_memory(sketch)
     return sum(
         math.prod(max(0, extent) for extent in sample_extents(tensor, values))
         * numpy_dtype(tensor.dtype).itemsize
         for tensor in sketch.tensors
-        if tensor.role is ir.Role.WORKSPACE
+        if tensor.role is ir.Role.WORKSPACE and tensor.name not in sharing
     )
 
 

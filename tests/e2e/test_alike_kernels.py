@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from toolchains import require
-from triton_cases import Array, Case, assert_close, lower
+from triton_cases import Array, lower
 
 from sketchc.lowering.triton.dialect import DIALECTS
 
-from every_target import disagreements  # isort: skip
+from every_target import agreement, disagreements  # isort: skip
 
 #: Phase 1 and 3 are alike, though what 3 reads is declared after what it writes; 2 computes
 #: something else, 4 another type, and 5 another order of axes.
@@ -64,16 +64,6 @@ TEXT = LAYERS.replace(
 )
 
 
-def same(case: Case, found: dict[str, Array]) -> str:
-    """What is wrong with a run's outputs."""
-    for name, expected in case.expected.items():
-        try:
-            assert_close(found[name], expected)
-        except AssertionError as error:
-            return f"{name}: {error}"
-    return ""
-
-
 def kernels(source: str) -> list[str]:
     """The kernels of a file: the functions whose launch has a grid."""
     launched = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
@@ -88,7 +78,7 @@ def test_alike_phases_are_one_kernel_and_mean_what_they_did(target: str, tmp_pat
     runs: list[tuple[dict[str, int], dict[str, Array]]] = [({"M": m, "N": n}, {}) for m, n in sizes]
     _, kernel = lower(TEXT, target)
     assert kernels(kernel.source) == [f"layers_phase_{number}_kernel" for number in (1, 2, 4, 5)]
-    assert not disagreements(target, {"layers": (TEXT, runs)}, tmp_path, same)
+    assert not disagreements(target, {"layers": (TEXT, runs)}, tmp_path, agreement)
 
 
 @pytest.mark.parametrize("target", sorted(DIALECTS))
