@@ -74,11 +74,12 @@ def disagreements(
     return wrong
 
 
-def agreement(case: Case, found: dict[str, Array]) -> str:
-    """What of a run's outputs is not close to the interpreter's, and nothing where all are."""
+def agreement(case: Case, found: dict[str, Array], terms: int = 1) -> str:
+    """What of a run's outputs is not close to the interpreter's, and nothing where all are; `terms`
+    are added up for each element."""
     for name, expected in case.expected.items():
         try:
-            assert_close(found[name], expected)
+            assert_close(found[name], expected, terms=terms)
         except AssertionError as error:
             return f"{name}: {error}"
     return ""

@@ -39,7 +39,7 @@ def lower(
     """The plan and the kernel of a sketch's text; diagnostics raise."""
     tree, found = parse(Source("test.sketch", text))
     assert tree is not None, found
-    plan = build_plan(tree.sketches[0], target, None, constants or {}).plan
+    plan = build_plan(tree.entries[0], target, None, constants or {}).plan
     return plan, load_target(target).emit(plan)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, Severity, Source, UsageError
@@ -11,7 +11,7 @@ from sketchc.parsing.parser import read
 from sketchc.reporting.text import SketchReport, distinct
 
 if TYPE_CHECKING:
-    from sketchc.checker.api import CheckedSketch
+    from sketchc.checker.api import CheckedSketch, CheckResult
     from sketchc.ir import nodes as ir
     from sketchc.parsing import syntax
 
@@ -85,12 +85,12 @@ def check_text(source: Source, request: Request) -> FileReport:
             except DiagnosticError as error:
                 diagnostics += error.diagnostics
     sketches = []
+    verdicts = _verdicts(result, request) if result.ok and result.tree is not None else {}
     for number, checked in enumerate(result.judged):
         proofs = [*checked.proofs, *bounds.get(number, [])]
-        if result.ok and result.tree is not None:
-            proof, more = _executed(result.tree.sketches[number], checked, request)
-            diagnostics += more
-            proofs += [] if proof is None else [proof]
+        proof, more = verdicts.get(number, (None, ()))
+        diagnostics += more
+        proofs += [] if proof is None else [proof]
         sketches.append(SketchReport(source.name, checked.sketch.name, tuple(distinct(proofs))))
     kept = [
         found
@@ -112,9 +112,42 @@ def _names(tree: syntax.File) -> Names:
     return Names(bound, tuple(symbols))
 
 
-def _executed(
-    tree: syntax.Sketch, checked: CheckedSketch, request: Request
-) -> tuple[ir.Proof | None, tuple[Diagnostic, ...]]:
+_Verdict: TypeAlias = "tuple[ir.Proof | None, tuple[Diagnostic, ...]]"
+
+
+def _verdicts(result: CheckResult, request: Request) -> dict[int, _Verdict]:
+    """The verdicts on tile sizes, by the number of the sketch. Those of a program are what those
+    of the sketches are that it calls."""
+    trees = result.tree.sketches if result.tree is not None else ()
+    found: dict[int, _Verdict] = {}
+    by_name: dict[str, ir.Proof | None] = {}
+    for number in sorted(range(len(trees)), key=lambda number: trees[number].composed):
+        tree, checked = trees[number], result.judged[number]
+        if not tree.composed:
+            found[number] = _executed(tree, checked, request)
+        else:
+            from sketchc.checker.api import TILE_SIZES_OPEN
+
+            _, more = _executed(tree, checked, request) if request.execute else (None, ())
+            parts = [proof for name in tree.called if (proof := by_name.get(name)) is not None]
+            proof = _of_all(parts, checked.sketch) if parts else None
+            found[number] = proof, tuple(each for each in more if each.code != TILE_SIZES_OPEN)
+        by_name[tree.name] = found[number][0]
+    return found
+
+
+def _of_all(parts: list[ir.Proof], program: ir.Sketch) -> ir.Proof:
+    """The weakest of these verdicts, as that of a program."""
+    from sketchc.ir import nodes as ir
+
+    order = list(ir.Tier)
+    weakest = max(parts, key=lambda proof: order.index(proof.tier))
+    free = (c.name for c in program.constants if c.tunable and c.dtype.is_integer)
+    detail = "the sketches that it calls do not depend on them"
+    return ir.Proof(weakest.claim, ", ".join(free), weakest.tier, detail, span=program.span)
+
+
+def _executed(tree: syntax.Sketch, checked: CheckedSketch, request: Request) -> _Verdict:
     """The verdict on tile sizes that tuning may change, if there are any (R6b), and with
     `--execute` all that more runs find."""
     if request.static:

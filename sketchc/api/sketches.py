@@ -26,7 +26,7 @@ class SketchError(Exception):
 
     def __init__(self, source: Source, diagnostics: Iterable[Diagnostic]) -> None:
         self.source = source
-        self.diagnostics = tuple(diagnostics)
+        self.diagnostics = tuple(dict.fromkeys(diagnostics))
         super().__init__(str(DiagnosticError(self.diagnostics)))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -43,7 +43,7 @@ def read_source(path: str) -> Source:
 
 
 def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sketch]:
-    """Read and parse `path` and pick one sketch of it.
+    """Read and parse `path` and pick one sketch of it: what a program calls is not asked for.
 
     Raises `SketchError` for a text that does not parse and `UsageError` for a file that cannot
     be read, holds no sketch, or holds several when `name` does not say which.
@@ -59,9 +59,9 @@ def the_sketch(source: Source, name: str | None = None) -> syntax.Sketch:
     tree, found = parse(source)
     if tree is None or has_errors(found):
         raise SketchError(source, found)
+    if name is None and len(tree.entries) == 1:
+        return tree.entries[0]
     names = [sketch.name for sketch in tree.sketches]
-    if name is None and len(names) == 1:
-        return tree.sketches[0]
     if name in names:
         return tree.sketches[names.index(name)]
     known = ", ".join(names) or "none"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         elaborate,
         elaboration,
     )
-    from sketchc.checker.selfcheck import self_check, tile_size_verdict
+    from sketchc.checker.selfcheck import TILE_SIZES_OPEN, self_check, tile_size_verdict
     from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
     from sketchc.checker.testing.settings import LANES_PER_STATEMENT, Settings
 
@@ -32,7 +32,7 @@ _ROOMS = {
     "context.hints": ("HARDWARE_HINTS", "LOOP_HINTS", "TILE_HINTS"),
     "domains.inference": ("infer_domains",),
     "elaboration.elaborate": ("Elaboration", "bindable", "elaborate", "elaboration"),
-    "selfcheck": ("self_check", "tile_size_verdict"),
+    "selfcheck": ("TILE_SIZES_OPEN", "self_check", "tile_size_verdict"),
     "testing.crossings": ("AGAIN", "Mark", "TileCrossings", "behind"),
     "testing.settings": ("LANES_PER_STATEMENT", "Settings"),
 }

@@ -116,7 +116,8 @@ def judge_sketch(
 
 def _granted(tree: syntax.Sketch) -> int:
     """The work that the check of the sketch may do."""
-    return budget.of_check(sum(isinstance(each, syntax.For) for each in tree.body))
+    body = tree.body if tree.program is None else syntax.statements(tree.program.body)
+    return budget.of_check(sum(isinstance(each, syntax.For | syntax.Invoke) for each in body))
 
 
 def _given_up(tree: syntax.Sketch, what: str, severity: Severity) -> Diagnostic:
@@ -202,16 +203,36 @@ def _checked(
     diagnostics = [*found, *_repeated_names(tree)]
     sketches = []
     judged = []
+    wrong: set[str] = set()
     for sketch in tree.sketches:
+        if sketch.called & wrong:
+            # Whatever is wrong with what it calls would be told of it again.
+            wrong.add(sketch.name)
+            continue
         checked, more, further = _check_all(sketch, constants, allow_unproved, shapes)
+        if has_errors((*more, *further)):
+            wrong.add(sketch.name)
+        if sketch.program is not None:
+            more, further = (_its_own(sketch, each) for each in (more, further))
         diagnostics.extend((*more, *further))
         if checked is not None:
             judged.append(checked)
         if checked is not None and not has_errors(more):
             sketches.append(checked)
-            diagnostics.extend(lint(checked.sketch, sketch))
+            warnings = tuple(lint(checked.sketch, sketch))
+            diagnostics.extend(warnings if sketch.program is None else _its_own(sketch, warnings))
     unique = tuple(dict.fromkeys(diagnostics))
     return CheckResult(source, tree, tuple(sketches), unique, tuple(judged))
+
+
+def _its_own(program: syntax.Sketch, found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """What concerns a program: warnings of what it calls are told of that."""
+    whole = program.span
+    return tuple(
+        each
+        for each in found
+        if each.severity is Severity.ERROR or whole.start <= each.span.start < whole.end
+    )
 
 
 def _check_all(

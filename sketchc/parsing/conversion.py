@@ -145,7 +145,101 @@ class Conversion:
         return syntax.File(tuple(sketches), span=span)
 
     def _on_sketch(self, children: list[Any], span: Span) -> syntax.Sketch:
-        name = children[1]
+        name, sections, body = self._unit(children)
+        for section in sections:
+            if section.keyword not in syntax.SECTIONS:
+                self.error(
+                    section.span,
+                    "SK0140",
+                    f"`{section.keyword}` is a section of programs",
+                    label="in a sketch",
+                    help="memory between the phases of a sketch is its `workspace:`",
+                )
+        for statement in syntax.statements(body):
+            if isinstance(statement, syntax.Invoke):
+                self.error(
+                    statement.span,
+                    "SK0115",
+                    f"`{statement.sketch}` is not a memory access: "
+                    "`->` stands in `load`, `store` and atomics only",
+                    help="the destination of an operation is its last argument; "
+                    "sketches are called in a `program`",
+                )
+        return syntax.Sketch(
+            name.text,
+            sections,
+            body,
+            span=span,
+            name_span=self.span_of(name),
+        )
+
+    def _on_program(self, children: list[Any], span: Span) -> syntax.Sketch:
+        """A program, as a sketch that `programs.expand` fills in."""
+        name, sections, body = self._unit(children)
+        for section in sections:
+            if section.keyword not in syntax.PROGRAM_SECTIONS:
+                self.error(
+                    section.span,
+                    "SK0140",
+                    f"a program has no `{section.keyword}` of its own",
+                    label="in a program",
+                    help="what its sketches hand to one another are its `buffers:`",
+                )
+        body = tuple(map(self._call_only, body))
+        place = self.span_of(name)
+        program = syntax.Program(name.text, sections, body, span=span, name_span=place)
+        return syntax.Sketch(name.text, (), (), span=span, name_span=place, program=program)
+
+    def _call_only(self, statement: syntax.Statement) -> syntax.Statement:
+        """A statement of a program: calls, and the loops and branches around them."""
+        match statement:
+            case syntax.Invoke() | syntax.Pass():
+                return statement
+            case syntax.Compute(arguments=()) if not statement.late_positional:
+                # Everything by name: a call without an arrow.
+                return syntax.Invoke(
+                    statement.operation,
+                    (),
+                    (),
+                    statement.keywords,
+                    span=statement.span,
+                    sketch_span=statement.operation_span,
+                )
+            case syntax.For():
+                for hint in statement.hints:
+                    self.error(
+                        hint.span,
+                        "SK0140",
+                        "the loops of a program run on the host, one turn after the other",
+                        label="says nothing here",
+                        help="hints stand before the loops of sketches",
+                    )
+                body = tuple(map(self._call_only, statement.body))
+                return records.evolve(statement, body=body)
+            case syntax.If():
+                body, orelse = (
+                    tuple(map(self._call_only, part)) for part in (statement.body, statement.orelse)
+                )
+                return records.evolve(statement, body=body, orelse=orelse)
+            case syntax.Compute():
+                helped = (
+                    f"write `{statement.operation}(X, ... -> Y)`: what it writes stands behind `->`"
+                )
+            case _:
+                helped = "move it into a sketch, which the program calls"
+        self.error(
+            statement.span,
+            "SK0140",
+            "a program calls sketches, and computes nothing itself",
+            label="not a call of a sketch",
+            help=helped,
+        )
+        return statement
+
+    def _unit(
+        self, children: list[Any]
+    ) -> tuple[Token, tuple[syntax.Section, ...], tuple[syntax.Statement, ...]]:
+        """The name, the sections and the statements of a sketch or a program."""
         sections: list[Any] = []
         body: list[Any] = []
         for child in children[2:]:
@@ -164,13 +258,7 @@ class Conversion:
                     help="move it to the top of the sketch",
                 )
             sections.append(child)
-        return syntax.Sketch(
-            name.text,
-            tuple(sections),
-            tuple(body),
-            span=span,
-            name_span=self.span_of(name),
-        )
+        return children[1], tuple(sections), tuple(body)
 
     def _on_tiling(self, children: list[Any], span: Span) -> Tiling:
         points = tuple(child for child in children if isinstance(child, syntax.TilingPoint))

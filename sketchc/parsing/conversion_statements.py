@@ -84,12 +84,7 @@ class Converter(Conversion):
         if name in _TRANSFERS:
             return self._transfer_command(name, arguments, span)
         if arguments.transfers:
-            self.error(
-                arguments.transfers[0].span,
-                "SK0115",
-                f"`{name}` is not a memory access: `->` stands in `load`, `store` and atomics only",
-                help="the destination of an operation is its last argument",
-            )
+            return self._invoke(children[0], arguments, span)
         if name in ("alloc", "fetch"):
             self.error(
                 span,
@@ -106,6 +101,26 @@ class Converter(Conversion):
             arguments.late is not None,
             span=span,
             operation_span=self.span_of(children[0]),
+        )
+
+    def _invoke(self, name: Token, arguments: Arguments, span: Span) -> syntax.Statement:
+        """`sketch(X, W -> Y, eps=1e-5)`; where it may stand, its program or sketch says."""
+        if len(arguments.transfers) > 1:
+            place = arguments.transfers[1].span
+            self.error(place, "SK0115", "a call has one `->`", label="the second one")
+        if arguments.late is not None:
+            self.error(arguments.late.span, "SK0126", "positional arguments stand before keywords")
+        pair = arguments.transfers[0]
+        # `->` joins what is on its sides: the last input and the first output.
+        inputs = [each for each in arguments.positional if each.span.start < pair.span.start]
+        outputs = [each for each in arguments.positional if each.span.start > pair.span.start]
+        return syntax.Invoke(
+            name.text,
+            (*inputs, pair.left),
+            (pair.right, *outputs),
+            arguments.keywords,
+            span=span,
+            sketch_span=self.span_of(name),
         )
 
     def _transfer_command(self, name: str, arguments: Arguments, span: Span) -> syntax.Statement:

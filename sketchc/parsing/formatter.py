@@ -56,11 +56,12 @@ class _Planner:
     def sketch(self, node: syntax.Sketch) -> Iterator[_Item]:
         span = node.span
         last = node.name_span.end_line
-        head = (f"sketch {node.name} {{",)
+        unit, kind = (node, "sketch") if node.program is None else (node.program, "program")
+        head = (f"{kind} {node.name} {{",)
         yield _Item(0, head, span.line, last, span.column, opens=True, begins=True)
-        for section in node.sections:
+        for section in unit.sections:
             yield from self.section(section)
-        yield from self.block(node.body, 1)
+        yield from self.block(unit.body, 1)
         yield _Item(0, ("}",), span.end_line, span.end_line, span.end_column - 1, closes=True)
         if node.tilings:
             token = next(t for t in self.tilings if t.start >= span.end)

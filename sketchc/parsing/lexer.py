@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Source, Span, error
 from sketchc.parsing.errors import invalid_character, invalid_operator
-from sketchc.parsing.syntax import SECTIONS, Comment
+from sketchc.parsing.syntax import PROGRAM_SECTIONS, SECTIONS, Comment
 
 if TYPE_CHECKING:
     from sketchc.parsing.parser import Tables
 
 #: Words that are keywords in one place only.
 TILINGS = ("available_tiling", "avaliable_tiling")
-CONTEXTUAL = SECTIONS | {"sketch", "available_tiling"}
+_SECTIONS = SECTIONS | PROGRAM_SECTIONS
+UNITS = ("sketch", "program")
+CONTEXTUAL = _SECTIONS | {*UNITS, "available_tiling"}
+_UNIT = re.compile(r"(?:sketch|program)\s+\w+\s*\{")
 
 OPERATORS = frozenset("< <= > >= == != + - * / // % = -> , ; : @ ? |".split())  # noqa: SIM905
 #: Longest first; those that the language does not have are read so that they can be named.
@@ -35,7 +38,8 @@ _SYMBOLS = (
 )
 STATEMENT = (
     r"(?:load|store|atomic_\w+)\s*\(|\w+\s*=\s*(?:alloc|fetch)\s*\("
-    r"|(?:symbols|params|let|tensors|workspace|views|constexpr|require)\s*:|sketch\s+\w+\s*\{"
+    r"|(?:symbols|params|let|tensors|workspace|buffers|views|constexpr|require)\s*:"
+    r"|(?:sketch|program)\s+\w+\s*\{"
 )
 
 
@@ -194,7 +198,7 @@ class _Lexer:
             self._tiling_line(text, start, column)
 
     def _sketch_line(self, text: str, start: int, column: tuple[int, int]) -> None:
-        if text == "sketch" and re.compile(r"sketch\s+\w+\s*\{").match(self.text, start):
+        if text in UNITS and _UNIT.match(self.text, start):
             self._end_sketch(start, missing=True)
             return
         if self.section is not None and not self.first:
@@ -319,7 +323,7 @@ class _Lexer:
             self._emit(text, text, start)
         elif self.opener is None and not self.brackets:
             self._file_word(text, start)
-        elif text in SECTIONS and self._at_section() and self._next_is(":"):
+        elif text in _SECTIONS and self._at_section() and self._next_is(":"):
             if self.first:
                 self.section = self._column(start)[0]
             self._emit(text, text, start)
@@ -329,9 +333,9 @@ class _Lexer:
             self._emit("NAME", text, start)
 
     def _file_word(self, text: str, start: int) -> None:
-        if text == "sketch":
+        if text in UNITS:
             self.first = True
-            self._emit("sketch", text, start)
+            self._emit(text, text, start)
         elif text in TILINGS:
             self.first = True
             token = self._emit("available_tiling", text, start)

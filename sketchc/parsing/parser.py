@@ -40,7 +40,7 @@ from sketchc.base.kept import kept
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_statements import Converter
 from sketchc.parsing.errors import Refusal, explain
-from sketchc.parsing.lexer import MAXIMUM_BRACKETS, Token, tokenize
+from sketchc.parsing.lexer import MAXIMUM_BRACKETS, UNITS, Token, tokenize
 
 #: Raised whenever the layout below or the driver's reading of it changes.
 _LAYOUT = 1
@@ -258,7 +258,15 @@ def _parsed(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     if not tree.sketches:
         help_text = "write `sketch NAME { ... }`; `sketchc explain SK0133` shows a small one"
         return None, [error(span, "SK0133", "the file holds no sketch", help=help_text)]
-    return records.evolve(tree, comments=comments), diagnostics
+    tree = records.evolve(tree, comments=comments)
+    if any(sketch.program is not None for sketch in tree.sketches):
+        from sketchc.parsing.programs import expand  # few files need it
+
+        tree, more = expand(tree)
+        diagnostics += more
+        if has_errors(more):
+            return None, sorted(diagnostics, key=lambda found: found.span.start)
+    return tree, diagnostics
 
 
 class _Driver:
@@ -373,15 +381,15 @@ class _Driver:
 
     def _next_sketch(self) -> bool:
         """Go on at the next sketch of the file, or at the body of a sketch with a bad header."""
-        in_header = self._holds("sketch")
+        in_header = self._holds("sketch") or self._holds("program")
         while isinstance(self.values[-1], Token):
             self._cut(len(self.states) - 1)
-        while self.tokens[self.index].type not in ("sketch", "$END", "STOP"):
+        while self.tokens[self.index].type not in (*UNITS, "$END", "STOP"):
             if in_header and self.tokens[self.index].type == "{":
                 self._insert((("sketch", "sketch"), ("NAME", "_")), self.tokens[self.index])
                 return True
             self.index += 1
-        if self.tokens[self.index].type != "sketch":
+        if self.tokens[self.index].type not in UNITS:
             return False
         while len(self.states) > 1 and not self._can_shift("sketch"):
             self._cut(len(self.states) - 1)  # back to complete sketches
@@ -419,7 +427,7 @@ class _Driver:
     def _insert(self, parts: Sequence[tuple[str, str]], at: Token) -> None:
         """Put stand-in tokens before the current one."""
         made = [Token(kind, text, at.start, at.line, at.column) for kind, text in parts]
-        made[0].first = made[0].type in ("for", "if", "sketch")
+        made[0].first = made[0].type in ("for", "if", *UNITS)
         self.tokens[self.index : self.index] = made
 
     def _can_shift(self, kind: str) -> bool:

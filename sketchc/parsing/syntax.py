@@ -259,6 +259,18 @@ class Compute(Placed):
 
 
 @records.frozen
+class Invoke(Placed):
+    """`sketch(X, W -> Y, eps=1e-5)` in a program: a call of a sketch. `inputs` stand before the
+    arrow, `outputs` behind it; tensors, sizes and numbers may be given by name as well."""
+
+    sketch: str
+    inputs: tuple[Expression, ...]
+    outputs: tuple[Expression, ...]
+    keywords: tuple[Keyword, ...] = ()
+    sketch_span: Span = _span()
+
+
+@records.frozen
 class Binding(Placed):
     """`a = e`, or `a, b = e1, e2` (accepted, with a warning)."""
 
@@ -299,7 +311,7 @@ class Pass(Placed):
     """A statement that does nothing."""
 
 
-Statement: TypeAlias = Alloc | Transfer | Fetch | Compute | Binding | For | If | Pass
+Statement: TypeAlias = Alloc | Transfer | Fetch | Compute | Invoke | Binding | For | If | Pass
 
 # ---------------------------------------------------------------- files
 
@@ -312,8 +324,18 @@ class TilingPoint(Placed):
 
 
 @records.frozen
+class Program(Placed):
+    """One program: sketches that are called in order."""
+
+    name: str
+    sections: tuple[Section, ...]
+    body: tuple[Statement, ...]
+    name_span: Span = _span()
+
+
+@records.frozen
 class Sketch(Placed):
-    """One sketch, with the tuning points behind it."""
+    """One sketch, with the tuning points behind it; `program` is the program that it means."""
 
     name: str
     sections: tuple[Section, ...]
@@ -322,6 +344,20 @@ class Sketch(Placed):
     misspelt_tiling: bool = records.field(default=False, eq=False)
     name_span: Span = _span()
     tiling_span: Span = _span()  # the whole block, from its keyword on
+    program: Program | None = records.field(default=None, repr=False, kw_only=True)
+
+    @property
+    def composed(self) -> bool:
+        """Whether all constants are those of the sketches that it calls, so that it depends on them
+        no more than these do."""
+        program = self.program
+        return program is not None and not any(s.keyword == "constexpr" for s in program.sections)
+
+    @property
+    def called(self) -> frozenset[str]:
+        """The sketches that it calls, where it is a program."""
+        body = statements(() if self.program is None else self.program.body)
+        return frozenset(each.sketch for each in body if isinstance(each, Invoke))
 
 
 @records.frozen
@@ -334,16 +370,24 @@ class Comment(Placed):
 
 @records.frozen
 class File(Placed):
-    """All sketches of a file."""
+    """All sketches of a file; a program is the sketch that it means (see `programs`)."""
 
     sketches: tuple[Sketch, ...]
     comments: tuple[Comment, ...] = records.field(default=(), eq=False)
+
+    @property
+    def entries(self) -> tuple[Sketch, ...]:
+        """The sketches that no program of the file calls."""
+        called = frozenset[str]().union(*(sketch.called for sketch in self.sketches))
+        return tuple(sketch for sketch in self.sketches if sketch.name not in called)
 
 
 #: The sections of a sketch.
 SECTIONS = frozenset(
     ("symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
 )
+#: Those of a program: what it declares between its calls is a buffer.
+PROGRAM_SECTIONS = SECTIONS - {"workspace"} | {"buffers"}
 
 
 def children(node: object) -> Iterator[object]:

@@ -163,7 +163,13 @@ def point(node: syntax.TilingPoint) -> str:
 # ---------------------------------------------------------------- statements
 
 SimpleStatement = (
-    syntax.Alloc | syntax.Transfer | syntax.Fetch | syntax.Compute | syntax.Binding | syntax.Pass
+    syntax.Alloc
+    | syntax.Transfer
+    | syntax.Fetch
+    | syntax.Compute
+    | syntax.Invoke
+    | syntax.Binding
+    | syntax.Pass
 )
 
 
@@ -181,6 +187,8 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
             return f"{node.name} = fetch", [expression_text(node.access)]
         case syntax.Compute():
             return node.operation, arguments(node.arguments, node.keywords)
+        case syntax.Invoke():
+            return node.sketch, _invoke(node)
         case syntax.Binding():
             names = ", ".join(name.id for name in node.names)
             return f"{names} = {', '.join(expression_text(value) for value in node.values)}", None
@@ -188,6 +196,15 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
             return "pass", None
         case _:
             assert_never(node)
+
+
+def _invoke(node: syntax.Invoke) -> list[str]:
+    """The arguments of a call in a program; the last input and the first output are one."""
+    if not node.inputs:
+        return arguments((), node.keywords)
+    *inputs, last = arguments(node.inputs, ())
+    first, *outputs = arguments(node.outputs, ())
+    return [*inputs, f"{last} -> {first}", *outputs, *arguments((), node.keywords)]
 
 
 def _alloc(node: syntax.Alloc) -> list[str]:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Edit, Fix, Label, Span
+from sketchc.base.diagnostics import Edit, Fix, InternalError, Label, Span
 from sketchc.base.types import DType
 from sketchc.checker.calls.expressions import (
     condition,
@@ -162,6 +162,8 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
             return _branch(context, node)
         case syntax.Fetch():
             return (fetch(context, node, ir.NameKind.BINDING),)
+        case syntax.Invoke():
+            raise InternalError("the calls of a program are expanded before")
         case _:
             assert_never(node)
 
@@ -469,6 +471,8 @@ class _Host:
                 return True
             case syntax.For():
                 return is_parallel(node) or id(node) in self.context.prepass.parallel
+            case syntax.If(condition=syntax.Boolean()):
+                return True  # a block, such as the call of a program
             case syntax.If():
                 return id(node) in self.context.prepass.parallel
             case _:

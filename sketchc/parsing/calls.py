@@ -1,0 +1,247 @@
+"""What a call of a program puts into the called sketch: names for names, and their shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from sketchc.base import records
+from sketchc.base.diagnostics import Span
+from sketchc.parsing import syntax
+from sketchc.parsing.unparse import expression_text
+
+_Node = TypeVar("_Node")
+
+
+@records.frozen
+class Argument:
+    """A tensor that a call is given: the name of a tensor, a buffer or a view, the tensor that it
+    is or looks at, and the indices at its first axes; `extents` are those of the rest."""
+
+    name: str
+    tensor: syntax.TensorDeclaration
+    indices: tuple[syntax.Expression, ...]
+    extents: tuple[syntax.Extent, ...]
+    span: Span
+
+
+#: What stands for a name of the called sketch; False for a tensor that is not there.
+Replacement: TypeAlias = syntax.Expression | Argument | bool
+
+
+def free(wanted: str, taken: Container[str]) -> str:
+    """The name, or the first of `name_2`, `name_3` that is not taken."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    return name
+
+
+def role_of(sketch: syntax.Sketch, tensor: syntax.TensorDeclaration) -> str:
+    """The role of a tensor; one that is not written is seen from the accesses."""
+    if tensor.role is not None:
+        return tensor.role
+    views = {view.name for view in syntax.declared(sketch, "views") if view.base == tensor.name}
+    for statement in syntax.statements(sketch.body):
+        if isinstance(statement, syntax.Transfer) and statement.operation != "load":
+            base = statement.access.base
+            if isinstance(base, syntax.Name) and base.id in {tensor.name, *views}:
+                return "out"
+    return "in"
+
+
+def split(
+    sketch: syntax.Sketch,
+) -> tuple[list[syntax.TensorDeclaration], list[syntax.TensorDeclaration]]:
+    """The tensors that stand before the arrow of a call, and those behind it."""
+    tensors = list(syntax.declared(sketch, "tensors"))
+    inputs = [tensor for tensor in tensors if role_of(sketch, tensor) == "in"]
+    return inputs, [tensor for tensor in tensors if tensor not in inputs]
+
+
+def local_names(body: Iterable[syntax.Statement]) -> Iterator[str]:
+    """The names that statements make."""
+    for statement in syntax.statements(body):
+        match statement:
+            case syntax.Alloc(name=name) | syntax.Fetch(name=name):
+                yield name
+            case syntax.Binding(names=names):
+                yield from (name.id for name in names)
+            case syntax.For(variable=variable):
+                yield variable.id
+
+
+# ---------------------------------------------------------------- names for names
+
+
+def replaced(node: _Node, names: Mapping[str, Replacement]) -> _Node:
+    """A node, or a tuple of nodes, with other things in the place of names. Statements are new
+    nodes in any case: what is kept by node is kept for each call."""
+    made: Any = _replaced(node, names)
+    return made  # type: ignore[no-any-return]
+
+
+def _replaced(node: Any, names: Mapping[str, Replacement]) -> Any:
+    match node:
+        case tuple():
+            return tuple(_replaced(each, names) for each in node)
+        case syntax.Name(id=name):
+            return _name(node, names)
+        case syntax.Subscript(base=syntax.Name(id=name)) if isinstance(
+            argument := names.get(name), Argument
+        ):
+            subscripts = (*argument.indices, *_replaced(node.subscripts, names))
+            base = syntax.Name(argument.name, span=node.base.span)
+            return records.evolve(node, base=base, subscripts=subscripts)
+        case syntax.Call(function="present", arguments=(syntax.Name(id=name),)):
+            return _present(node, names.get(name))
+        case syntax.Binary(operator="and" | "or" as operator):
+            left, right = _replaced(node.left, names), _replaced(node.right, names)
+            for side, other in ((left, right), (right, left)):
+                if isinstance(side, syntax.Boolean):
+                    return side if side.value == (operator == "or") else other
+            return records.evolve(node, left=left, right=right)
+        case syntax.Unary(operator="not"):
+            operand = _replaced(node.operand, names)
+            if isinstance(operand, syntax.Boolean):
+                return syntax.Boolean(not operand.value, span=node.span)
+            return records.evolve(node, operand=operand)
+        case syntax.If():
+            return _branch(node, names)
+        case syntax.Alloc() | syntax.Fetch():
+            changed = _fields(node, names)
+            new = names.get(node.name)
+            name = new.id if isinstance(new, syntax.Name) else node.name
+            return records.evolve(changed, name=name)
+        case Span() | None:
+            return node
+        case _:
+            return _fields(node, names) if records.has(type(node)) else node
+
+
+def _fields(node: Any, names: Mapping[str, Replacement]) -> Any:
+    changes = {}
+    for field in records.fields(type(node)):
+        value = getattr(node, field.name)
+        if not isinstance(value, Span):
+            changes[field.name] = _replaced(value, names)
+    return records.evolve(node, **changes)
+
+
+def _name(node: syntax.Name, names: Mapping[str, Replacement]) -> syntax.Expression:
+    match names.get(node.id):
+        case Argument(name=name):
+            return syntax.Name(name, span=node.span)
+        case None | bool():
+            return node
+        case other:
+            # Seen where the sketch has the name, whose text it stands for.
+            return records.evolve(other, span=node.span)
+
+
+def _present(node: syntax.Call, argument: Replacement | None) -> syntax.Expression:
+    """Whether a tensor is there: known, but for one that the program's caller may leave out."""
+    if isinstance(argument, Argument) and argument.tensor.optional:
+        name = syntax.Name(argument.name, span=node.span)
+        return records.evolve(node, arguments=(name,))
+    return syntax.Boolean(isinstance(argument, Argument), span=node.span)
+
+
+def _branch(node: syntax.If, names: Mapping[str, Replacement]) -> syntax.If:
+    """A branch; of one whose condition the call settles, what is not taken goes."""
+    condition = _replaced(node.condition, names)
+    if not isinstance(condition, syntax.Boolean) or isinstance(node.condition, syntax.Boolean):
+        body, orelse = _replaced(node.body, names), _replaced(node.orelse, names)
+        return records.evolve(node, condition=condition, body=body, orelse=orelse)
+    taken = node.body if condition.value else node.orelse
+    one = syntax.Number(1, "1", span=condition.span)
+    holds = syntax.Binary("==", one, one, span=condition.span)
+    rest = _replaced(taken, names) or (syntax.Pass(span=node.span),)
+    return records.evolve(node, condition=holds, body=rest, orelse=())
+
+
+# ---------------------------------------------------------------- shapes
+
+
+def difference(left: syntax.Expression, right: syntax.Expression) -> int | None:
+    """How far two sizes are apart, where that is a number."""
+    total = _sum(left)
+    for product, factor in _sum(right).items():
+        total[product] = total.get(product, 0) - factor
+    rest = {product: factor for product, factor in total.items() if factor}
+    constant = rest.pop((), 0)
+    return None if rest else constant
+
+
+def _sum(node: syntax.Expression) -> dict[tuple[str, ...], int]:
+    """A size as a sum of products: what is neither is taken as it is written."""
+    match node:
+        case syntax.Number(value=int(value)):
+            return {(): value}
+        case syntax.Unary(operator="-", operand=operand):
+            return {product: -factor for product, factor in _sum(operand).items()}
+        case syntax.Binary(operator="+" | "-" as operator, left=left, right=right):
+            total = _sum(left)
+            for product, factor in _sum(right).items():
+                total[product] = total.get(product, 0) + (factor if operator == "+" else -factor)
+            return total
+        case syntax.Binary(operator="*", left=left, right=right):
+            made: dict[tuple[str, ...], int] = {}
+            for one, factor in _sum(left).items():
+                for other, times in _sum(right).items():
+                    product = tuple(sorted((*one, *other)))
+                    made[product] = made.get(product, 0) + factor * times
+            return made
+        case _:
+            return {(expression_text(node),): 1}
+
+
+# ---------------------------------------------------------------- initial values
+
+#: Elements that one turn of a filling loop writes.
+_LANES = 256
+
+
+def filling(
+    argument: Argument,
+    extents: Sequence[syntax.Expression],
+    value: syntax.Expression,
+    taken: Container[str],
+) -> syntax.Statement:
+    """A parallel nest that gives every element of a tensor one value."""
+    span = argument.span
+
+    def name(stem: str) -> syntax.Name:
+        return syntax.Name(free(stem, taken), span=span)
+
+    lanes = syntax.Number(_LANES, str(_LANES), span=span)
+    tile, last = name("initial"), name("first")
+    rows = [name(f"row_{axis}") for axis in range(len(extents) - 1)]
+    end = syntax.Binary("+", last, lanes, span=span)
+    block = [syntax.Slice(last, end, None, span=span)] if extents else []
+    access = syntax.Subscript(
+        syntax.Name(argument.name, span=span), (*argument.indices, *rows, *block), span=span
+    )
+    one = syntax.Number(1, "1", span=span)
+    body: tuple[syntax.Statement, ...] = (
+        syntax.Alloc(
+            tile.id,
+            (lanes,) if extents else (one,),
+            argument.tensor.dtype,
+            value,
+            (),
+            span=span,
+            name_span=span,
+        ),
+        syntax.Transfer("store", tile, access, span=span),
+    )
+    words = tuple(syntax.String(word, span=span) for word in ("parallel", "grididx"))
+    hint = (syntax.Hint(words, span=span),)
+    if not extents:
+        return syntax.For(name("only"), (one,), hint, body, span=span)
+    zero = syntax.Number(0, "0", span=span)
+    made = syntax.For(last, (zero, extents[-1], lanes), hint, body, span=span)
+    for row, extent in reversed(list(zip(rows, extents, strict=False))):
+        made = syntax.For(row, (extent,), hint, (made,), span=span)
+    return made
