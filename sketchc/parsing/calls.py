@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Span
+from sketchc.base.types import DType
 from sketchc.parsing import syntax
 from sketchc.parsing.unparse import expression_text
 
@@ -70,6 +71,30 @@ def local_names(body: Iterable[syntax.Statement]) -> Iterator[str]:
                 yield from (name.id for name in names)
             case syntax.For(variable=variable):
                 yield variable.id
+
+
+def literal(node: syntax.Expression | None) -> int | float | bool | None:
+    """The number or truth value that is written, perhaps with a sign."""
+    match node:
+        case syntax.Number(value=value) | syntax.Boolean(value=value):
+            return value
+        case syntax.Unary(operator="-" | "+" as sign, operand=syntax.Number(value=value)):
+            return -value if sign == "-" else value
+        case _:
+            return None
+
+
+def type_of(default: int | float | bool | None) -> DType:
+    """The type of a param that says none, by its default."""
+    if isinstance(default, float):
+        return DType.F32
+    return DType.BOOL if isinstance(default, bool) else DType.I64
+
+
+def numeral(value: int | float, span: Span) -> syntax.Expression:
+    """A number as it is written."""
+    number = syntax.Number(abs(value), repr(abs(value)), span=span)
+    return syntax.Unary("-", number, span=span) if value < 0 else number
 
 
 # ---------------------------------------------------------------- names for names

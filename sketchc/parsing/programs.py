@@ -18,6 +18,7 @@ from typing import Any, Unpack
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, More, Span, error
+from sketchc.base.types import DType, rounded
 from sketchc.parsing import syntax
 from sketchc.parsing.calls import (
     Argument,
@@ -25,10 +26,13 @@ from sketchc.parsing.calls import (
     difference,
     filling,
     free,
+    literal,
     local_names,
+    numeral,
     replaced,
     role_of,
     split,
+    type_of,
 )
 from sketchc.parsing.errors import nearest, replace
 from sketchc.parsing.unparse import expression_text
@@ -68,6 +72,7 @@ class _Expansion:
     diagnostics: list[Diagnostic] = records.field(factory=list)
     added: dict[str, list[Any]] = records.field(factory=dict)
     taken: set[str] = records.field(factory=set)
+    params: dict[str, DType] = records.field(factory=dict)
     tensors: dict[str, syntax.TensorDeclaration] = records.field(factory=dict)
     views: dict[str, syntax.ViewDeclaration] = records.field(factory=dict)
     buffers: frozenset[str] = frozenset()
@@ -113,6 +118,8 @@ class _Expansion:
                         self.tensors.setdefault(item.name, item)
                     case syntax.ViewDeclaration():
                         self.views.setdefault(item.name, item)
+                    case syntax.ParamDeclaration():
+                        self.params[item.name] = item.dtype or type_of(literal(item.default))
             if section.keyword == "buffers":
                 self._check_buffers(section)
         # A tensor has its first value where the caller gives it one, or the declaration does.
@@ -472,18 +479,56 @@ class _Expansion:
                     labels=(Label(param.span, "without a default"),),
                     help=f"give it by name: `{param.name}=...`",
                 )
-            kind = param.dtype
-            is_float = isinstance(value, syntax.Number) and isinstance(value.value, float)
-            if kind is not None and kind.is_integer and is_float:
+            values[param.name] = self._value(param, value)
+        return values
+
+    def _value(self, param: syntax.ParamDeclaration, value: syntax.Expression) -> syntax.Expression:
+        """What stands for a param: of its type, and no part of a kernel's text, so that calls with
+        other numbers share their kernels."""
+        number = literal(value)
+        kind = param.dtype or type_of(literal(param.default))
+        if number is None:
+            other = isinstance(value, syntax.Name) and self.params.get(value.id) is kind
+            if kind.is_integer and kind is not DType.I64 and not other:
                 raise self.error(
                     value.span,
                     "SK0142",
-                    f"the param `{param.name}` is an integer",
-                    "a float",
+                    f"the param `{param.name}` is {kind.value}",
+                    "may be larger",
                     labels=(Label(param.span, "declared here"),),
+                    help="give it a number or a param of that type: sizes and turns are i64",
                 )
-            values[param.name] = value
-        return values
+            return value
+        if kind is DType.BOOL or isinstance(number, bool):
+            return value
+        limits = kind.limits
+        if kind.is_integer and (
+            isinstance(number, float) or (limits and not limits[0] <= number <= limits[1])
+        ):
+            raise self.error(
+                value.span,
+                "SK0142",
+                f"the param `{param.name}` is {kind.value}",
+                "not such a number",
+                labels=(Label(param.span, "declared here"),),
+            )
+        if kind is not DType.I64 and kind.is_integer:
+            typed = syntax.ConstexprDeclaration(param.name, kind, value, (), span=value.span)
+            return self._shared("constexpr", typed, value.span)
+        exact = rounded(float(number), kind) if kind.is_float else number
+        told = (
+            value if exact == number and isinstance(number, float) else numeral(exact, value.span)
+        )
+        return self._shared("let", syntax.LetDeclaration(param.name, told), value.span)
+
+    def _shared(self, keyword: str, item: Any, span: Span) -> syntax.Name:
+        """The name of a declaration; one that says the same is there once."""
+        for other in self.added.get(keyword, ()):
+            if records.evolve(other, name=item.name) == item:
+                return syntax.Name(other.name, span=span)
+        made = records.evolve(item, name=free(item.name, self.taken))
+        self._add(keyword, made)
+        return syntax.Name(made.name, span=span)
 
     def _add(self, keyword: str, item: Any) -> None:
         """Declare something that a call brings along, once."""
@@ -511,11 +556,7 @@ class _Expansion:
                 names[let.name] = name
                 yield syntax.Binding((name,), (value,), span=let.span)
                 continue
-            known = next((x.name for x in self.added.get("let", ()) if x.value == value), None)
-            name_of = known or free(let.name, self.taken)
-            names[let.name] = syntax.Name(name_of, span=let.span)
-            if known is None:
-                self._add("let", records.evolve(let, name=name_of, value=value))
+            names[let.name] = self._shared("let", records.evolve(let, value=value), let.span)
 
     def _workspaces(
         self, call: syntax.Invoke, callee: syntax.Sketch, names: dict[str, Replacement]

@@ -28,7 +28,7 @@ BLOCKS = [
     (found[2], {name: int(size) for name, size in re.findall(r"(\w+)=(\d+)", found[1])})
     for found in re.finditer(r"<!-- run: (.*?) -->\n```sketch\n(.*?)```", TEXT, re.DOTALL)
 ]
-NAMES = [re.match(r"sketch (\w+)", text)[1] for text, _ in BLOCKS]
+NAMES = [re.match(r"(?:sketch|program) (\w+)", text)[1] for text, _ in BLOCKS]
 
 
 def test_the_tables_are_those_of_the_compiler():
@@ -56,8 +56,9 @@ def test_the_sketch_checks_without_a_remark(text, sizes):
 @pytest.mark.parametrize(("text", "sizes"), BLOCKS, ids=NAMES)
 def test_the_sketch_runs_and_tile_sizes_do_not_matter(text, sizes):
     source = Source("LANGUAGE.md", text)
-    (checked,) = check(source).sketches
-    sketch = checked.sketch
+    result = check(source)
+    (entry,) = result.tree.entries
+    (sketch,) = [one.sketch for one in result.sketches if one.sketch.name == entry.name]
     shapes = tensor_shapes(sketch, host_values(sketch, sizes), 1 << 28)
     inputs = random_inputs(sketch, shapes, np.random.default_rng(0))
     options = Options(shuffle=1, check_domains=True)
@@ -73,6 +74,6 @@ def test_the_sketch_runs_and_tile_sizes_do_not_matter(text, sizes):
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_sketch_is_lowered(text, sizes, target):
     tree, _ = parse(Source("LANGUAGE.md", text))
-    plan = build_plan(tree.sketches[0], target).plan
+    plan = build_plan(tree.entries[0], target).plan
     kernel = load_target(target).emit(plan)
     assert kernel.entry in kernel.source
