@@ -176,13 +176,12 @@ def _present(node: syntax.Call, argument: Replacement | None) -> syntax.Expressi
 def _branch(node: syntax.If, names: Mapping[str, Replacement]) -> syntax.If:
     """A branch; of one whose condition the call settles, what is not taken goes."""
     condition = _replaced(node.condition, names)
-    if not isinstance(condition, syntax.Boolean) or isinstance(node.condition, syntax.Boolean):
+    if not isinstance(condition, syntax.Boolean) or condition == node.condition:
         body, orelse = _replaced(node.body, names), _replaced(node.orelse, names)
         return records.evolve(node, condition=condition, body=body, orelse=orelse)
     taken = node.body if condition.value else node.orelse
-    one = syntax.Number(1, "1", span=condition.span)
-    holds = syntax.Binary("==", one, one, span=condition.span)
     rest = _replaced(taken, names) or (syntax.Pass(span=node.span),)
+    holds = syntax.Boolean(True, span=condition.span)
     return records.evolve(node, condition=holds, body=rest, orelse=())
 
 
@@ -226,6 +225,8 @@ def _sum(node: syntax.Expression) -> dict[tuple[str, ...], int]:
 
 #: Elements that one turn of a filling loop writes.
 _LANES = 256
+#: What such a loop makes.
+FILLING_NAMES = ("initial", "first", "only", *(f"row_{axis}" for axis in range(8)))
 
 
 def filling(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Source, Span
+from sketchc.base.diagnostics import NOWHERE, Source, Span
 from sketchc.parsing import syntax, unparse
 from sketchc.parsing.lexer import tokenize
 from sketchc.parsing.parser import tables
@@ -46,7 +46,7 @@ class _Planner:
     def __init__(self, tree: syntax.File, source: Source) -> None:
         self.tree = tree
         tokens, _ = tokenize(source, tables())
-        self.elses = iter([token for token in tokens if token.type == "else"])
+        self.elses = iter([token for token in tokens if token.type == "else" and token.first])
         self.tilings = [token for token in tokens if token.type == "available_tiling"]
         self.comment_lines = sorted(comment.span.line for comment in tree.comments)
 
@@ -63,7 +63,7 @@ class _Planner:
             yield from self.section(section)
         yield from self.block(unit.body, 1)
         yield _Item(0, ("}",), span.end_line, span.end_line, span.end_column - 1, closes=True)
-        if node.tilings:
+        if node.tilings and node.tiling_span != NOWHERE:
             token = next(t for t in self.tilings if t.start >= span.end)
             title = ("available_tiling:",)
             yield _Item(0, title, token.line, token.line, token.column, opens=True)

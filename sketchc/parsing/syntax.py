@@ -299,11 +299,13 @@ class For(Placed):
 
 @records.frozen
 class If(Placed):
-    """`if condition:` with its body, and that of its `else`."""
+    """`if condition:` with its body, and that of its `else`. A `block` is a call of a program: its
+    condition always holds, and its statements are phases of their own."""
 
     condition: Expression
     body: tuple[Statement, ...]
     orelse: tuple[Statement, ...] = ()
+    block: bool = False
 
 
 @records.frozen

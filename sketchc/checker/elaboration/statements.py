@@ -471,8 +471,8 @@ class _Host:
                 return True
             case syntax.For():
                 return is_parallel(node) or id(node) in self.context.prepass.parallel
-            case syntax.If(condition=syntax.Boolean()):
-                return True  # a block, such as the call of a program
+            case syntax.If(block=True):
+                return True
             case syntax.If():
                 return id(node) in self.context.prepass.parallel
             case _:
