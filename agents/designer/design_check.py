@@ -99,11 +99,11 @@ def _parsed(source: Source) -> tuple[syntax.Sketch | None, Finding | None]:
     tree, found = parse(source)
     if tree is None or has_errors(found):
         return None, diagnostic_finding("check", source, found)
-    if len(tree.sketches) != 1:
-        names = ", ".join(sketch.name for sketch in tree.sketches) or "none"
-        summary = f"exactly one sketch is needed; the text holds {len(tree.sketches)} ({names})"
-        return None, Finding("check", "syntax", (), summary, {"sketches": len(tree.sketches)})
-    return tree.sketches[0], None
+    if len(tree.entries) != 1:
+        names = ", ".join(sketch.name for sketch in tree.entries) or "none"
+        summary = f"exactly one sketch is needed; the text holds {len(tree.entries)} ({names})"
+        return None, Finding("check", "syntax", (), summary, {"sketches": len(tree.entries)})
+    return tree.entries[0], None
 
 
 def _planned(

@@ -103,9 +103,9 @@ def _renamed(text: str, name: str) -> str:
     from sketchc.parsing.parser import parse
 
     tree, _ = parse(Source("sketch", text))
-    if tree is None or len(tree.sketches) != 1 or tree.sketches[0].name == name:
+    if tree is None or len(tree.entries) != 1 or tree.entries[0].name == name:
         return text
-    span = tree.sketches[0].name_span
+    span = tree.entries[0].name_span
     return text[: span.start] + name + text[span.end :]
 
 

@@ -28,10 +28,10 @@ def plan_of(text: str, context: RunContext, tiles: Mapping[str, Value] | None = 
     tree, found = parse(Source(f"{context.name}.sketch", text))
     if tree is None or has_errors(found):
         raise DiagnosticError(found)
-    if len(tree.sketches) != 1:
-        refuse(f"the sketch file holds {len(tree.sketches)} sketches; a run takes one")
+    if len(tree.entries) != 1:
+        refuse(f"the sketch file holds {len(tree.entries)} sketches; a run takes one")
     constants = {**context.constants, **(tiles or {})}
-    return build_plan(tree.sketches[0], context.target, context.hardware, constants).plan
+    return build_plan(tree.entries[0], context.target, context.hardware, constants).plan
 
 
 def candidate_of(state: RunState, context: RunContext) -> Candidate:

@@ -18,7 +18,7 @@ class Model(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = F.leaky_relu(F.linear(x, self.w_in, self.b_in), 0.1)
-        for weight, gain in zip(self.ws, self.gains):
+        for weight, gain in zip(self.ws, self.gains, strict=True):
             scale = torch.rsqrt(hidden.square().mean(-1, keepdim=True) + 1e-6)
             hidden = hidden + F.linear(hidden * scale * gain, weight)
         return F.linear(hidden, self.w_out) + x

@@ -95,8 +95,9 @@ class _Writer:
                 with self.inner():
                     return ["For", *head, self.make(node.variable.id), self.block(node.body)]
             case syntax.If():
-                condition = self.plain(node.condition)
-                return ["If", condition, self.block(node.body), self.block(node.orelse)]
+                kind = "Block" if node.block else "If"
+                branches = self.block(node.body), self.block(node.orelse)
+                return [kind, self.plain(node.condition), *branches]
             case syntax.Binding():
                 values = self.plain(node.values)
                 return ["Binding", values, [self.make(name.id) for name in node.names]]

@@ -118,10 +118,10 @@ def _lowered(
         tree, found = parse(source)
         if tree is None or has_errors(found):
             raise DiagnosticError(found)
-        if len(tree.sketches) != 1:
-            refuse(f"{source.name} holds {len(tree.sketches)} sketches; a page shows one")
+        if len(tree.entries) != 1:
+            refuse(f"{source.name} holds {len(tree.entries)} sketches; a page shows one")
         chosen, chip = options.resolve_target(target, hardware or None)
-        planned = sketches.plan_sketch(source, tree.sketches[0], chosen, chip, constants)
+        planned = sketches.plan_sketch(source, tree.entries[0], chosen, chip, constants)
         return load_target(chosen).emit(planned.plan)
 
 

@@ -78,6 +78,7 @@ class _Expansion:
     taken: set[str] = records.field(factory=set)
     #: what sketches make themselves: declarations that calls bring along have other names
     local: set[str] = records.field(factory=lambda: set(FILLING_NAMES))
+    renamed: dict[str, str] = records.field(factory=dict)  # of these, what the program declares
     turning: set[str] = records.field(factory=set)  # what differs from turn to turn of a loop
     constants: dict[str, dict[str, syntax.Name]] = records.field(factory=dict)
     typed: dict[tuple[DType, str], syntax.Name] = records.field(factory=dict)
@@ -167,7 +168,6 @@ class _Expansion:
         names |= self._locals(callee)
         before += self._initial_values(callee, names)
         body = (*before, *replaced(callee.body, names))
-        self.size += sum(1 for _ in syntax.statements(body))
         whole = syntax.Boolean(True, span=call.sketch_span)
         return syntax.If(whole, body, block=True, span=call.span)
 
@@ -180,15 +180,16 @@ class _Expansion:
                 "too deep here",
                 help="call the sketches themselves",
             )
+        told = self.size > MAXIMUM_STATEMENTS
+        self.size += sum(1 for _ in syntax.statements(callee.body))
         if self.size > MAXIMUM_STATEMENTS:
-            if self.size != MAXIMUM_STATEMENTS * 2:
-                self.size = MAXIMUM_STATEMENTS * 2  # told once
+            if not told:
                 message = f"the program means more than {MAXIMUM_STATEMENTS:,} statements"
                 self.matching.error(
                     call.span,
                     "SK0132",
                     message,
-                    "too many calls up to here",
+                    "too many with this call",
                     help="put a loop around calls that are alike, or split the program",
                 )
             raise InvalidCallError(callee.name)
@@ -556,9 +557,14 @@ class _Expansion:
 
     def _locals(self, callee: syntax.Sketch) -> dict[str, Replacement]:
         """New names for what the sketch makes, where the program has those names."""
-        own = list(local_names(callee.body))
-        taken = self.taken | self.local
-        return {name: syntax.Name(free(name, taken)) for name in own if name in self.taken}
+        found: dict[str, Replacement] = {}
+        for name in local_names(callee.body):
+            if name in self.taken:
+                if name not in self.renamed:
+                    self.renamed[name] = free(name, self.taken | self.local)
+                    self.local.add(self.renamed[name])
+                found[name] = syntax.Name(self.renamed[name])
+        return found
 
     def _initial_values(
         self, callee: syntax.Sketch, names: Mapping[str, Replacement]

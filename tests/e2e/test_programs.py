@@ -29,7 +29,69 @@ ROOT = Path(__file__).parents[2]
 FORMS = (ROOT / "tests" / "e2e" / "programs" / "forms.sketch").read_text("utf-8")
 EXAMPLE = (ROOT / "examples" / "programs" / "residual_mlp.sketch").read_text("utf-8")
 #: A program's text, the sizes at which it runs, and params.
+#: Constants that depend on others, given by some calls; lets that depend on lets, on params and on
+#: the turn of a loop; names of sketches that are those of others, or of the program; typed numbers.
+NAMES = """
+sketch first {
+    symbols: N;
+    params: k: i64 = 1; exact: f32 = 0.1; small: u8 = 3; on: bool = True;
+    let: h = k + 1; g = 2*h;
+    tensors: X[N]: in f32; Y[N]: out f32 = 4;
+    constexpr: T = 32 in [32, 64], A = 2, B = 3*A, C = B + A, K: f32 = 0.25;
+
+    @llm_hint("parallel")
+    for i in range(0, N, T):
+        initial = alloc([T])
+        load(X[i:i+T] -> initial)
+        mul(initial, B, initial)
+        add(initial, C + g, initial)
+        mul(initial, exact, initial)
+        add(initial, small, initial)
+        if on:
+            mul(initial, K, initial)
+        store(initial -> Y[i:i+T])
+}
+
+sketch second {
+    symbols: N;
+    let: initial = N//2; x = 3;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    workspace: i[N]: f32;
+    constexpr: T = 32, row = 2;
+
+    @llm_hint("parallel")
+    for first in range(0, N, T):
+        turn = alloc([T])
+        load(X[first:first+T] -> turn)
+        add(turn, initial*row, turn)
+        store(turn -> i[first:first+T])
+    @llm_hint("parallel")
+    for first in range(0, N, T):
+        turn = alloc([T])
+        load(i[first:first+T] -> turn)
+        mul(turn, x, turn)
+        store(turn -> Y[first:first+T])
+}
+
+program names {
+    symbols: N;
+    params: exact: f32 = 0.3; i: i64 = 2;
+    let: T = 2*i;
+    tensors: X[N]: in f32; Y[N]: out f32;
+    buffers: A[N]: f32; B[N]: f32;
+
+    first(X -> A)
+    first(A -> B, A=5, k=T)
+    for turn in range(3):
+        second(B -> A)
+        first(A -> B, k=turn, exact=exact, on=turn > 1, small=200)
+        first(B -> A, k=turn + i, B=7, exact=i, K=0.1)
+        second(A -> B)
+    first(B -> Y, exact=T, k=-1, C=1)
+}
+"""
 RUNS = {
+    "names": (NAMES, {"N": (1, 31, 33, 70)}),
     "forms": (FORMS, {"P": (1, 3, 33), "Q": (2, 31, 65, 130)}),
     "example": (EXAMPLE, {"M": (1, 17), "D": (1, 33), "H": (2, 32, 37), "L": (0, 1, 3)}),
 }
@@ -81,6 +143,8 @@ class Calls:
         for param in syntax.declared(unit.program, "params"):
             if param.default is not None:
                 numbers.setdefault(param.name, self.number(param.default, numbers))
+        for let in syntax.declared(unit.program, "let"):
+            numbers[let.name] = self.number(let.value, numbers)
         self.block(unit.program.body, arrays, numbers)
 
     def number(self, node: syntax.Expression, numbers: Mapping[str, Any]) -> Any:

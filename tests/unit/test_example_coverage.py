@@ -25,7 +25,8 @@ from sketchc.ops.table import OPS
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted((*FOLDER.glob("*.sketch"), *FOLDER.glob("programs/*.sketch")))
 #: Records of the IR with the forms that the parsed tree does not tell apart: keywords of memory
 #: operations, stages of a loop, strides, lanes that come from memory.
 LOWERED = (ir.Access, ir.SliceSubscript, ir.IndexSubscript, ir.Load, ir.Store, ir.Atomic, ir.For)
@@ -126,7 +127,7 @@ def constructs() -> set[str]:
     found |= {f"type {dtype.value}" for dtype in DType}
     found |= {f"role {role}" for role in ("in", "out", "inout")}
     found |= {"load", "store", "atomic_add", "atomic_max", "atomic_min"}
-    found |= {f"section {keyword}" for keyword in syntax.SECTIONS}
+    found |= {f"section {keyword}" for keyword in syntax.SECTIONS | syntax.PROGRAM_SECTIONS}
     found |= {f"hint {word}" for word in LOOP_HINTS | TILE_HINTS}
     for row in OPS.values():
         found.add(f"op {row.name}")

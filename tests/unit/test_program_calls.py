@@ -41,6 +41,23 @@ sketch narrow {
         store(y -> Y[j:j+T])
 }
 
+sketch small {
+    symbols: M, N;
+    params: n: u8; f: f32 = 0.5;
+    tensors: X[M, N]: in f32; Y[M, N]: out f32;
+    constexpr: K: i32 = 2;
+    let: half = f/2;
+    @llm_hint("parallel")
+    for i in range(M):
+        for j in range(N):
+            x = alloc([1])
+            load(X[i, j:j+1] -> x)
+            mul(x, half, x)
+            add(x, n, x)
+            add(x, K, x)
+            store(x -> Y[i, j:j+1])
+}
+
 sketch pairs {
     symbols: N;
     tensors: X[2*N]: in f32; Y[2*N]: out f32;
@@ -61,6 +78,7 @@ def program(body: str, more: str = "") -> str:
 program whole {{
     symbols: P, Q;
     tensors: A[P, Q]: in f32; C[P, Q]: out f32; V[Q]: in f32; H[Q]: out f16 = 0;
+             V_MAYBE[P, Q]: in f32?;
     buffers: W[P, Q]: f32; U[Q]: f32;
 {more}{lines}}}
 """
@@ -83,6 +101,32 @@ def test_the_program_that_the_mistakes_are_made_in_is_right() -> None:
         ("rows(V=A, Y=W, factor=1.0)", "SK0142", "rows(V=A, Y=W, factor=1.0)"),
         ("rows(A -> W, factor=1.0, factr=1.0)", "SK0142", "factr"),
         ("rows(A -> W, factor=1.0, turn=0.5)", "SK0142", "0.5"),
+        ("rows(A -> W, factor=1.0, turn=P/2)", "SK0142", "P/2"),
+        ("rows(A -> W, factor=1.0, turn=sqrt(P))", "SK0142", "sqrt(P)"),
+        ("rows(A -> W, factor=1.0, turn=P > 1)", "SK0142", "P > 1"),
+        ("rows(A -> W, factor=True)", "SK0142", "True"),
+        ("rows(A -> W, factor=A)", "SK0201", "A"),
+        ('rows(A -> W, factor="1")', "SK0142", '"1"'),
+        ("rows(A -> W, factor=[1])", "SK0142", "[1]"),
+        ("rows(A -> W, factor=1.0, turn=iota(P))", "SK0142", "iota(P)"),
+        ("rows(A -> W, factor=1.0, T=P)", "SK0142", "P"),
+        ("rows(A -> W, factor=1.0, T=0.5)", "SK0142", "0.5"),
+        ("rows(A -> W, factor=1.0, N=-1)", "SK0142", "-1"),
+        # Names of the sketch, which are none of the program's.
+        ("rows(A -> W, factor=1.0, turn=j)", "SK0201", "j"),
+        ("for i in range(T):\n    rows(A -> W, factor=1.0)", "SK0201", "T"),
+        ("if M > 1:\n    rows(A -> W, factor=1.0)", "SK0201", "M"),
+        ("for i in range(2):\n    pass\npairs(A[i] -> U, N=P)", "SK0201", "i"),
+        ("small(A -> W, n=P)", "SK0142", "P"),
+        ("small(A -> W, n=300)", "SK0142", "300"),
+        ("small(A -> W, n=1, K=2.5)", "SK0142", "2.5"),
+        (
+            "for i in range(P):\n    small(A -> W, n=1, f=i/2)",
+            "SK0146",
+            "small(A -> W, n=1, f=i/2)",
+        ),
+        ("for i in range(P):\n    small(A -> W, n=1, N=i)", "SK0146", "small(A -> W, n=1, N=i)"),
+        ("rows(V_MAYBE -> W, factor=1.0)", "SK0142", "V_MAYBE"),
         ("rows(A -> W, X=A, factor=1.0)", "SK0142", "X=A"),
         ("rows(A + A -> W, factor=1.0)", "SK0142", "A + A"),
         ("rows(A[0:P, 0:Q] -> W, factor=1.0)", "SK0142", "A[0:P, 0:Q]"),
@@ -115,6 +159,48 @@ def test_a_mistake_has_its_code_at_its_place(body: str, code: str, place: str) -
     (one,) = found
     assert text[one.span.start : one.span.end] == place
     assert one.span.start > text.index("program whole")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "    buffers: Z[T]: f32;\n",
+        "    require: j > 1;\n",
+        "    let: h = half*2;\n",
+        "    params: q: i64 = T;\n",
+    ],
+)
+def test_sections_know_names_of_the_program_alone(more: str) -> None:
+    _, found = parse(Source("test", program(RIGHT, more)))
+    assert [each.code for each in found] == ["SK0201"]
+
+
+def test_a_program_may_mean_much_but_not_anything() -> None:
+    text = SKETCHES
+    for level in range(40):
+        inner = "rows({} -> {}, factor=1.0)" if level == 0 else f"p{level - 1}({{}} -> {{}})"
+        first, second = inner.format("A", "W"), inner.format("W", "C")
+        text += f"""
+program p{level} {{
+    symbols: P, Q;
+    tensors: A[P, Q]: in f32; C[P, Q]: out f32;
+    buffers: W[P, Q]: f32;
+    {first}
+    {second}
+}}
+"""
+    _, found = parse(Source("test", text))
+    assert {each.code for each in found} <= {"SK0121", "SK0132"}
+    assert found
+
+
+def test_many_calls_are_read_in_time() -> None:
+    body = (
+        "for i in range(2):\n"
+        + "    rows(A -> W, factor=1.0)\n    rows(W -> C, factor=2.0)\n" * 400
+    )
+    tree, found = parse(Source("test", program(body)))
+    assert tree is not None, found
 
 
 def test_every_wrong_call_is_told_of_in_one_run() -> None:

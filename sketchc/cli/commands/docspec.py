@@ -257,6 +257,6 @@ def _plan(spec: DocSpec, example: Example) -> Plan:
     try:
         if tree is None:
             raise DiagnosticError(found)
-        return build_plan(tree.sketches[0], spec.target).plan
+        return build_plan(tree.entries[0], spec.target).plan
     except DiagnosticError as error:
         refuse(f"{example.sketch_file}: {error}", error)
