@@ -83,6 +83,8 @@ class _Expansion:
     constants: dict[str, dict[str, syntax.Name]] = records.field(factory=dict)
     typed: dict[tuple[DType, str], syntax.Name] = records.field(factory=dict)
     size: int = 0  # statements so far
+    scope: Scope = records.field(init=False)
+    matching: Matching = records.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.scope = Scope(self.program, diagnostics=self.diagnostics)
@@ -301,9 +303,9 @@ class _Expansion:
             if formal.name in arguments:
                 pairs = zip(formal.extents, arguments[formal.name].extents, strict=True)
                 for extent, own in pairs:
-                    plain = isinstance(extent.value, syntax.Name) and not extent.broadcastable
-                    if plain and extent.value.id == symbol:
-                        yield own.value
+                    match extent:
+                        case syntax.Extent(syntax.Name(id=name), False) if name == symbol:
+                            yield own.value
 
     def _constants(self, call: syntax.Invoke, callee: syntax.Sketch) -> dict[str, Replacement]:
         """Constants that the call gives are these, and what depends on them is the call's, too;
