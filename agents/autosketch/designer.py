@@ -18,6 +18,7 @@ from sketchc.agents.autosketch.loops import Loops
 from sketchc.agents.autosketch.operations import build_loops
 from sketchc.agents.autosketch.phase import Phases
 from sketchc.agents.autosketch.phases import build_phases
+from sketchc.agents.autosketch.program import write_program
 from sketchc.agents.autosketch.sketch import write_sketch
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
@@ -47,7 +48,9 @@ def design(task: TaskClient, stage: str = "sketch") -> str:
     phases = build_phases(loops)
     if unnamed := phases.unnamed():
         phases = build_phases(build_loops(traces.graph(unnamed)))
-    return _text(phases) if stage == "phases" else write_sketch(phases, name)
+    if stage == "phases":
+        return _text(phases)
+    return write_program(phases, name) if stage == "program" else write_sketch(phases, name)
 
 
 def _text(stage: Graph | Loops | Phases) -> str:

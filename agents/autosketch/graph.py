@@ -170,13 +170,19 @@ class Traces:
         return _Merged(self, extents).graph()
 
     def steps(self) -> list[int]:
-        """Constant arguments that extents may be divided by and are too large for the sizes that
-        were looked at: strides, and factors of shapes."""
+        """What extents may be divided by and is too large for the sizes that were looked at:
+        constant arguments, as strides and factors of shapes are, and powers of two that strides one
+        behind the other come to."""
         found: set[int] = set()
+        together = 1
         for node in self.each[0]["nodes"]:
-            for value in node["arguments"].values():
-                found |= {n for n in (value if isinstance(value, list) else [value]) if _is_step(n)}
-        return sorted(found)
+            for name, value in node["arguments"].items():
+                each = value if isinstance(value, list) else [value]
+                found |= {n for n in each if _is_step(n)}
+                if name == "stride":
+                    together *= max((n for n in each if type(n) is int), default=1)
+        powers = (2**exponent for exponent in range(_LARGEST_STEP.bit_length()))
+        return sorted(found | {n for n in powers if _is_step(n) and n <= together})
 
 
 def _is_step(value: object) -> bool:

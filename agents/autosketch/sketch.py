@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+import attrs
+
 from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.lanes import (
     Dims,
@@ -75,31 +77,55 @@ _LONGEST = 48
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 
 
+@attrs.frozen
+class Written:
+    """A phase as lines of a sketch, without what is around it; `sizes` are its tile sizes."""
+
+    phase: Phase
+    lines: tuple[str, ...]
+    sizes: frozenset[str]
+
+
+def written_phases(phases: Phases) -> list[Written]:
+    """The phases as text, in order."""
+    writers = [_PhaseWriter(phases, phase) for phase in phases.phases]
+    return [Written(w.phase, tuple(w.lines()), frozenset(w.sizes)) for w in writers]
+
+
+def tile_sizes(written: Sequence[Written]) -> str:
+    """The declaration of what these phases tune, empty where that is nothing."""
+    sizes = [size for size in _SIZES if any(size in each.sizes for each in written)]
+    folds = (each.phase.fold for each in written)
+    digits = any(isinstance(fold, Product) and fold.digits for fold in folds)
+    tuned = _SIZES | _FEWER_SIZES if digits else _SIZES
+    listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
+    return f"constexpr: {listed};" if listed else ""
+
+
 def write_sketch(phases: Phases, name: str) -> str:
     """The sketch in canonical form."""
     lines = [f"sketch {name} {{"]
-    lines += [f"    {line}" for line in _declarations(phases)]
-    bodies = [_PhaseWriter(phases, phase) for phase in phases.phases]
-    written = [list(writer.lines()) for writer in bodies]
-    sizes = [size for size in _SIZES if any(size in writer.sizes for writer in bodies)]
-    if sizes:
-        tuned = _SIZES
-        if any(isinstance(p.fold, Product) and p.fold.digits for p in phases.phases):
-            tuned = _SIZES | _FEWER_SIZES
-        listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
-        lines.append(f"    constexpr: {listed};")
+    lines += [f"    {line}" for line in declarations(phases)]
+    written = written_phases(phases)
+    if sizes := tile_sizes(written):
+        lines.append(f"    {sizes}")
     if phases.declared.requires:
         listed = " ".join(f"{condition.text};" for condition in phases.declared.requires)
         lines.append(f"    require: {listed}")
     lines.append("")
-    for step, bodies_of in groupby(zip(phases.phases, written, strict=True), lambda e: e[0].step):
+    for step, bodies in groupby(written, lambda each: each.phase.step):
         indent = "    "
         if step is not None:
             lines.append(f"    for {step.name} in range({show(step.extent)}):")
             indent *= 2
-        for _, body in bodies_of:
-            lines += [*(f"{indent}{line}" for line in body), ""]
-    source = Source(f"{name}.sketch", "\n".join([*lines, "}", ""]))
+        for body in bodies:
+            lines += [*(f"{indent}{line}" for line in body.lines), ""]
+    return formatted(name, [*lines, "}", ""])
+
+
+def formatted(name: str, lines: Sequence[str]) -> str:
+    """The text of these lines in canonical form."""
+    source = Source(f"{name}.sketch", "\n".join(lines))
     tree, found = parse(source)
     if tree is None or found:
         msg = f"the built-in Designer wrote what is no sketch: {found}\n{source.text}"
@@ -107,7 +133,7 @@ def write_sketch(phases: Phases, name: str) -> str:
     return format_file(tree, source)
 
 
-def _declarations(phases: Phases) -> Iterator[str]:
+def declarations(phases: Phases, memory: str = "workspace") -> Iterator[str]:
     declared = phases.declared
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
@@ -122,7 +148,7 @@ def _declarations(phases: Phases) -> Iterator[str]:
             f"{name}[{_listed(phases.shapes[name])}]: {dtype.value};"
             for name, dtype in phases.workspaces.items()
         ]
-        yield f"workspace: {' '.join(held)}"
+        yield f"{memory}: {' '.join(held)}"
     if phases.views:
         shown = [f"{n}[{_listed(phases.shapes[n])}] = {base};" for n, base in phases.views.items()]
         yield f"views: {' '.join(shown)}"

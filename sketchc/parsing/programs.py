@@ -13,6 +13,7 @@ what a call brings along.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -409,7 +410,8 @@ class _Expansion:
 
     def _let(self, name: str, value: syntax.Expression) -> syntax.Name:
         """A host value of the program; one that says the same is there once."""
-        lets = self.added.get("let", ())
+        own = (s.items for s in self.program.sections if s.keyword == "let")
+        lets = [*itertools.chain(*own), *self.added.get("let", ())]
         known = next((let.name for let in lets if let.value == value), None)
         if known is None:
             known = free(name, self.taken | self.local)

@@ -54,6 +54,11 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "F.layer_norm(torch.softmax(x.reshape(-1, 3, 9) * 0.5, 2), (9,)) * x.reshape(-1, 3, 9)",
         ((12, 27),),
     ),
+    # Together they divide by 16, which no one of them does.
+    "strides_in_a_row": (
+        "functools.reduce(lambda y, _: F.max_pool2d(y, 3, 2, 1), range(4), x).mean((2, 3))",
+        ((2, 3, 70, 67),),
+    ),
     "long_strides": (
         "F.gelu(F.avg_pool1d(F.pad(x @ w, (0, 20)).unsqueeze(1), 11).squeeze(1)).amax(1)",
         ((12, 20), (20, 60)),

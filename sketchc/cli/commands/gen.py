@@ -50,8 +50,9 @@ _SETTINGS = (
 )
 @click.option(
     "--emit",
-    type=click.Choice(["graph", "loops", "phases", "sketch"]),
-    help="Print a stage of the built-in Designer, and make no kernel.",
+    type=click.Choice(["graph", "loops", "phases", "sketch", "program"]),
+    help="Print a stage of the built-in Designer, and make no kernel; program: the sketch as one "
+    "that calls a sketch for each kind of layer.",
 )
 @click.option("--coder", type=click.Choice(["builtin", "llm"]), help="Who writes the kernel.")
 @click.option("--sketch", "sketch", metavar="FILE", help="An existing sketch (coder-only).")
