@@ -134,7 +134,8 @@ def formatted(name: str, lines: Sequence[str]) -> str:
 
 
 def declarations(phases: Phases, memory: str = "workspace") -> Iterator[str]:
-    """The sections that declare what the phases share; `memory`: what that between them is called."""
+    """The sections that declare what the phases share; `memory` is what that between them is
+    called."""
     declared = phases.declared
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
