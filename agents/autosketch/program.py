@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 import attrs
 
@@ -13,6 +12,7 @@ from sketchc.agents.autosketch.sketch import (
     Written,
     declarations,
     formatted,
+    in_steps,
     tile_sizes,
     write_sketch,
     written_phases,
@@ -68,24 +68,16 @@ class _Call:
 def write_program(phases: Phases, name: str) -> str:
     """The program in canonical form; the sketch, where that is no longer or a program does not
     hold: where a phase rests on what another one says."""
-    sketch = write_sketch(phases, name)
     written = written_phases(phases)
+    sketch = write_sketch(phases, name, written)
     calls = _calls(phases, written, name)
     callees = list({id(call.callee): call.callee for call in calls}.values())
     if len(callees) == len(written):
         return sketch
     lines = [f"program {name} {{"]
     lines += [f"    {line}" for line in declarations(phases, "buffers")]
-    if phases.declared.requires:
-        listed = " ".join(f"{condition.text};" for condition in phases.declared.requires)
-        lines.append(f"    require: {listed}")
     lines.append("")
-    for step, several in groupby(calls, lambda call: call.written.phase.step):
-        indent = "    "
-        if step is not None:
-            lines.append(f"    for {step.name} in range({show(step.extent)}):")
-            indent *= 2
-        lines += [f"{indent}{_call(phases, call)}" for call in several]
+    lines += in_steps((call.written.phase, (_call(phases, call),)) for call in calls)
     lines += ["}", ""]
     for callee in callees:
         lines += _sketch(phases, callee)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import attrs
@@ -102,25 +102,25 @@ def tile_sizes(written: Sequence[Written]) -> str:
     return f"constexpr: {listed};" if listed else ""
 
 
-def write_sketch(phases: Phases, name: str) -> str:
-    """The sketch in canonical form."""
+def write_sketch(phases: Phases, name: str, written: Sequence[Written] = ()) -> str:
+    """The sketch in canonical form; `written` are its phases, where they are text already."""
+    written = written or written_phases(phases)
     lines = [f"sketch {name} {{"]
-    lines += [f"    {line}" for line in declarations(phases)]
-    written = written_phases(phases)
-    if sizes := tile_sizes(written):
-        lines.append(f"    {sizes}")
-    if phases.declared.requires:
-        listed = " ".join(f"{condition.text};" for condition in phases.declared.requires)
-        lines.append(f"    require: {listed}")
+    lines += [f"    {line}" for line in declarations(phases, tuned=tile_sizes(written))]
     lines.append("")
-    for step, bodies in groupby(written, lambda each: each.phase.step):
+    lines += in_steps((each.phase, (*each.lines, "")) for each in written)
+    return formatted(name, [*lines, "}", ""])
+
+
+def in_steps(parts: Iterable[tuple[Phase, Sequence[str]]]) -> Iterator[str]:
+    """What stands for each phase, in the loops of the host that phases are steps of."""
+    for step, several in groupby(parts, lambda part: part[0].step):
         indent = "    "
         if step is not None:
-            lines.append(f"    for {step.name} in range({show(step.extent)}):")
+            yield f"    for {step.name} in range({show(step.extent)}):"
             indent *= 2
-        for body in bodies:
-            lines += [*(f"{indent}{line}" for line in body.lines), ""]
-    return formatted(name, [*lines, "}", ""])
+        for _, lines in several:
+            yield from (f"{indent}{line}" for line in lines)
 
 
 def formatted(name: str, lines: Sequence[str]) -> str:
@@ -133,9 +133,9 @@ def formatted(name: str, lines: Sequence[str]) -> str:
     return format_file(tree, source)
 
 
-def declarations(phases: Phases, memory: str = "workspace") -> Iterator[str]:
+def declarations(phases: Phases, memory: str = "workspace", tuned: str = "") -> Iterator[str]:
     """The sections that declare what the phases share; `memory` is what that between them is
-    called."""
+    called, `tuned` the declaration of tile sizes."""
     declared = phases.declared
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
@@ -154,6 +154,10 @@ def declarations(phases: Phases, memory: str = "workspace") -> Iterator[str]:
     if phases.views:
         shown = [f"{n}[{_listed(phases.shapes[n])}] = {base};" for n, base in phases.views.items()]
         yield f"views: {' '.join(shown)}"
+    if tuned:
+        yield tuned
+    if declared.requires:
+        yield f"require: {' '.join(f'{condition.text};' for condition in declared.requires)}"
 
 
 def _listed(extents: Sequence[ir.Expr]) -> str:

@@ -18,12 +18,10 @@ from sketchc.lowering.triton.kernel import KernelText
 
 @attrs.frozen
 class Call:
-    """How a kernel is launched: the name of the kernel that is written for it, its arguments, and
-    whether another launch has written it."""
+    """How a kernel is launched: the name of what is written for it, and its arguments."""
 
     name: str
     arguments: tuple[str, ...]
-    shared: bool = False
 
 
 @attrs.frozen
@@ -60,13 +58,12 @@ class _Numbered(ast.NodeTransformer):
 
 
 def _shape(kernel: KernelText) -> _Shape:
-    text = "\n".join(kernel.lines)
-    (function,) = ast.parse(text).body
+    (function,) = ast.parse("\n".join(kernel.lines)).body
     assert isinstance(function, ast.FunctionDef)
     parameters = {argument.arg: argument.annotation for argument in function.args.args}
     stored = (node for node in ast.walk(function) if isinstance(node, ast.Name))
     own = {*parameters, *(node.id for node in stored if isinstance(node.ctx, ast.Store))}
-    statements = tuple(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.stmt))
+    statements = tuple(node for node in ast.walk(function) if isinstance(node, ast.stmt))
     numbered = _Numbered(own)
     body = [ast.dump(numbered.visit(statement)) for statement in function.body]
     order = tuple({**numbered.order, **dict.fromkeys(parameters)})
@@ -100,7 +97,7 @@ def _call(kernel: KernelText, shape: _Shape, own: _Shape, own_kernel: KernelText
         name, _, kind = declared.partition(":")
         value = given[own_name[name]]
         arguments.append(f"{name}={value}" if kind else value)
-    return Call(kernel.name, tuple(arguments), shared=True)
+    return Call(kernel.name, tuple(arguments))
 
 
 def _lines_of(statement: ast.stmt) -> range:

@@ -29,6 +29,17 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     return found[0] if found else None
 
 
+def guess(
+    verb: str, word: str, known: Iterable[str], span: Span, otherwise: str
+) -> tuple[str, tuple[Fix, ...]]:
+    """The label and the fix for a name that is not known: what it most likely means, else
+    `otherwise` and no fix."""
+    meant = nearest(word, known)
+    if meant is None:
+        return otherwise, ()
+    return f"did you mean `{meant}`?", replace(f"{verb} `{meant}`", span, meant)
+
+
 # ---------------------------------------------------------------- characters and operators
 
 _CHARACTERS = {

@@ -9,7 +9,7 @@ from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, More, Span, error
 from sketchc.parsing import syntax
 from sketchc.parsing.calls import Argument, role_of, split
-from sketchc.parsing.errors import nearest, replace
+from sketchc.parsing.errors import guess
 from sketchc.parsing.program_scope import Scope
 from sketchc.parsing.unparse import expression_text
 
@@ -50,14 +50,14 @@ class Matching:
                 "not complete here",
                 help="a program calls sketches of its file, and the programs above it",
             )
-        meant = nearest(call.sketch, self.known)
+        label, fixes = guess("call", call.sketch, self.known, call.sketch_span, "not known")
         raise self.error(
             call.sketch_span,
             "SK0141",
             f"the file has no sketch `{call.sketch}`",
-            "not known" if meant is None else f"did you mean `{meant}`?",
+            label,
             help="a program calls sketches of its file, and the programs above it",
-            fixes=() if meant is None else replace(f"call `{meant}`", call.sketch_span, meant),
+            fixes=fixes,
         )
 
     def arguments(self, call: syntax.Invoke, callee: syntax.Sketch) -> dict[str, Argument]:
@@ -112,15 +112,15 @@ class Matching:
             if keyword.name in known:
                 continue
             place = keyword.span.first(len(keyword.name))
-            meant = nearest(keyword.name, known)
-            label = "no tensor, size, param or constant"
+            otherwise = "no tensor, size, param or constant"
+            label, fixes = guess("write", keyword.name, known, place, otherwise)
             self.error(
                 place,
                 "SK0142",
                 f"`{callee.name}` has no `{keyword.name}`",
-                label if meant is None else f"did you mean `{meant}`?",
+                label,
                 help=f"call it as `{form(callee)}`",
-                fixes=() if meant is None else replace(f"write `{meant}`", place, meant),
+                fixes=fixes,
             )
 
     def _argument(self, node: syntax.Expression, formal: syntax.TensorDeclaration) -> Argument:
@@ -142,14 +142,10 @@ class Matching:
         view = self.scope.views.get(base.id)
         tensor = self.scope.tensors.get(base.id if view is None else view.base)
         if tensor is None:
-            meant = nearest(base.id, [*self.scope.tensors, *self.scope.views])
-            raise self.error(
-                base.span,
-                "SK0201",
-                f"unknown name `{base.id}`",
-                "no tensor of the program" if meant is None else f"did you mean `{meant}`?",
-                fixes=() if meant is None else replace(f"use `{meant}`", base.span, meant),
-            )
+            known = [*self.scope.tensors, *self.scope.views]
+            label, fixes = guess("use", base.id, known, base.span, "no tensor of the program")
+            message = f"unknown name `{base.id}`"
+            raise self.error(base.span, "SK0201", message, label, fixes=fixes)
         if not self.scope.names_known(indices):
             raise InvalidCallError(base.id)
         extents = (tensor if view is None else view).extents[len(indices) :]

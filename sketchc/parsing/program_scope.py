@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sketchc.base import records
-from sketchc.base.diagnostics import Diagnostic, More, Span, error
+from sketchc.base.diagnostics import Diagnostic, Span, error
 from sketchc.base.types import DType
 from sketchc.ops.host_functions import HOST_FUNCTIONS
 from sketchc.parsing import syntax
 from sketchc.parsing.calls import literal, type_of
-from sketchc.parsing.errors import nearest, replace
+from sketchc.parsing.errors import guess
 
 _COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!=", "and", "or"))
 
@@ -98,13 +98,10 @@ class Scope:
         the names of called sketches are no names of the program."""
         wrong = [name for name in _numbers(node) if name.id not in self.kinds]
         for name in wrong:
-            meant = nearest(name.id, self.kinds)
-            more: More = {}
-            if meant is not None:
-                more["fixes"] = replace(f"use `{meant}`", name.span, meant)
-            label = "not declared by the program" if meant is None else f"did you mean `{meant}`?"
+            otherwise = "not declared by the program"
+            label, fixes = guess("use", name.id, self.kinds, name.span, otherwise)
             message = f"unknown name `{name.id}`"
-            self.diagnostics.append(error(name.span, "SK0201", message, label, **more))
+            self.diagnostics.append(error(name.span, "SK0201", message, label, fixes=fixes))
         return not wrong
 
     def kind(self, node: syntax.Expression | None) -> DType | None:

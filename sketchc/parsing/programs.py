@@ -13,7 +13,6 @@ what a call brings along.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -238,14 +237,11 @@ class _Expansion:
         elif kind.is_integer and kind not in (DType.I64, DType.BOOL) and found is not kind:
             advice = "give it a number or a param of that type: sizes and turns are i64"
             raise self._misfit(value.span, item, kind, "may be larger", advice)
-        named = isinstance(value, syntax.Name) and value.id in self._param_names()
+        params = {param.name for param in syntax.declared(self.program, "params")}
+        named = isinstance(value, syntax.Name) and value.id in params
         if kind.is_float and kind is not DType.F64 and named and found not in (kind, DType.I64):
             advice = f"declare it {kind.value}, too, or pass what is computed of it"
             raise self._misfit(value.span, item, kind, f"this is {found.value}", advice)
-
-    def _param_names(self) -> set[str]:
-        sections = (s for s in self.program.sections if s.keyword == "params")
-        return {item.name for section in sections for item in section.items}
 
     def _symbols(
         self, call: syntax.Invoke, callee: syntax.Sketch, arguments: Mapping[str, Argument]
@@ -382,8 +378,7 @@ class _Expansion:
             if number is not None:
                 names[param.name] = self._number(param.name, kind, number, value)
                 continue
-            integer = self.scope.kind(value) in (DType.I64, None) and kind.is_float
-            if integer and self.scope.kind(value) is not None:
+            if kind.is_float and self.scope.kind(value) is DType.I64:
                 one = syntax.Number(1.0, "1.0", span=value.span)
                 value = syntax.Binary("*", value, one, span=value.span)
             if isinstance(value, syntax.Name):
@@ -410,8 +405,7 @@ class _Expansion:
 
     def _let(self, name: str, value: syntax.Expression) -> syntax.Name:
         """A host value of the program; one that says the same is there once."""
-        own = (s.items for s in self.program.sections if s.keyword == "let")
-        lets = [*itertools.chain(*own), *self.added.get("let", ())]
+        lets = [*syntax.declared(self.program, "let"), *self.added.get("let", ())]
         known = next((let.name for let in lets if let.value == value), None)
         if known is None:
             known = free(name, self.taken | self.local)

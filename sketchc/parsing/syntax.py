@@ -409,7 +409,7 @@ def parts(node: object) -> Iterator[object]:
         yield from parts(part)
 
 
-def declared(sketch: Sketch, *keywords: str) -> Iterator[Any]:
+def declared(sketch: Sketch | Program, *keywords: str) -> Iterator[Any]:
     """The items of all sections with one of these keywords, in the order of the text."""
     for section in sketch.sections:
         if section.keyword in keywords:
