@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | clean        Needs Python 3.11 or newer, gcc, g++ and make.
+# make demo | test | test-all | lint | bench | clean     Needs Python 3.11 or newer, gcc, g++ and make.
 #
 # PYTHON=python3.11   the interpreter that .venv is made with
 # TORCH=torch==2.13.0 what to install for torch; on Linux, pip's default build brings CUDA along.
@@ -20,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 MLIR_ADVICE := as root: apt-get install -y mlir-19-tools llvm-19
 
-.PHONY: demo test lint format types imports bench clean help environment ascend mindspore toolchains
+.PHONY: demo test test-all lint format types imports bench clean help environment ascend mindspore toolchains
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -31,6 +31,10 @@ demo: environment ascend
 test: $(DONE)/dev toolchains
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs \
 	    tests/unit tests/golden tests/e2e $(PYTEST_ARGS)
+
+# All cases of the sweeps, of which `test` takes a third (tests/sweeps.py).
+test-all:
+	SKETCHC_SWEEPS=all $(MAKE) test
 
 lint: format imports types
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from shared_work import FOLDER
+from sweeps import MARK, PARTS, choice_of, dealt
 
 from sketchc.base import kept, verification
 from sketchc.runtime.process.templates import SHARED
@@ -58,6 +59,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", f"{MARK}: one run takes one of {PARTS} parts of its cases.")
     # Shells let what they start in the background ignore Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,6 +72,19 @@ def pytest_configure(config: pytest.Config) -> None:
     # Hundreds of commands load tasks: what one has imported serves the others.
     os.environ[SHARED] = os.path.join(os.environ[FOLDER], "templates")
     os.makedirs(os.environ[SHARED], exist_ok=True)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    taken, left = dealt(items, choice_of(config))
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = taken
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    choice = choice_of(config)
+    return "sweeps: all" if choice == "all" else f"sweeps: part {choice} of 0 to {PARTS - 1}"
 
 
 def pytest_collection_finish() -> None:

@@ -33,6 +33,9 @@ from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 _IN_A_ROW = 8
 #: The largest stride, or the like, that more sizes are looked at for.
 _LARGEST_STEP = 64
+#: So many sizes more are looked at where extents are divided by one stride behind the other: each
+#: of these divisions shall meet all remainders.
+_SCATTERED = 12
 #: The first size of the smallest symbol, and how far those of others are apart.
 _FIRST, _APART = 11, 24
 #: How far a size that a model is built with moves, twice and three times.
@@ -171,68 +174,94 @@ class Traces:
 
     def steps(self) -> list[int]:
         """What extents may be divided by and is too large for the sizes that were looked at:
-        constant arguments, as strides and factors of shapes are, and powers of two that strides one
-        behind the other come to."""
+        constant arguments, as strides and factors of shapes are."""
         found: set[int] = set()
-        together = 1
         for node in self.each[0]["nodes"]:
-            for name, value in node["arguments"].items():
-                each = value if isinstance(value, list) else [value]
-                found |= {n for n in each if _is_step(n)}
-                if name == "stride":
-                    together *= max((n for n in each if type(n) is int), default=1)
-        powers = (2**exponent for exponent in range(_LARGEST_STEP.bit_length()))
-        return sorted(found | {n for n in powers if _is_step(n) and n <= together})
+            for value in node["arguments"].values():
+                found |= {n for n in _integers(value) if _IN_A_ROW < n <= _LARGEST_STEP}
+        return sorted(found)
+
+    def divided_by(self) -> int:
+        """What all strides, one behind the other, would divide an extent by."""
+        strides = (node["arguments"].get("stride") for node in self.each[0]["nodes"])
+        return math.prod(max(_integers(value), default=1) for value in strides)
 
 
-def _is_step(value: object) -> bool:
-    return type(value) is int and _IN_A_ROW < value <= _LARGEST_STEP
+def _integers(value: object) -> list[int]:
+    """The numbers that an argument has."""
+    return [n for n in (value if isinstance(value, list) else [value]) if type(n) is int]
 
 
 def read_traces(signature: Signature) -> Traces:
     """Trace the task. Raises `TaskFailure` where it cannot be traced."""
-    found = _traced(signature)
-    if len({len(each["nodes"]) for each in found.each}) > 1:
-        # A loop over an axis; what loops there are has steps of its own.
-        found = attrs.evolve(found, each=[rolled(each) for each in found.each])
+    traced = _Traced(signature)
+    found = traced.at_sizes()
+    scattered = _SCATTERED if found.divided_by() > _IN_A_ROW else 0
     if steps := found.steps():
         try:
             found.graph()
         except DiffersError:
-            return _traced(signature, steps)
-    return found
+            return traced.at_sizes(steps, scattered)
+    return traced.at_sizes((), scattered) if scattered else found
 
 
-def _traced(signature: Signature, steps: Sequence[int] = ()) -> Traces:
-    groups = signature.groups
-    points = list(_points(groups, max((_IN_A_ROW, *steps))))
-    traces = []
-    for point in points:
-        inputs, substitutes = signature.prober.given(dict(zip(groups, point, strict=True)))
-        traces.append(signature.prober.task.trace(inputs, substitutes))
-    return Traces(signature, points, traces, (*_DIVISORS, *steps))
+class _Traced:
+    """What a task runs, looked at once at each of the sizes that are asked for."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.found: dict[tuple[int, ...], Any] = {}
+
+    def at(self, point: tuple[int, ...]) -> Any:
+        if point not in self.found:
+            prober = self.signature.prober
+            sizes = dict(zip(self.signature.groups, point, strict=True))
+            self.found[point] = prober.task.trace(*prober.given(sizes))
+        return self.found[point]
+
+    def at_sizes(self, steps: Sequence[int] = (), scattered: int = 0) -> Traces:
+        """The traces at `_points` for these divisors."""
+        groups = self.signature.groups
+        row = max((_IN_A_ROW, *steps))
+        points = list(_points(groups, row, scattered))
+        loops = len({len(self.at(point)["nodes"]) for point in points[:2]}) > 1
+        if loops:
+            # Steps of a loop are traced one by one: sizes are smaller.
+            points = list(_points(groups, row, scattered, apart=row + 1))
+        each = [self.at(point) for point in points]
+        if loops or len({len(trace["nodes"]) for trace in each}) > 1:
+            each = [rolled(trace) for trace in each]
+        return Traces(self.signature, points, each, (*_DIVISORS, *steps))
 
 
-def _points(groups: Sequence[Group], row: int) -> Iterator[tuple[int, ...]]:
+def _points(
+    groups: Sequence[Group], row: int, scattered: int, apart: int | None = None
+) -> Iterator[tuple[int, ...]]:
     """Sizes of all groups at once: `row` of them one after the other, each group in an order of its
-    own, and far from each other. What is larger in the task is larger here: a window fits its
-    image."""
+    own, and far from each other, or `apart`; then two far away, and some that are `scattered`. What
+    is larger in the task is larger here: a window fits its image."""
     if not groups:
         yield ()
         return
     order = sorted(range(len(groups)), key=lambda number: groups[number].size)
     ranks = {number: rank for rank, number in enumerate(order)}
-    apart = max(_APART, 2 * row)
+    near = apart is not None
+    apart = apart or max(_APART, 2 * row)
     first = [max(_FIRST, row) + apart * ranks[n] for n in range(len(groups))]
-    rows = [random.Random(n).sample(range(row), row) for n in range(len(groups))]
+    generators = [random.Random(n) for n in range(len(groups))]
+    rows = [generator.sample(range(row), row) for generator in generators]
     for turn in range(row):
         yield tuple(group.at(first[n] + rows[n][turn]) for n, group in enumerate(groups))
-    for turn in (2, 3):
+    for turn in range(2, 4 + scattered):
+        moved = [
+            rows[n][turn] if turn < 4 else generator.randrange(_FIRST)
+            for n, generator in enumerate(generators)
+        ]
         # What the model is built with also sizes its weights, which are real: not as far.
         yield tuple(
-            group.at(first[n] + turn * _NEAR + rows[n][turn])
-            if group.follows
-            else group.at(turn * first[n] + ranks[n] * PRIMES[n % len(PRIMES)] + rows[n][turn])
+            group.at(first[n] + (2 + turn % 2) * _NEAR + moved[n])
+            if group.follows or near
+            else group.at(turn * first[n] + ranks[n] * PRIMES[n % len(PRIMES)] + moved[n])
             for n, group in enumerate(groups)
         )
 
@@ -429,7 +458,31 @@ class _Merged:
                 sums = [columns[one][t] + sign * columns[other][t] for t in range(len(each))]
                 total = ir.Binary("+" if sign > 0 else "-", self.symbols[one], self.symbols[other])
                 yield from _lines(each, sums, total, self.divisors)
+        yield from self.chains(each)
         yield from self.products(each)
+
+    def chains(self, each: Sequence[int]) -> Iterator[ir.Expr]:
+        """Quotients of extents that are quotients, as one: what (n // a + b) // c gives is
+        (n + a*b) // (a*c)."""
+        quotients = [*self._known_quotients()]
+        # The smaller a divisor, the more of its remainders are met.
+        for divisor, (values, numerator, first, shift) in itertools.product(
+            self.divisors, reversed(quotients)
+        ):
+            for _, offset, rest in _quotients(each, values, (divisor,)):
+                moved = ir.Binary("+", numerator, ir.Literal(first * (shift + offset)))
+                total = ir.Binary("//", moved, ir.Literal(first * divisor))
+                yield ir.Binary("+", total, ir.Literal(rest))
+
+    def _known_quotients(self) -> Iterator[tuple[tuple[int, ...], ir.Expr, int, int]]:
+        """The values of extents n // d + c, with n, d and c."""
+        lets = {let.name: let.value for let in self.declared.lets}
+        for values, known in self.solved.items():
+            extent = lets.get(known.name, known) if isinstance(known, ir.Ref) else known
+            terms = symbolic.normalize(extent)
+            match symbolic.rebuild({term: factor for term, factor in terms.items() if term}):
+                case ir.Binary("//", numerator, ir.Literal(int() as divisor)):
+                    yield values, numerator, divisor, terms.get((), 0)
 
     def products(self, each: Sequence[int]) -> Iterator[ir.Expr]:
         """Products of extents that are known, times a number."""
@@ -466,11 +519,19 @@ def _lines(
     ):
         scaled = ir.Binary("*", ir.Literal(slope), expression)
         yield ir.Binary("+", scaled, ir.Literal(shift))
+    for divisor, offset, added in _quotients(each, values, divisors):
+        moved = symbolic.simplify(ir.Binary("+", expression, ir.Literal(offset)))
+        quotient = ir.Binary("//", moved, ir.Literal(divisor))
+        yield ir.Binary("+", quotient, ir.Literal(added))
+
+
+def _quotients(
+    each: Sequence[int], values: Sequence[int], divisors: Sequence[int]
+) -> Iterator[tuple[int, int, int]]:
+    """Numbers d, b and c for which (v + b) // d + c gives these numbers."""
     reach = max(divisors)
     offsets = sorted(range(-reach, reach + 1), key=abs)
     for divisor, offset in itertools.product(divisors, offsets):
         rests = {e - (v + offset) // divisor for v, e in zip(values, each, strict=True)}
         if len(rests) == 1:
-            moved = symbolic.simplify(ir.Binary("+", expression, ir.Literal(offset)))
-            quotient = ir.Binary("//", moved, ir.Literal(divisor))
-            yield ir.Binary("+", quotient, ir.Literal(rests.pop()))
+            yield divisor, offset, rests.pop()

@@ -45,6 +45,7 @@ LANES = [
 SIZES = [symbols for symbols in tile_operations.SIZES if 1 not in symbols.values()]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "name",
     ["f32", "f16", "bf16", *operations.INTEGERS, "cast", *CONVERSIONS, *PRODUCTS],
@@ -65,6 +66,7 @@ def test_operations_match_the_interpreter(
     assert not (wrong := operations.differences(case, results, name)), wrong
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", LANES)
 def test_lane_operations_match_the_interpreter(
     toolchain: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +78,7 @@ def test_lane_operations_match_the_interpreter(
         assert not wrong, f"{case.symbols}: {wrong}"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(SKETCHES))
 def test_features_match_the_interpreter(toolchain: Any, name: str, tmp_path: Path) -> None:
     text, sizes, params = SKETCHES[name]

@@ -27,6 +27,7 @@ def _faults(number: int) -> list[str]:
         return [f"internal error: {error}"]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("chunk", range(max(1, COUNT // CHUNK)))
 def test_no_verdict_on_a_damaged_text_is_wrong(chunk: int) -> None:
     wrong = []

@@ -38,6 +38,7 @@ F = torch.nn.functional
 GRID = '@llm_hint("parallel", "grididx")'
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", NAMES)
 def test_examples_equal_the_interpreter(name: str, tmp_path: Path) -> None:
     _, kernel = lower(example(name), TILES.get(name))
@@ -52,6 +53,7 @@ def test_examples_equal_the_interpreter(name: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(SKETCHES))
 def test_features_equal_the_interpreter(name: str, tmp_path: Path) -> None:
     text, symbols, params = SKETCHES[name]
@@ -360,6 +362,7 @@ def test_layouts_and_phases(text: str, tmp_path: Path) -> None:
     check(text, tmp_path, [{"M": 17, "N": 9}, {"M": 5, "N": 33}, {"M": 1, "N": 1}])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", [(1, 37), (5, 1), (1, 1)])
 def test_extents_of_one_repeat(shape: tuple[int, int], tmp_path: Path) -> None:
     kernel, native = kernel_for(_BROADCAST, tmp_path)

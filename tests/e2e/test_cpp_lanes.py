@@ -120,6 +120,7 @@ def along(axis: int, dtype: str, wide: str) -> str:
 }}"""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("dtype", "wide"),
     [

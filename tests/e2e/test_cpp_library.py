@@ -16,6 +16,7 @@ require("cpp")
 FOLDER = Path(library.__file__).parent
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.hpp")), ids=lambda path: path.name)
 def test_a_header_compiles_by_itself(path: Path) -> None:
     folders = [sysconfig.get_path("include"), nanobind.include_dir()]

@@ -137,11 +137,13 @@ def test_every_lowered_elementwise_row_is_called() -> None:
     assert rows == called
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "bf16"])
 def test_float_operations(dtype: str, tmp_path: Path) -> None:
     check(elementwise(dtype, FLOAT_CALLS, integer=False), tmp_path, SIZES, ulps=32.0)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["i64", "i32", "i16", "i8", "u8", "u32"])
 def test_integer_operations(dtype: str, tmp_path: Path) -> None:
     check(elementwise(dtype, INTEGER_CALLS, integer=True), tmp_path, SIZES)
@@ -167,6 +169,7 @@ def test_logical_operations(tmp_path: Path) -> None:
     check(text, tmp_path, SIZES)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["f32", "f16", "i64"])
 @pytest.mark.parametrize(("axis", "keep"), [("0", True), ("1", False), ("[0, 1]", True)])
 def test_reductions(dtype: str, axis: str, keep: bool, tmp_path: Path) -> None:
@@ -192,6 +195,7 @@ CASTS = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("source", "target", "call"), CASTS)
 def test_casts(source: str, target: str, call: str, tmp_path: Path) -> None:
     text = f"""sketch casts {{

@@ -40,6 +40,7 @@ _C_TYPES = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SANITIZED)
 def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     """A program calls the kernel at ragged sizes on exact heap blocks, under ASan and UBSan."""

@@ -111,6 +111,7 @@ FOUND = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found_once(name):
     text, old, new = FOUND[name]
@@ -179,6 +180,7 @@ def refuted(text: str) -> tuple[bool, list[str]]:
     return any(proof.tier is ir.Tier.REFUTED for proof in proofs), silent
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("old", "new"), [("", ""), *SLIPS])
 def test_a_slip_in_the_decode_of_a_convolution_is_refuted_in_time(old: str, new: str) -> None:
     assert old in DECODED

@@ -143,6 +143,7 @@ def lowered(folder: Path, claims: tuple[str, ...]) -> list[dict[str, str]]:
     return list(reply_of("lower_elsewhere", request, readable=seen)["replies"])
 
 
+@pytest.mark.sweep
 def test_ascend_compiles_what_the_documents_offer(ascend: Any, tmp_path: Path) -> None:
     tools = find_tools()
     assert tools is not None
@@ -239,6 +240,7 @@ UNKNOWN_MASKS = (
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mask", KNOWN_MASKS)
 def test_an_interval_is_a_mask(ascend: Any, tmp_path: Path, mask: str) -> None:
     values = np.arange(5, dtype=np.float32)
@@ -246,6 +248,7 @@ def test_an_interval_is_a_mask(ascend: Any, tmp_path: Path, mask: str) -> None:
     np.testing.assert_array_equal(found, [0, 1, 2, 3, 4, -1, -1, -1])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("mask", UNKNOWN_MASKS)
 def test_any_other_mask_reads_the_whole_block(ascend: Any, tmp_path: Path, mask: str) -> None:
     with pytest.raises(ToolchainError, match="illegal access"):
@@ -311,6 +314,7 @@ FORMULAS: Mapping[str, Callable[[Array], Array]] = {
 NUMBERS = np.array([-7.5, -2.5, -0.5, -1e-3, 0.0, 0.25, 1.5, 8.0], np.float32)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("text", FORMULAS)
 def test_formulas_of_the_documents(ascend: Any, tmp_path: Path, text: str) -> None:
     """The formulas are the same on both targets; Ascend's path is the quicker one to run."""

@@ -26,6 +26,7 @@ def examples() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("target", "name"), examples())
 def test_an_example_does_what_its_sketch_says(target: str, name: str, tmp_path: Path) -> None:
     spec = load(target)

@@ -99,6 +99,7 @@ def layer_norm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return example("layer_norm", "cpp", tmp_path_factory.mktemp("layer_norm"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_example_in_cpp(name: str, tmp_path: Path) -> None:
     require("cpp")
@@ -114,6 +115,7 @@ same({init!r}, [turned(shape) for shape in {shapes!r}])
     use(dropin, code, tmp_path)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["add", "layer_norm", "softmax"])
 def test_triton_in_its_interpreter(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +175,7 @@ def test_the_folder_can_be_moved(layer_norm: Path, tmp_path: Path) -> None:
     assert not any(str(layer_norm.parent) in text or str(ROOT) in text for text in texts)
 
 
+@pytest.mark.sweep
 def test_without_its_module_it_is_built(layer_norm: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(layer_norm.parent, moved, ignore=shutil.ignore_patterns("*.so*"))
@@ -182,6 +185,7 @@ def test_without_its_module_it_is_built(layer_norm: Path, tmp_path: Path) -> Non
     assert not list(moved.glob("build-*"))
 
 
+@pytest.mark.sweep
 def test_a_module_for_another_cpu_is_built_again(layer_norm: Path, tmp_path: Path) -> None:
     """What it was built for says so; that a file is no module shows that it was not loaded."""
     moved = tmp_path / "elsewhere"
@@ -194,6 +198,7 @@ def test_a_module_for_another_cpu_is_built_again(layer_norm: Path, tmp_path: Pat
     assert "avx1024" not in record.read_text()
 
 
+@pytest.mark.sweep
 def test_a_module_that_cannot_be_built_says_why(layer_norm: Path, tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere"
     shutil.copytree(layer_norm.parent, moved, ignore=shutil.ignore_patterns("*.so*"))

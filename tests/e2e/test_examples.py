@@ -105,6 +105,7 @@ def test_every_example_has_a_task() -> None:
     assert tasks - recorded <= set(NAMES) <= tasks
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_example_equals_pytorch(
     name: str, target: str, tasks: Callable[[str], TorchTask], tmp_path: Path

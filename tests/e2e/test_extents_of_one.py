@@ -157,6 +157,7 @@ def same(case: Case, found: dict[str, Array]) -> str:
     return "\n".join(wrong)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("make", [accesses, operations])
 def test_axes_of_one_element(

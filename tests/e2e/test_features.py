@@ -183,6 +183,7 @@ def assert_alike(
 # ---------------------------------------------------------------- checker and interpreter
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_every_claim_is_proved(name: str) -> None:
     result = check(read(name))
@@ -198,11 +199,13 @@ def test_every_claim_is_proved(name: str) -> None:
     assert not [proof for proof in proofs if proof.tier not in settled]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(set(CASES) - set(PROMISES)))
 def test_tile_sizes_do_not_matter(name: str) -> None:
     assert not self_check(read(name))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 def test_order_and_padding_do_not_matter(name: str) -> None:
     options = Options(check_domains=True, shuffle=5, padding=3)
@@ -254,6 +257,7 @@ def poisoned(run: Run) -> dict[str, Array]:
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_target_equals_interpreter(target: str, name: str, tmp_path: Path) -> None:
@@ -317,6 +321,7 @@ SETTINGS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "constants", "params"), SETTINGS, ids=[s[0] for s in SETTINGS])
 @pytest.mark.parametrize("target", TARGETS)
 def test_settings(

@@ -102,6 +102,7 @@ def wrong(case: Case, found: dict[str, Array], a: Array, b: Array) -> list[str]:
     return bad
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 def test_remainders_are_exact(target: str, tmp_path: Path) -> None:
     cases, given = [], []

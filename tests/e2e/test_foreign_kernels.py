@@ -143,12 +143,14 @@ def test_the_right_kernel_passes(target: str) -> None:
     assert evidence(verdict) == {}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("failure", "edits"), CPP, ids=identify)
 def test_each_class_in_cpp(failure: str, edits: Edits) -> None:
     require("cpp")
     check("cpp", failure, edited("cpp", *edits))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TRITON)
 @pytest.mark.parametrize(("failure", "edits"), PYTHON, ids=identify)
 def test_each_class_in_triton(target: str, failure: str, edits: Edits) -> None:
@@ -201,6 +203,7 @@ def test_a_kernel_that_prints_a_lot_is_judged_by_its_numbers(target: str) -> Non
     assert verdict.passed, verdict.failures
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["cpp", *TRITON])
 @pytest.mark.parametrize("source", ["", "\x00", "\ud800", "\n" * 10_000, "(" * 5_000, "é = 1"])
 def test_texts_that_are_no_kernels(target: str, source: str) -> None:
@@ -227,6 +230,7 @@ def mutated(source: str, generator: random.Random) -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("target", "count"), [("cpp", 25), ("triton_cuda", 12), ("triton_ascend", 25)]
 )

@@ -201,6 +201,7 @@ def meaning(text: str, chosen: random.Random) -> str:
     return text[: match.start()] + chosen.choice(replacements) + text[match.end() :]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("chunk", range(max(1, COUNT * 7 // 10 // CHUNK)))
 def test_mutated_examples(chunk):
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):

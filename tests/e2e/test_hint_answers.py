@@ -110,6 +110,7 @@ def ptx(text: str, folder: Path) -> str:
     return Path(variant["ptx"]).read_text()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("dtype", "precision"), [("f16", "ieee"), ("bf16", "ieee"), ("f32", "ieee"), ("f32", "tf32")]
 )
@@ -121,6 +122,7 @@ def test_tensor_cores_are_used_where_the_plan_says_so(dtype, precision, tmp_path
     assert said == done == ((dtype, precision) != ("f32", "ieee"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("hints", ['"pipeline", stages=3', '"async"', '"unroll"'])
 def test_loads_run_ahead_where_the_plan_says_so(hints, tmp_path):
     require("triton_cuda")

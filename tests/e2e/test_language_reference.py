@@ -53,6 +53,7 @@ def test_the_sketch_checks_without_a_remark(text, sizes):
     assert again == tree
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("text", "sizes"), BLOCKS, ids=NAMES)
 def test_the_sketch_runs_and_tile_sizes_do_not_matter(text, sizes):
     source = Source("LANGUAGE.md", text)

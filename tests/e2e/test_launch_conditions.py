@@ -253,6 +253,7 @@ def replies(
     return {key: (case, reply) for key, case, reply in zip(keys, cases, found, strict=True)}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("refusal", "launch"), KEPT, ids=named)
 def test_the_wrappers_agree(replies: Any, refusal: Refusal, launch: Launch) -> None:
     case, reply = replies[refusal.name, named(launch)]

@@ -137,6 +137,7 @@ def test_check_says_that_no_server_runs(tmp_path: Path) -> None:
     assert line_of(done.stdout, "(the key)").startswith("(the key) not set, and not needed")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("options", "environment", "message"),
     [

@@ -152,6 +152,7 @@ def prompt(server: LlmServer, number: int) -> str:
 # ---------------------------------------------------------------- right and wrong code
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("target", "name"), CASES)
 def test_broken_code_is_accepted_only_once_it_is_mended(
     target: str, name: str, sketch: Path, capsys: pytest.CaptureFixture[str]
@@ -174,6 +175,7 @@ def test_broken_code_is_accepted_only_once_it_is_mended(
     assert f"| {next(x for x in wrong.splitlines() if broken in x)}" in told
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", FENCE)
 def test_right_code_is_accepted_at_once(
     target: str, sketch: Path, capsys: pytest.CaptureFixture[str]

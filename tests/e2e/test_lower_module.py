@@ -88,6 +88,7 @@ def module_of(sketch: Path, target: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
 def test_the_module_is_a_function_with_one_interface(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,6 +184,7 @@ print("equal")
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
 def test_updates_options_numbers_and_several_results(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -262,6 +262,7 @@ def test_a_task_that_does_not_do_is_nobodys_failure(
     assert not store.exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["calls", "the process"])
 def test_a_large_task_that_does_not_do_is_not_blamed_on_a_kernel(name: str, tmp_path: Path) -> None:
     """It is looked into when a kernel seems wrong, which this one does whatever the numbers are."""

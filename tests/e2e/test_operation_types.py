@@ -113,6 +113,7 @@ def run(target: str, prefix: str, groups: list[list[Trial]], folder: Path) -> li
     return wrong
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_accepted_compiles_and_runs(target: str, tmp_path: Path) -> None:
     require(target)

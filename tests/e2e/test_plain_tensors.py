@@ -65,6 +65,7 @@ def written(folder: Path, name: str) -> Path:
     return path
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", TASKS)
 def test_a_kernel_of_such_a_task_passes(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

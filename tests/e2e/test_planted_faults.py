@@ -101,6 +101,7 @@ def candidate(
     return made
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("target", "name"), CHOSEN)
 def test_a_planted_fault_does_not_pass(
     target: str, name: str, tasks: dict[str, TaskClient], tmp_path: Path

@@ -151,6 +151,7 @@ def sketch(name: str, *, planted: bool) -> str:
     return ROWS.format(name=name, trips=trips, tile=tile, **PARTS[name])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("planted", [True, False])
 def test_a_sketch_with_a_cut_loop_fails(
@@ -208,6 +209,7 @@ def foreign(name: str, target: str, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kernel_with_a_cut_loop_fails(task: TaskClient, target: str, tmp_path: Path) -> None:
     require(target)

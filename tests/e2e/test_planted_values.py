@@ -209,6 +209,7 @@ def test_what_is_right_passes(name: str, tasks: dict[str, TaskClient], tmp_path:
         assert verdict.passed, told(verdict)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_fails_with_every_seed(
     fault: str, tasks: dict[str, TaskClient], tmp_path: Path
@@ -231,6 +232,7 @@ def test_a_constant_shape_does_not_follow_the_number(
     assert "has shape" in verdict.failures[0].reason
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("target", "fault"),
     [

@@ -182,6 +182,7 @@ def same(case: Case, found: dict[str, Array]) -> str:
     return "\n".join(wrong)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_one_operand_holds_beyond_the_other_does_not_count(
     target: str, tmp_path: Path
@@ -202,6 +203,7 @@ def test_what_one_operand_holds_beyond_the_other_does_not_count(
     assert not wrong, "\n\n".join(wrong)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 def test_values_without_an_index_are_not_ordered(target: str, tmp_path: Path) -> None:
     runs, largest = (entries()[:2], 0) if target == "triton_ascend" else (entries(), 20)

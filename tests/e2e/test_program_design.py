@@ -83,6 +83,7 @@ def entry(text: str) -> syntax.Sketch:
     return unit
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("task", TASKS, indirect=True)
 def test_a_program_of_a_task_is_its_sketch_in_fewer_lines(task: Path) -> None:
     with load_task(str(task)) as loaded:

@@ -201,6 +201,7 @@ class Calls:
         self.run(node.sketch, own, values)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_a_program_means_its_calls_one_after_the_other(name: str) -> None:
     text, sizes = RUNS[name]
@@ -228,6 +229,7 @@ def test_a_program_means_its_calls_one_after_the_other(name: str) -> None:
                 np.testing.assert_allclose(array, arrays[out], rtol=2e-5, atol=1e-4)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda", "triton_ascend"])
 def test_a_program_is_one_module_on_every_target(target: str, tmp_path: Path) -> None:
     require(target)

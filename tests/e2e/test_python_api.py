@@ -172,6 +172,7 @@ class Net(nn.Module):
 """
 
 
+@pytest.mark.sweep
 def test_functions_and_modules_are_compiled(tmp_path: Path) -> None:
     """They follow what they refer to; what was made is found again by another process."""
     require("cpp")

@@ -60,6 +60,7 @@ def launches(
     return cases, requests, arrays
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("batch", range(-(-COUNT // BATCH)))
 def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
     require("cpp")

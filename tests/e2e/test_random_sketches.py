@@ -32,6 +32,7 @@ def test_every_operation_and_every_form_of_access_is_used(capsys):
     assert not missing
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("chunk", range(COUNT // CHUNK))
 def test_the_interpreter_keeps_every_rule_and_tile_sizes_do_not_matter(chunk):
     for generated, sketch in corpus().accepted:

@@ -31,6 +31,7 @@ def test_the_sample_is_large_enough():
     assert len({generated.seed for generated, _ in sample()}) == SAMPLE <= COUNT
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("chunk", range(SAMPLE // CHUNK))
 def test_triton_agrees_with_the_interpreter(chunk, tmp_path):
     require("triton_cuda")
@@ -54,6 +55,7 @@ def test_triton_agrees_with_the_interpreter(chunk, tmp_path):
     assert not wrong, f"{len(wrong)} of {len(cases)}:\n" + "\n\n".join(wrong[:3])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("chunk", range(2))
 def test_ascend_agrees_with_the_interpreter(chunk, tmp_path):
     """What the target refuses (f64) is left out; everything else must agree."""

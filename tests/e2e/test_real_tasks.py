@@ -317,6 +317,7 @@ def test_every_sketch_has_a_reference() -> None:
     assert sorted(path.stem for path in FOLDER.glob("*.sketch")) == sorted(TASKS)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", TASKS)
 def test_the_checker_accepts_it_without_a_warning(name: str) -> None:
     source = Source(f"{name}.sketch", text(name))
@@ -329,6 +330,7 @@ def test_the_checker_accepts_it_without_a_warning(name: str) -> None:
     assert not self_check(source)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", TASKS)
 def test_every_target_equals_numpy(name: str, target: str, tmp_path: Path) -> None:

@@ -273,6 +273,7 @@ def in_a_fresh_process(*arguments: object) -> worker.Isolation:
         return pool.submit(isolation_after, *arguments).result()  # type: ignore[arg-type]
 
 
+@pytest.mark.sweep
 def test_five_hundred_hostile_kernels_leave_nothing(target: Target) -> None:
     if namespaces_allowed():
         assert in_a_fresh_process(target, ROUNDS).mode == confine.NAMESPACES

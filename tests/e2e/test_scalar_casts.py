@@ -61,6 +61,7 @@ def sketch(target: str, number: float) -> str:
     )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", [0.1, 1.6, 2.5, 254.9999])
 @pytest.mark.parametrize("target", TARGETS)
 def test_scalars_are_rounded_once_in_the_direction_asked_for(

@@ -73,6 +73,7 @@ def _figure(note: str) -> int:
     return int(found[1].replace(",", ""))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("example", "target"), LOWERED)
 def test_every_example_fits_and_the_account_is_right(example: str, target: str) -> None:
     """The plan's sizes equal a count made here from the tiles' physical extents."""

@@ -243,6 +243,7 @@ def test_few_examples_rest_on_promises() -> None:
     assert set(ASSUMED) <= {path.stem for path in EXAMPLES}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_every_tuning_point_of_an_example_is_accepted(path: Path) -> None:
     result = check(Source(path.name, path.read_text("utf-8")))

@@ -61,6 +61,7 @@ LOOP = network(
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda", "triton_ascend"])
 def test_results_are_those_of_memory_of_its_own(target: str, tmp_path: Path) -> None:
     require(target)

@@ -114,6 +114,7 @@ def cases(target: str) -> list[Case]:
     return made
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", TARGETS)
 def test_sizes_that_become_constants(target: str, tmp_path: Path) -> None:
     made = cases(target)

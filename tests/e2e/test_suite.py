@@ -180,6 +180,7 @@ def test_a_limit_ends_a_task_and_is_its_reason(
     assert task["samples"][0]["outcome"] == "memory"
 
 
+@pytest.mark.sweep
 def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
     require("cpp")
     tasks = write_tasks(tmp_path / "tasks", {"a": TASKS["broken"], "b": TASKS["simple/doubled"]})

@@ -145,6 +145,7 @@ def test_a_draw_is_not_hidden_by_what_follows(name: str, reason: Any) -> None:
     assert "not deterministic: forward draws random numbers (" in said
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SEEDED)
 def test_draws_that_are_seeded_in_forward_repeat(name: str, verify: Any) -> None:
     status, found = verify(model(SEEDED[name]))
@@ -163,6 +164,7 @@ def test_a_draw_at_some_sizes_is_refused(reason: Any) -> None:
     assert "forward draws random numbers (rand)" in reason(model(text))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("shape", ["24, 40", "4096, 2048"], ids=["small", "large"])
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_what_another_process_would_not_repeat_is_refused(

@@ -116,6 +116,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_task_is_one_line(name: str, verify: Any) -> None:
     text, words = BROKEN[name]
@@ -248,6 +249,7 @@ def test_a_kernel_that_is_wrong_for_a_function_fails(verify: Any) -> None:
     assert (status, found["failure"]) == (1, "design")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["softmax", "layer_norm", "matmul_bias_gelu"])
 def test_cells_of_mindspore(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     require_mindspore()
@@ -328,6 +330,7 @@ sketch side {
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("framework", ON_THE_SIDE)
 @pytest.mark.parametrize("right", [True, False])
 def test_what_is_written_and_not_returned_is_an_output(
@@ -353,6 +356,7 @@ IN_PLACE_CELLS = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", IN_PLACE_CELLS)
 def test_a_cell_in_place(name: str, verify: Any, tmp_path: Path) -> None:
     require_mindspore()

@@ -261,6 +261,7 @@ def test_what_a_task_asks_of_its_sizes(
     assert [condition.text for condition in sketch.requires] == asked
 
 
+@pytest.mark.sweep
 def test_a_list_that_is_too_large_for_any_run_has_no_data(
     tmp_path: Path,
 ) -> None:

@@ -44,6 +44,7 @@ def test_every_task_of_the_page_is_tried() -> None:
     assert len(EXAMPLES) == TEXT.count("```python") > 12
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.task for example in EXAMPLES])
 def test_an_example(example: Example, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if example.what == "verify-mindspore":

@@ -22,6 +22,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("group", GROUPS, ids=name_of)
 def test_tricks(group: Group, capsys: pytest.CaptureFixture[str]) -> None:
     require(group[1])

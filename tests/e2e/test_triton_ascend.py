@@ -100,6 +100,7 @@ ADD = """
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("order", ["forward", "reversed", "shuffled"])
 def test_masked_tails_in_every_order(tmp_path: Path, order: str) -> None:
     kernel = make_kernel(ADD, "X[N]: in f32; Y[N]: in f32; Z[N]: out f32")
@@ -109,6 +110,7 @@ def test_masked_tails_in_every_order(tmp_path: Path, order: str) -> None:
         np.testing.assert_array_equal(results["Z"], x + y)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "i64", "i32", "bool"])
 def test_element_types(tmp_path: Path, dtype: str) -> None:
     source = ADD.replace("a + b", "a | b" if dtype == "bool" else "a + b")
@@ -147,6 +149,7 @@ SOFTMAX = """
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (3, 127), (41, 129)])
 def test_row_softmax(tmp_path: Path, rows: int, columns: int) -> None:
     kernel = make_kernel(SOFTMAX, "X[M,N]: in f32; Y[M,N]: out f32")
@@ -183,6 +186,7 @@ MATMUL = """
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 def test_matrix_product(tmp_path: Path, dtype: str) -> None:
     kernel = make_kernel(MATMUL, f"A[M,K]: in {dtype}; B[K,N]: in {dtype}; C[M,N]: out f32")
@@ -242,6 +246,7 @@ UNARY = """
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -305,6 +310,7 @@ def test_in_place_updates_do_not_reach_the_given_arrays(tmp_path: Path) -> None:
     np.testing.assert_array_equal(result, before * np.float32(2.5))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

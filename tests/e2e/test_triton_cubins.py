@@ -44,6 +44,7 @@ def _lanes() -> dict[str, Kernel]:
     }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("group", [_features, _operations, _lanes])
 def test_every_feature_and_operation_compiles(
     group: Callable[[], dict[str, Kernel]], tmp_path: Path

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sweeps import taken_by
 from toolchains import require
 from triton_cases import (
     EXAMPLES,
@@ -119,8 +120,11 @@ DIVISIBLE = """sketch divisible {
 
 
 @pytest.fixture(scope="module")
-def cubins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    kernels: dict[str, Kernel] = {name: lower(example(name))[1] for name in NAMES}
+def cubins(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, list[dict[str, Any]]]:
+    names = sorted(taken_by(request, test_every_example_compiles, "name"))
+    kernels: dict[str, Kernel] = {name: lower(example(name))[1] for name in names}
     kernels["divisible"] = lower(DIVISIBLE)[1]
     ragged = re.sub("require: M.*", "", DIVISIBLE).replace("sketch divisible", "sketch ragged")
     kernels["ragged"] = lower(ragged)[1]
@@ -142,6 +146,7 @@ SPILLING = frozenset({"causal_attention", "conv2d", "triangular_matmul"})
 LOCAL_MEMORY = frozenset({"great_circle"})
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_compiles(name: str, cubins: dict[str, list[dict[str, Any]]]) -> None:
     built = cubins[name]

@@ -350,6 +350,7 @@ def lane_outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tu
     return {name: [(case, next(results)) for case in group] for name, group in cases.items()}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", list(LANES))
 def test_lane_operations_match_the_interpreter(
     name: str, lane_outcomes: dict[str, list[tuple[Case, object]]]

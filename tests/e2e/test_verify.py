@@ -102,6 +102,7 @@ def judge(tasks: Callable[[str], TorchTask], tmp_path: Path) -> Callable[..., Ve
     return run
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["add", "layer_norm", "matmul_bias_gelu", "rms", "softmax"])
 def test_a_right_kernel_passes(name: str, judge: Callable[..., Verdict]) -> None:
     verdict = judge(name)

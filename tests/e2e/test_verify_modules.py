@@ -297,6 +297,7 @@ def failing(verdict: dict[str, Any]) -> str:
     return str(found[0]["reason"]) if found else ""
 
 
+@pytest.mark.sweep
 def test_cpp_through_ctypes(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     require("cpp")
     sources = {}
@@ -342,6 +343,7 @@ def tuned(*cuts: int) -> str:
     )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["triton_cuda", "triton_ascend"])
 def test_triton(
     target: str, tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]
@@ -378,6 +380,7 @@ def test_triton(
         assert any(case["passed"] for case in verdicts["tuned_wrong.py"]["cases"])
 
 
+@pytest.mark.sweep
 def test_load_inline(tmp_path: Path, task: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """One build, since torch's headers take half a minute: its own loop is right, and in the last
     case torch computes inside of the extension."""

@@ -138,6 +138,7 @@ def copy_sketch(dtype: str, more: str = "") -> str:
 }}"""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["f64", "f32", "bf16", "f16", "i64", "i32", "bool"])
 def test_every_element_type(dtype: str, tmp_path: Path) -> None:
     require("cpp")
@@ -148,6 +149,7 @@ def test_every_element_type(dtype: str, tmp_path: Path) -> None:
     assert len(verdict.cases) >= 6
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "condition",
     ["require: N % 64 == 0;", "require: M == N;", "require: N >= 100;", "require: M * N == 1024;"],
@@ -199,6 +201,7 @@ TASK = (
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda", "triton_ascend"])
 @pytest.mark.parametrize("right", [True, False], ids=["right", "wrong"])
 def test_a_kernel_file_without_a_sketch(target: str, right: bool, tmp_path: Path) -> None:

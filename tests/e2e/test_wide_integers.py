@@ -192,6 +192,7 @@ def test_triton_agrees(tmp_path: Path) -> None:
         assert found.startswith("LaunchError"), (launch, found)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("target", [target for target in TARGETS if target != "triton_cuda"])
 def test_toolchains_agree(target: str, name: str, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def _odd_points(tree: syntax.Sketch) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_binding_gives_what_elaborating_again_gives(path: Path) -> None:
     for tree in _sketches(path):
@@ -110,6 +111,7 @@ def test_only_what_elaboration_did_not_decide_on_is_substituted(
         assert bound == elaborate(tree, point)[0]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("target", ["triton_cuda", "triton_ascend", "cpp"])
 @pytest.mark.parametrize("name", ["rms", "softmax", "matmul", "causal_attention"])
 def test_a_planner_gives_the_plans_of_its_points(name: str, target: str) -> None:

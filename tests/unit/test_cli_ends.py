@@ -44,6 +44,7 @@ main.main(["busy"])
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     ("work", "status"),

@@ -65,6 +65,7 @@ def prompts(path: Path, target: str) -> str:
 # ---------------------------------------------------------------- contracts
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("path", "name"), every_sketch(), ids=lambda v: getattr(v, "stem", v))
 def test_the_python_head_is_that_of_the_built_in_coder(path: Path, name: str) -> None:
     try:
@@ -87,6 +88,7 @@ def test_the_python_head_is_that_of_the_built_in_coder(path: Path, name: str) ->
     assert ast.dump(head.returns) == ast.dump(wanted.returns)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("path", "name"), every_sketch(), ids=lambda v: getattr(v, "stem", v))
 def test_the_cpp_head_is_that_of_the_built_in_coder(path: Path, name: str) -> None:
     try:
@@ -124,6 +126,7 @@ def test_conditions_stand_in_the_contract() -> None:
 # ---------------------------------------------------------------- prompts
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_prompts_do_not_depend_on_the_machine(
     name: str, target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -123,6 +123,7 @@ def test_right_groups_are_accepted() -> None:
     assert proofs["covered", "Y"].tier in (ir.Tier.PROVED, ir.Tier.TESTED)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     "width",
     [

@@ -146,6 +146,7 @@ def check_lanes(loop: ir.For, values: dict[str, int], size: int) -> None:
 SIZES = (1, 2, 63, 64, 65, 131)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_the_interpreter_finds_the_same_lanes(path: Path) -> None:
     """Of every operation, at ragged sizes; `check_domains` raises on any difference."""

@@ -26,6 +26,7 @@ BROKEN = {
 CASES = [(target, edit) for target, edits in BROKEN.items() for edit in edits]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("target", "edit"), CASES, ids=[f"{t}-{e[1]}" for t, e in CASES])
 def test_two_folders_give_the_same_bytes(
     target: str, edit: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

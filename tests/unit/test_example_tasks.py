@@ -111,6 +111,7 @@ def compare(where: str, actual: np.ndarray[Any, Any], want: np.ndarray[Any, Any]
     assert off.max(initial=0) <= (actual.dtype == np.int8), where
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_small_tiles_equal_the_task(name: str, order: str) -> None:

@@ -174,6 +174,7 @@ def agree(sketch: ir.Sketch, symbols: dict[str, int], params: dict[str, int]) ->
                 assert exact is None or max(map(abs, exact)) < LARGEST, show(part)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(250))
 def test_what_the_condition_accepts_fits(seed: int) -> None:
     tree, found = parse(Source("test.sketch", random_text(seed)))

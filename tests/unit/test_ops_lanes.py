@@ -74,6 +74,7 @@ def array(size: int, dtype: str, seed: int = 0, ties: bool = False) -> np.ndarra
 # ---------------------------------------------------------------- scans
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
@@ -123,6 +124,7 @@ def test_scans_of_a_tile_whose_first_lanes_are_void():
 # ---------------------------------------------------------------- extrema
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
@@ -166,6 +168,7 @@ def test_an_extremum_is_a_lane_of_the_tile():
 # ---------------------------------------------------------------- sort and topk
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", [*NUMBERS, "bool"])
@@ -192,6 +195,7 @@ def test_sort_is_stable_and_nan_is_the_largest(dtype, axis, descending):
         np.testing.assert_array_equal(order, places.numpy())
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("largest", [True, False])
 @pytest.mark.parametrize("width", [1, 2, 3, 8])
 @pytest.mark.parametrize("dtype", NUMBERS)

@@ -42,6 +42,7 @@ def reduction(name: str, source: str, result: str, axis: int, keep: bool) -> str
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
@@ -129,6 +130,7 @@ def product(name: str, source: str, result: str, trans_a: bool, trans_b: bool) -
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(
     ("source", "result"),

@@ -29,6 +29,7 @@ def example(name: str) -> str:
     return (EXAMPLES / f"{name}.sketch").read_text("utf-8")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: str) -> None:
     plan = planned(example(name), target).plan
@@ -45,6 +46,7 @@ def test_the_printed_plan_is_a_sketch_with_the_same_meaning(name: str, target: s
             np.testing.assert_array_equal(got[tensor], values)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_no_parallel_loop_is_left_in_an_examples_body(name: str, target: str) -> None:
     plan = planned(example(name), target).plan

@@ -15,6 +15,7 @@ from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.kernel_file import explanation, inspect_kernel, refusal_of
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("name", "target"), LOWERED)
 def test_the_built_in_coder_breaks_no_rule(name: str, target: str) -> None:
     plan = build_plan(load_sketch(str(EXAMPLES / f"{name}.sketch"))[1], target).plan

@@ -154,6 +154,7 @@ COMPUTED = {
 }
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", COMPUTED)
 def test_a_promise_can_be_made_of_places_computed_from_inputs(name: str) -> None:
     text, right, wrong = COMPUTED[name]

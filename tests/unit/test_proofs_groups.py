@@ -131,6 +131,7 @@ def test_a_convolution_in_groups_is_covered() -> None:
     assert covered(conv2d()) is ir.Tier.PROVED
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -29,6 +29,7 @@ def loop_variables(sketch: ir.Sketch) -> Iterator[str]:
                 yield step.variable
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", SKETCHES, ids=lambda path: path.stem)
 def test_one_iteration_stands_for_those_like_it(
     path: Path, monkeypatch: pytest.MonkeyPatch

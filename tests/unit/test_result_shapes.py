@@ -57,6 +57,7 @@ def shapes_of(sketch: ir.Sketch, sizes: dict[str, int], without: set[str]) -> li
     return found
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples(path: Path) -> None:
     for checked in check(Source(path.name, path.read_text())).sketches:

@@ -141,6 +141,7 @@ def test_a_golden_input_keeps_its_meaning(path: Path) -> None:
     assert_kept(text, path.name)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES[::4], ids=lambda path: path.stem)
 def test_an_example_keeps_its_meaning(path: Path) -> None:
     text = path.read_text("utf-8")
@@ -168,6 +169,7 @@ def test_an_order_is_mended_only_where_the_call_is_right_otherwise() -> None:
     assert "SK0603" not in [each.code for each in found]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", FEATURES, ids=lambda path: path.stem)
 def test_a_feature_keeps_its_meaning(path: Path) -> None:
     assert_kept(path.read_text("utf-8"), path.name)

@@ -62,6 +62,7 @@ def matmul(trips: str) -> str:
 """
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_pass(path):
     assert self_check(Source(path.name, path.read_text("utf-8"))) == ()

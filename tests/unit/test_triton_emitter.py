@@ -185,6 +185,7 @@ SLICES_ALONE = [
 ]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", SLICES_ALONE)
 @pytest.mark.parametrize("size", [1, 7, 300, 4000])
 def test_the_index_bound_covers_every_offset(name: str, size: int) -> None:

@@ -97,6 +97,7 @@ def test_errors_in_declarations_give_no_points():
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.sketch"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_elaborate_at_every_point(path):
     parsed, found = parse(Source(path.name, path.read_text("utf-8")))
@@ -124,6 +125,7 @@ POINT_BY_POINT = (
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_one_proof_covers_every_tile_size_of_an_example(path: Path):
     parsed, _ = parse(Source(path.name, path.read_text("utf-8")))

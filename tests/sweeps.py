@@ -1,0 +1,57 @@
+"""Sweeps: a property at every case of a long list, of which one run of the tests takes a part.
+
+A test marked `sweep` is dealt out to `PARTS` runs, case by case, such that each part has every
+value of each of its parameters, where there are several long ones: a feature that one part tries on
+one target is tried on another one in the next. What is slow and has no cases is in one of the
+parts. `SKETCHC_SWEEPS` says which part (the first by default), or `all`.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+PARTS = 3
+MARK = "sweep"
+#: In the environment: the part of each sweep that is taken, or `all`.
+CHOICE = "SKETCHC_SWEEPS"
+
+
+def choice_of(config: pytest.Config) -> str:
+    """What this run takes: all, where it is given tests by name."""
+    named = config.option.keyword or any("::" in argument for argument in config.args)
+    return "all" if named else os.environ.get(CHOICE, "0")
+
+
+def dealt(items: Sequence[pytest.Item], choice: str) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests that this run takes, and those that it leaves."""
+    if choice == "all":
+        return list(items), []
+    part = int(choice) % PARTS
+    taken: list[pytest.Item] = []
+    left: list[pytest.Item] = []
+    for item in items:
+        swept = item.get_closest_marker(MARK) is not None
+        (left if swept and _place(item) % PARTS != part else taken).append(item)
+    return taken, left
+
+
+def _place(item: Any) -> int:
+    """The sum of the places of a case in its lists: those of neighbours in any list differ by 1."""
+    if not hasattr(item, "callspec"):
+        return zlib.crc32(item.nodeid.encode())
+    lists = (mark.args[0] for mark in item.iter_markers("parametrize"))
+    firsts = (
+        names.split(",")[0].strip() if isinstance(names, str) else names[0] for names in lists
+    )
+    return sum(item.callspec.indices[name] for name in firsts)
+
+
+def taken_by(request: pytest.FixtureRequest, test: object, name: str) -> set[Any]:
+    """The values of a parameter with which this run calls a test: what a fixture makes them of."""
+    items = (item for item in request.session.items if getattr(item, "function", None) is test)
+    return {getattr(item, "callspec").params[name] for item in items}  # noqa: B009
