@@ -32,7 +32,7 @@ test: $(DONE)/dev toolchains
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -rs \
 	    tests/unit tests/golden tests/e2e $(PYTEST_ARGS)
 
-# All cases of the sweeps, of which `test` takes a third (tests/sweeps.py).
+# All cases of the sweeps, of which `test` takes a part (tests/sweeps.py).
 test-all:
 	SKETCHC_SWEEPS=all $(MAKE) test
 

@@ -59,7 +59,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", f"{MARK}: one run takes one of {PARTS} parts of its cases.")
+    config.addinivalue_line("markers", f"{MARK}: a run takes one of its parts (tests/sweeps.py).")
     # Shells let what they start in the background ignore Ctrl-C, and so would all that tests start.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

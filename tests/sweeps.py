@@ -1,9 +1,9 @@
 """Sweeps: a property at every case of a long list, of which one run of the tests takes a part.
 
-A test marked `sweep` is dealt out to `PARTS` runs, case by case, such that each part has every
-value of each of its parameters, where there are several long ones: a feature that one part tries on
-one target is tried on another one in the next. What is slow and has no cases is in one of the
-parts. `SKETCHC_SWEEPS` says which part (the first by default), or `all`.
+The cases of a test marked `sweep` are dealt out to `PARTS` runs one after the other, or to
+`CROSSED`, where two lists cross: each of these parts has every value of both, so that a feature
+that one part tries on one target is tried on another one in the next. What is slow and has no cases
+is in one of the parts. `SKETCHC_SWEEPS` says which part (the first by default), or `all`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-PARTS = 3
+PARTS, CROSSED = 6, 3
 MARK = "sweep"
 #: In the environment: the part of each sweep that is taken, or `all`.
 CHOICE = "SKETCHC_SWEEPS"
@@ -31,24 +31,25 @@ def dealt(items: Sequence[pytest.Item], choice: str) -> tuple[list[pytest.Item],
     """The tests that this run takes, and those that it leaves."""
     if choice == "all":
         return list(items), []
-    part = int(choice) % PARTS
     taken: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
         swept = item.get_closest_marker(MARK) is not None
-        (left if swept and _place(item) % PARTS != part else taken).append(item)
+        (left if swept and not _is_dealt(item, int(choice)) else taken).append(item)
     return taken, left
 
 
-def _place(item: Any) -> int:
-    """The sum of the places of a case in its lists: those of neighbours in any list differ by 1."""
+def _is_dealt(item: Any, part: int) -> bool:
+    """Whether a case is in this part."""
     if not hasattr(item, "callspec"):
-        return zlib.crc32(item.nodeid.encode())
-    lists = (mark.args[0] for mark in item.iter_markers("parametrize"))
+        return (zlib.crc32(item.nodeid.encode()) - part) % PARTS == 0
+    lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
     firsts = (
         names.split(",")[0].strip() if isinstance(names, str) else names[0] for names in lists
     )
-    return sum(item.callspec.indices[name] for name in firsts)
+    # The places of neighbours in any of the lists differ by 1.
+    place = sum(item.callspec.indices[name] for name in firsts)
+    return (place - part) % (PARTS if len(lists) == 1 else CROSSED) == 0
 
 
 def taken_by(request: pytest.FixtureRequest, test: object, name: str) -> set[Any]:

@@ -14,12 +14,17 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.agents.suites import benchmark
 from sketchc.agents.suites.level1 import rows
 from sketchc.base.diagnostics import UsageError, refuse, refusing
 
 LEVEL1 = "level1"
 #: The suites that need nothing but their names, with a sentence on each.
-BUILT_IN = {LEVEL1: "the 100 operators of KernelBench's level 1, in our own words"}
+BUILT_IN = {
+    LEVEL1: "the 100 operators of KernelBench's level 1, in our own words",
+    "dynamic": "198 operators of the paper's benchmark and 11 attentions, each at several sizes",
+    "static": "214 operators of the paper's benchmark and 11 attentions",
+}
 
 
 @attrs.frozen
@@ -63,6 +68,24 @@ def level1(*, full: bool = False) -> Suite:
             for row in rows()
         ),
     )
+
+
+def paper_suite(name: str) -> Suite:
+    """Our own rows of the paper's benchmark: those with `dynamic` sizes, or all, each at one."""
+    dynamic = name == "dynamic"
+    tasks = []
+    for operator in benchmark.rows(dynamic=dynamic):
+        sizes = operator.sizes if dynamic else operator.sizes[:1]
+        said = (" ".join(f"{size}={value}" for size, value in one.items()) for one in sizes)
+        tasks.append(
+            SuiteTask(
+                operator.row.name,
+                operator.row.category,
+                text=operator.source(dynamic=dynamic),
+                sizes="; ".join(said),
+            )
+        )
+    return Suite(name, tuple(tasks))
 
 
 def folder_suite(folder: Path) -> Suite:

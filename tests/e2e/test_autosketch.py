@@ -432,6 +432,7 @@ def test_gen_needs_no_model_and_leaves_a_kernel_that_passed(
     assert (out / f"{name}_dropin.py").exists()
 
 
+@pytest.mark.sweep
 def test_what_takes_too_long_to_interpret_is_judged_by_its_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,6 +94,7 @@ def wrong(claims: tuple[str, ...], replies: list[str], refused: bool) -> list[tu
 # ---------------------------------------------------------------- CUDA
 
 
+@pytest.mark.sweep
 def test_cuda_compiles_what_the_documents_offer(tmp_path: Path) -> None:
     require("triton_cuda")
     claims = of("triton_cuda") + COMPILED_ONLY

@@ -176,6 +176,7 @@ def test_kernelgen_only_stops_before_verification() -> None:
     assert "NOT VERIFIED" in Path("out", "SUMMARY.md").read_text()
 
 
+@pytest.mark.sweep
 def test_a_cap_stops_cleanly_and_the_run_goes_on_without_it() -> None:
     path = next(p for p in LEDGERS if _recorded(p).header.target == "triton_ascend")
     recorded = _recorded(path)
@@ -212,6 +213,7 @@ def test_an_interrupt_while_a_reply_is_awaited_ends_at_once(tmp_path: Path) -> N
     assert _trace("out")["outcome"] == "stopped"
 
 
+@pytest.mark.sweep
 def test_of_both_designers_one_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
     """Each has a run of its own. Nothing is timed here: the built-in's is kept, and it says so."""
     require("cpp")

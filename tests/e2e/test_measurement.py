@@ -80,6 +80,7 @@ def reasons(result: Results) -> str:
     return "; ".join(problem["reason"] for problem in result["problems"])
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_honest_kernel_is_measured(timed: Results, name: str) -> None:
     found = timed[name]
@@ -302,6 +303,7 @@ def product() -> Results:
     return found
 
 
+@pytest.mark.sweep
 def test_all_sides_have_the_same_inputs_and_are_verified(product: Results) -> None:
     names = set(product["samples"])
     assert {"eager", "kernel"} <= names
@@ -334,6 +336,7 @@ def test_everything_that_a_claim_needs_is_kept(product: Results) -> None:
     assert shlex.split(product["command"])[0] == "sketchc"
 
 
+@pytest.mark.sweep
 def test_a_machine_that_was_busy_when_it_was_measured_is_measured_again() -> None:
     """Its floor would be above the times of every kernel."""
     from sketchc.runtime.bench.machine import cache_file, this_machine

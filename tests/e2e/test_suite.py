@@ -291,6 +291,7 @@ def test_compare_takes_shares_of_samples_and_leaves_out_what_is_in_one_run(
 # ---------------------------------------------------------------- models
 
 
+@pytest.mark.sweep
 def test_a_suite_serves_runs_with_a_model(tmp_path: Path) -> None:
     """A recorded model designs the sketch of each sample."""
     require("cpp")

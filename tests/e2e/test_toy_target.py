@@ -77,6 +77,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.sweep
 def test_the_import_contract_holds_as_it_is(installed: Path) -> None:
     pytest.importorskip("importlinter")
     environment = installed.parents[1]
@@ -179,6 +180,7 @@ def test_its_documents_are_found_and_in_order(installed: Path) -> None:
     assert "## Example" in run(installed, "docspec", "show", "toy").stdout
 
 
+@pytest.mark.sweep
 def test_a_run_of_the_agents_needs_nothing_else(installed: Path, tmp_path: Path) -> None:
     task = str(ROOT / "examples" / "tasks" / "softmax.py")
     output = tmp_path / "out"

@@ -153,6 +153,7 @@ def test_an_example_keeps_its_meaning(path: Path) -> None:
     assert assert_kept(everything, path.name) > 0
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("start", range(0, 100, 20))
 def test_tiles_without_a_type_keep_the_one_that_they_have(start: int) -> None:
     kept = [

@@ -74,6 +74,7 @@ def test_no_two_examples_are_taken_for_one() -> None:
     assert len(hashes) == len(SKETCHES)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("name", ["rms", "masked_select", "power_iteration", "causal_attention"])
 def test_every_other_token_counts(name: str) -> None:
     """Whatever edit of one token gives another tree gives another hash, but a consistent renaming:

@@ -9,16 +9,20 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sketchc.agents.suites import benchmark
+from sketchc.agents.suites.benchmark import Operator
 from sketchc.agents.suites.bounded import MEMORY, TIMEOUT, Bounds, run_bounded
 from sketchc.agents.suites.level1 import rows
 from sketchc.agents.suites.metrics import TaskResult, fast_share, pass_at, totals
 from sketchc.agents.suites.page import page_of
+from sketchc.agents.suites.rows import numbers
 from sketchc.agents.suites.run import Results, SuiteFolder, SuiteOptions
 from sketchc.agents.suites.samples import Sample
 from sketchc.agents.suites.sources import (
@@ -26,6 +30,7 @@ from sketchc.agents.suites.sources import (
     folder_suite,
     kernelbench_suite,
     level1,
+    paper_suite,
     selected,
     write_task,
 )
@@ -146,7 +151,50 @@ def test_level1_has_the_operators_of_the_paper() -> None:
     assert sorted(row.number for row in rows()) == list(range(1, 101))
     assert len({row.name for row in rows()}) == 100
     assert list(Counter(row.category for row in rows()).values()) == [18, 14, 22, 34, 12]
-    assert all(row.sizes().keys() == row.sizes(full=True).keys() for row in rows())
+    assert all(numbers(row.small).keys() == numbers(row.full).keys() for row in rows())
+
+
+#: Operators of each category, in the order of the table: those with several sizes, and all.
+PAPER = {
+    "elementwise": (70, 71),
+    "reduction": (45, 47),
+    "norm": (27, 27),
+    "tensor manipulation": (26, 26),
+    "matmul": (11, 22),
+    "indexing": (7, 7),
+    "sorting": (5, 7),
+    "fused": (7, 7),
+    "attention": (11, 11),
+}
+
+
+@pytest.mark.parametrize("name", ["dynamic", "static"])
+def test_the_papers_benchmark_has_its_operators(name: str) -> None:
+    tasks = paper_suite(name).tasks
+    column = ("dynamic", "static").index(name)
+    counted = {category: counts[column] for category, counts in PAPER.items()}
+    assert Counter(task.category for task in tasks) == counted
+    assert len({task.name for task in tasks}) == len(tasks)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("operator", benchmark.rows(dynamic=False), ids=lambda one: one.row.name)
+def test_a_row_of_the_papers_benchmark_runs_at_all_its_sizes(operator: Operator) -> None:
+    torch = pytest.importorskip("torch")
+    scope: dict[str, Any] = {}
+    exec(operator.source(dynamic=True), scope)
+    groups = scope["get_input_groups"]() if "get_input_groups" in scope else []
+    lists = [scope["get_inputs"](), *groups]
+    assert len(lists) == len(operator.sizes)
+    for inputs, sizes in zip(lists, operator.sizes, strict=True):
+        assert set(sizes.values()) <= {extent for one in inputs for extent in one.shape} | {
+            *scope["get_init_inputs"]()
+        }
+        model = scope["Model"](*scope["get_init_inputs"]()).eval()
+        with torch.no_grad():
+            found = model(*inputs)
+        outputs = found if isinstance(found, tuple) else (found,)
+        assert all(output.numel() for output in outputs)
 
 
 def test_a_row_becomes_a_task_file_in_plain_words() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from itertools import combinations
 from pathlib import Path
 
-from sweeps import CHOICE, PARTS
+import pytest
+from sweeps import CHOICE, CROSSED, PARTS
 
 ROOT = Path(__file__).parents[2]
 COLLECT = (
@@ -22,29 +22,38 @@ COLLECT = (
     "-o",
     "addopts=",
 )
-SWEEP = "tests/e2e/test_features.py::test_target_equals_interpreter"
+FILE = "tests/e2e/test_features.py"
 
 
-def collected(choice: str) -> set[str]:
-    """The cases of that sweep that a run would take."""
+def collected(choice: str, test: str) -> set[str]:
+    """The cases of a test that a run would take."""
     found = subprocess.run(
-        [*COLLECT, SWEEP.split("::")[0]],
+        [*COLLECT, FILE],
         cwd=ROOT,
         env={**os.environ, CHOICE: choice},
         capture_output=True,
         text=True,
         check=True,
     )
-    return {line.strip() for line in found.stdout.splitlines() if line.startswith(SWEEP)}
+    return {
+        line.partition("[")[2].strip().rstrip("]")
+        for line in found.stdout.splitlines()
+        if line.startswith(f"{FILE}::{test}[")
+    }
 
 
-def test_parts_share_nothing_and_are_all_together() -> None:
-    parts = [collected(str(number)) for number in range(PARTS)]
-    assert all(not one & other for one, other in combinations(parts, 2))
-    whole = collected("all")
+@pytest.mark.parametrize(
+    ("test", "count"),
+    [("test_target_equals_interpreter", CROSSED), ("test_tile_sizes_do_not_matter", PARTS)],
+)
+def test_parts_share_nothing_and_are_all_together(test: str, count: int) -> None:
+    parts = [collected(str(number), test) for number in range(count)]
+    whole = collected("all", test)
     assert set().union(*parts) == whole
-    pairs = [case.split("[")[1].rstrip("]").split("-", 1) for case in whole]
-    for part in parts:
-        for target, name in pairs:
-            assert any(f"[{target}-" in case for case in part)
-            assert any(case.endswith(f"-{name}]") for case in part)
+    assert sum(map(len, parts)) == len(whole) > 100
+    if count == CROSSED:
+        targets, names = zip(*(case.split("-", 1) for case in whole), strict=True)
+        for part in parts:
+            pairs = [case.split("-", 1) for case in part]
+            assert {target for target, _ in pairs} == set(targets)
+            assert {name for _, name in pairs} == set(names)

@@ -265,6 +265,7 @@ def test_values_of_params_are_tried_together() -> None:
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("example", "old", "new"),
     [

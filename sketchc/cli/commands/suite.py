@@ -74,7 +74,7 @@ def _suite_options(command: Command) -> Command:
 
 def _suite_of(name: str | None, sizes: str | None, folders: dict[str, str | None]) -> Suite | None:
     """The suite that is asked for. Raises `UsageError` for several or an unknown one."""
-    from sketchc.agents.suites.sources import BUILT_IN, FOLDERS, LEVEL1, level1
+    from sketchc.agents.suites.sources import BUILT_IN, FOLDERS, LEVEL1, level1, paper_suite
 
     asked = [
         (FOLDERS[source], Path(folder)) for source, folder in folders.items() if folder is not None
@@ -85,17 +85,19 @@ def _suite_of(name: str | None, sizes: str | None, folders: dict[str, str | None
         refuse(f"say one of SUITE, {', '.join(f'--{source}' for source in FOLDERS)}")
     if name is not None and name not in BUILT_IN:
         refuse(f"unknown suite {name!r}; known: {', '.join(BUILT_IN)}")
-    if name is not None:
+    if name == LEVEL1:
         return level1(full=sizes == "full")
     if sizes is not None:
         refuse(f"--sizes goes with {LEVEL1}: other tasks say their sizes themselves")
+    if name is not None:
+        return paper_suite(name)
     make, folder = asked[0]
     return make(folder)
 
 
 @suite.command("list")
 @_suite_options
-@click.option("--output", "-o", metavar="DIR", help="Write the task files of level1 into DIR.")
+@click.option("--output", "-o", metavar="DIR", help="Write the files of our own tasks into DIR.")
 @options.json_option
 def list_(chosen: Suite | None, only: str, output: str | None, as_json: bool) -> int:
     """List the tasks of a suite with their categories, and write their files; without one, the
