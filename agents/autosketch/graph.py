@@ -352,7 +352,8 @@ class _Merged:
         arguments = {
             n: self.value([node["arguments"][n] for node in each]) for n in each[0]["arguments"]
         }
-        results = zip(*(node["tensors"] for node in each), strict=True)
+        # Of what is split there may be more parts at some sizes: nothing uses them.
+        results = zip(*(node["tensors"] for node in each), strict=False)
         return Node(names.pop(), arguments, tuple(self.specification(list(r)) for r in results))
 
     def specification(self, each: list[Mapping[str, Any]]) -> Specification:
@@ -375,6 +376,8 @@ class _Merged:
                 return Made(self.specification([made] * len(each)), tuple(made["values"]))
             case {"dtype": name}:
                 return _DTYPES.get(name, name)
+            case {"input": _} | {"state": _} | {"node": _} if any(one != first for one in each):
+                raise DiffersError("results of other operations")
             case {"input": position}:
                 return Use(parameter=self.inputs[position])
             case {"state": name}:
