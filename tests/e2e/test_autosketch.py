@@ -232,7 +232,7 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     "arcs": ("torch.asin(x.sin() * 0.9) - torch.acos(w.sin() * 0.9)", ((20, 30), (20, 30))),
     # As many parts as the size says, of which the first two are always there.
-    "parts": ("torch.split(x, x.shape[1] // 2, 1)[1] + 1.0", ((20, 90),)),
+    "halves": ("torch.split(x, x.shape[1] // 2, 1)[1] + 1.0", ((20, 90),)),
     # Loops whose steps need the one before, as long as a size: layers, and what a task writes. (By
     # larger weights each step would multiply the rounding of those before.)
     "recurrent": (
