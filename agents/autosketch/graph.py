@@ -197,12 +197,14 @@ def read_traces(signature: Signature) -> Traces:
     traced = _Traced(signature)
     found = traced.at_sizes()
     scattered = _SCATTERED if found.divided_by() > _IN_A_ROW else 0
+    if scattered:
+        found = traced.at_sizes((), scattered)
     if steps := found.steps():
         try:
             found.graph()
         except DiffersError:
             return traced.at_sizes(steps, scattered)
-    return traced.at_sizes((), scattered) if scattered else found
+    return found
 
 
 class _Traced:
