@@ -8,19 +8,15 @@ from sketchc.agents.suites.rows import Row, Sizes, numbers, table
 
 
 @attrs.frozen
-class Operator:
+class Operator(Row):
     """A row of the table; its first sizes are those of `static`."""
 
-    row: Row
     sizes: tuple[Sizes, ...]
 
     def source(self, *, dynamic: bool) -> str:
         """The text of the task file, at its first sizes or at all."""
-        title = (
-            f"{self.row.name} ({self.row.category}): an operator of the benchmark of "
-            "arXiv 2512.23424."
-        )
-        return self.row.source(title, self.sizes if dynamic else self.sizes[:1])
+        title = f"{self.name} ({self.category}): an operator of the benchmark of arXiv 2512.23424."
+        return self.task_file(title, self.sizes if dynamic else self.sizes[:1])
 
 
 def rows(*, dynamic: bool) -> tuple[Operator, ...]:
@@ -34,6 +30,5 @@ def rows(*, dynamic: bool) -> tuple[Operator, ...]:
             for turn in range(count)
         )
         if count > 1 or not dynamic:
-            row = Row(name, category, inputs, layers, forward, "normal")
-            found.append(Operator(row, every))
+            found.append(Operator(name, category, inputs, layers, forward, "normal", every))
     return tuple(found)

@@ -8,23 +8,13 @@ from sketchc.agents.suites.rows import Row, numbers, table
 
 
 @attrs.frozen
-class Operator:
-    """A row of the table, with the number of the original."""
+class Operator(Row):
+    """A row of the table, with the number of the original; categories are those of table 1 of
+    arXiv 2512.23424."""
 
     number: int
-    row: Row
     full: str
     small: str
-
-    @property
-    def name(self) -> str:
-        """What the operator is called, in its suite."""
-        return self.row.name
-
-    @property
-    def category(self) -> str:
-        """That of table 1 of arXiv 2512.23424."""
-        return self.row.category
 
     def source(self, *, full: bool = False) -> str:
         """The text of the task file, in KernelBench's form."""
@@ -33,7 +23,7 @@ class Operator:
             f"{self.name} ({self.category}): the operator of KernelBench's level 1, "
             f"problem {self.number}."
         )
-        return self.row.source(title, [sizes])
+        return self.task_file(title, [sizes])
 
 
 def rows() -> tuple[Operator, ...]:
@@ -41,6 +31,6 @@ def rows() -> tuple[Operator, ...]:
     found = []
     for category, (head, inputs, layers, forward, full, small) in table("level1.txt"):
         number, name = head.split()
-        row = Row(name, category, inputs, layers, forward, "uniform")
-        found.append(Operator(int(number), row, full, small))
+        given = (name, category, inputs, layers, forward, "uniform")
+        found.append(Operator(*given, int(number), full, small))
     return tuple(found)

@@ -35,7 +35,7 @@ Sizes = Mapping[str, int]
 
 @attrs.frozen
 class Row:
-    """One operator; `kind` is that of inputs for which the row names none."""
+    """What an operator of any table has; `kind` is that of inputs for which the row names none."""
 
     name: str
     category: str
@@ -44,7 +44,7 @@ class Row:
     forward: str
     kind: str
 
-    def source(self, title: str, sizes: Sequence[Sizes]) -> str:
+    def task_file(self, title: str, sizes: Sequence[Sizes]) -> str:
         """The text of the task file. Its own inputs are of the first sizes; lists of further inputs
         are of the others."""
         own, *others = sizes

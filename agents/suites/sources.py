@@ -79,8 +79,8 @@ def paper_suite(name: str) -> Suite:
         said = (" ".join(f"{size}={value}" for size, value in one.items()) for one in sizes)
         tasks.append(
             SuiteTask(
-                operator.row.name,
-                operator.row.category,
+                operator.name,
+                operator.category,
                 text=operator.source(dynamic=dynamic),
                 sizes="; ".join(said),
             )

@@ -178,7 +178,7 @@ def test_the_papers_benchmark_has_its_operators(name: str) -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize("operator", benchmark.rows(dynamic=False), ids=lambda one: one.row.name)
+@pytest.mark.parametrize("operator", benchmark.rows(dynamic=False), ids=lambda one: one.name)
 def test_a_row_of_the_papers_benchmark_runs_at_all_its_sizes(operator: Operator) -> None:
     torch = pytest.importorskip("torch")
     scope: dict[str, Any] = {}
