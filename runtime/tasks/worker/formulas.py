@@ -23,9 +23,8 @@ def table() -> dict[Any, Callable[..., Any]]:
     return {
         aten.sinh.default: lambda x: (torch.exp(x) - torch.exp(-x)) * 0.5,
         aten.cosh.default: lambda x: (torch.exp(x) + torch.exp(-x)) * 0.5,
-        # Near the ends, 1 - x^2 has lost what its factors have.
-        aten.asin.default: lambda x: torch.atan2(x, torch.sqrt((1 - x) * (1 + x))),
-        aten.acos.default: lambda x: torch.atan2(torch.sqrt((1 - x) * (1 + x)), x),
+        aten.asin.default: lambda x: torch.atan2(x, _other_leg(x)),
+        aten.acos.default: lambda x: torch.atan2(_other_leg(x), x),
         aten.asinh.default: _asinh,
         aten.acosh.default: _acosh,
         aten.atanh.default: lambda x: torch.log((1 + x) / (1 - x)) * 0.5,
@@ -44,6 +43,12 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.index_put.default: _masked,
         aten.unbind.int: _unbound,
     }
+
+
+def _other_leg(x: Tensor) -> Tensor:
+    """That of a right triangle with a leg x and the hypotenuse 1."""
+    # Near the ends, 1 - x^2 has lost what its factors have.
+    return torch.sqrt((1 - x) * (1 + x))
 
 
 def _asinh(x: Tensor) -> Tensor:
