@@ -134,16 +134,22 @@ def _poisoned(array: Array) -> Array:
     return poison
 
 
-def compile_all(kernels: list[Kernel], folder: Path, architectures: tuple[int, ...]) -> list[Any]:
-    """The compiled variants of every kernel, in one worker."""
+def compile_all(
+    kernels: list[Kernel],
+    folder: Path,
+    architectures: tuple[int, ...],
+    *,
+    widths: tuple[str, ...] = (),
+) -> list[Any]:
+    """The compiled variants of every kernel, in one worker; without `widths`, kernels take the
+    types of indices in turns."""
     requests = []
     for index, kernel in enumerate(kernels):
         source = placed(kernel, folder / str(index))
         symbols, params = example_values(kernel.sketch)
         request = call_request(kernel, source, symbols, params)
         request |= {"architectures": list(architectures), "folder": str(folder / str(index))}
-        # The 64-bit variant has the same code with other types; one of them per kernel is enough.
-        request["index_widths"] = ["int32" if index % 2 else "int64"]
+        request["index_widths"] = list(widths) or ["int32" if index % 2 else "int64"]
         requests.append(request)
     result = run_worker(
         f"{BATCH}:compile_batch",

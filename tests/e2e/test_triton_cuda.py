@@ -134,14 +134,18 @@ def cubins(
     found: dict[str, Any] = {}
     for group, architectures in ((both, ARCHITECTURES), (kernels, (90,))):
         rest = {name: kernel for name, kernel in group.items() if name not in found}
-        built = compile_all(list(rest.values()), folder / str(len(found)), architectures)
+        target = folder / str(len(found))
+        # The types of indices are not taken in turns: a kernel may spill with one of them alone.
+        widths = ("int32", "int64")
+        built = compile_all(list(rest.values()), target, architectures, widths=widths)
         found |= dict(zip(rest, built, strict=True))
     return found
 
 
 #: Exact f32 products (`precision="ieee"`) of tiles that are too large for the registers: right, and
 #: slow. The plan's choice of tile sizes does not count registers of products yet.
-SPILLING = frozenset({"causal_attention", "conv2d", "triangular_matmul"})
+#: The convolutions do so with 64-bit indices alone.
+SPILLING = frozenset({"causal_attention", "conv2d", "conv_transpose2d", "triangular_matmul"})
 #: Sine and cosine of f64 keep the digits of huge arguments in local memory; registers are few.
 LOCAL_MEMORY = frozenset({"great_circle"})
 
