@@ -595,7 +595,11 @@ class _PhaseWriter:
     def loaded(self, scope: Body, element: Element, dims: Dims, dtype: DType) -> str:
         own = self.along_tile(element, dims)
         base = self.phases.views.get(element.source, element.source).lower()
-        name = self.alloc(scope, base, dtype, width(own), hint='"fast", "input_cache"')
+        # A tile of no type takes the tensor's.
+        spelled = f", {dtype.value}" if dtype is not element.dtype else _spelled(dtype)
+        hint = '"fast", "input_cache"'
+        name = self.name(scope, base)
+        scope.say(f"{name} = alloc([{width(own)}]{spelled}, llm_hint=[{hint}])")
         pad = ""
         if element.pad is not None:
             pad = f", pad={_number(element.pad)}"
@@ -642,11 +646,9 @@ class _PhaseWriter:
             elif self.along_tile(each, dims) == wide:
                 yield name
 
-    def alloc(
-        self, scope: Body, wanted: str, dtype: DType, width: str, hint: str = '"fastest"'
-    ) -> str:
+    def alloc(self, scope: Body, wanted: str, dtype: DType, width: str) -> str:
         name = self.name(scope, wanted)
-        scope.say(f"{name} = alloc([{width}]{_spelled(dtype)}, llm_hint=[{hint}])")
+        scope.say(f'{name} = alloc([{width}]{_spelled(dtype)}, llm_hint=["fastest"])')
         return name
 
     def name(self, scope: Body, wanted: str) -> str:

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.agents.config.settings import Configuration
-from sketchc.agents.run.record import FILES, VERSION, RunRecord, RunVerdict, headline, recorded
+from sketchc.agents.run.record import FILES, record_text, recorded, run_verdict
 from sketchc.agents.run.run import RunOptions, context_of
 from sketchc.agents.run.summary import Facts, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
 from sketchc.agents.state.state import RunContext, RunState
 from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse, refusing
-from sketchc.base.json_form import to_plain
 from sketchc.lowering.kernel import source_map_json
 from sketchc.lowering.plan_text import print_plan
 from sketchc.lowering.registry import load_language
@@ -64,7 +63,7 @@ def write_outputs(
         writer = _Writer(staging, options, state, task, stopped)
         writer.write()
         facts = writer.facts(spend, folder)
-        (staging / "trace.json").write_text(_json(facts.record), "utf-8")
+        (staging / "trace.json").write_text(record_text(facts.record), "utf-8")
         (staging / "SUMMARY.md").write_text(summary(facts), "utf-8")
         return _move(staging, folder)
 
@@ -96,10 +95,6 @@ def named_files(path: Path) -> set[str]:
     return {name for name in names if isinstance(name, str) and Path(name).name == name}
 
 
-def _json(data: RunRecord | RunVerdict) -> str:
-    return json.dumps(to_plain(attrs.asdict(data)), indent=1, ensure_ascii=False) + "\n"
-
-
 # ---------------------------------------------------------------- the files
 
 
@@ -125,9 +120,8 @@ class _Writer:
             self._text(f"{stem}.plan", print_plan(plan), FILES[".plan"])
         if self.state.kernel is not None:
             self._kernel(plan)
-        ended = headline(self.state, self.stopped), self.stopped or self.state.reason
-        found = RunVerdict(VERSION, *ended, self.state.verdict, self.state.measurement)
-        self._text("verdict.json", _json(found), _about(self.state.verdict))
+        found = run_verdict(self.state, self.stopped)
+        self._text("verdict.json", record_text(found), _about(self.state.verdict))
 
     def facts(self, spend: Spend, folder: Path) -> Facts:
         self.files.append(("trace.json", "every step and route, with counts of calls, as data"))

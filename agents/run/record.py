@@ -3,6 +3,7 @@ counts of suites are written from the same record, made of the run's last state 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import attrs
 
 from sketchc.agents.llm.client import Spend
 from sketchc.agents.state.state import RunState, Step
-from sketchc.base.json_form import from_plain, number
+from sketchc.base.json_form import from_plain, number, to_plain
 from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.verify.verdict import from_json
 
@@ -78,6 +79,17 @@ class RunVerdict:
     def sol_score(self) -> float | None:
         """The measurement's `sol_score`; None where there is none."""
         return number((self.measurement or {}).get("sol_score"))
+
+
+def run_verdict(state: RunState, stopped: str = "") -> RunVerdict:
+    """What verdict.json holds of a run's last state."""
+    ended = headline(state, stopped), stopped or state.reason
+    return RunVerdict(VERSION, *ended, state.verdict, state.measurement)
+
+
+def record_text(data: RunRecord | RunVerdict) -> str:
+    """What trace.json or verdict.json holds."""
+    return json.dumps(to_plain(attrs.asdict(data)), indent=1, ensure_ascii=False) + "\n"
 
 
 #: What the files of a run are, by their endings.

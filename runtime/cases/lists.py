@@ -2,7 +2,7 @@
 
 The lists of `get_inputs_dyn_list` and `get_input_groups` may differ in sizes, types and ranks. A
 kernel is verified on those of its own signature; a note of the binding says which it does not
-serve.
+serve. `list_groups` says which lists one sketch can serve.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
 from sketchc.runtime.tasks.client import TaskClient
-from sketchc.runtime.tasks.description import Scalar, TaskDescription
+from sketchc.runtime.tasks.description import InputSpec, Scalar, TaskDescription, TensorSpec
+from sketchc.runtime.tasks.signature import signature_of
 from sketchc.runtime.tasks.task import Task
 
 
@@ -119,3 +120,44 @@ def bound_to(
     """The sketch bound to one list of the task, which leads from now on. Raises `UsageError`."""
     task.follow(number)
     return bind(sketch, task.describe(seed), settings)
+
+
+@attrs.frozen
+class Group:
+    """Lists of inputs of one signature and with the same constants: their titles, and what each
+    holds."""
+
+    titles: tuple[str, ...]
+    inputs: tuple[tuple[InputSpec, ...], ...]
+
+
+def list_groups(task: TaskClient) -> tuple[Group, ...]:
+    """The task's lists of inputs by the sketch that each needs, in their order. Raises `UsageError`
+    where no signature can be read off the task."""
+    task.follow(0)
+    first = task.describe()
+    values = (first.inputs, *first.others)
+    left = list(range(len(values)))
+    found: list[Group] = []
+    try:
+        while left:
+            lead = left[0]
+            task.follow(lead)
+            binding = bind(signature_of(task, "f"), task.describe())
+            fitting = [n for n in left if n == lead or _fits(binding, values[lead], values[n])]
+            titles = (list_name(first, number) for number in fitting)
+            found.append(Group(tuple(titles), tuple(values[number] for number in fitting)))
+            left = [number for number in left if number not in fitting]
+    finally:
+        task.follow(0)
+    return tuple(found)
+
+
+def _fits(binding: Binding, lead: tuple[InputSpec, ...], other: tuple[InputSpec, ...]) -> bool:
+    """Whether a sketch that holds the constants of one list serves the other."""
+    one, two = ([v for v in values if not isinstance(v, TensorSpec)] for values in (lead, other))
+    try:
+        binding.symbols_of(other)
+    except UsageError:
+        return False
+    return one == two

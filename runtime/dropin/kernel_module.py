@@ -30,8 +30,9 @@ from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.toolchains.base import toolchain
 
 #: Files whose text goes into drop-ins. They are not imported for it: they import torch.
-SUPPORT, MODEL_SUPPORT = (
-    Path(__file__).with_name(name) for name in ("kernel_support.py", "model_support.py")
+LOADING, SUPPORT, MODEL_SUPPORT, LIST_SUPPORT = (
+    Path(__file__).with_name(f"{part}_support.py")
+    for part in ("loading", "kernel", "model", "list")
 )
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 
@@ -59,16 +60,20 @@ def module_parts(kernel: Kernel, more: Sequence[Path] = ()) -> list[str]:
     """The parts of a module's text from its imports to the function; `more` are files whose text is
     copied into it, too."""
     built, definition = toolchain(kernel.target).module_parts(kernel)
-    files = [SUPPORT, *([built] if built else []), *more]
-    texts = [file.read_text("utf-8") for file in files]
     taken = [tensor.name for tensor in abi.given(kernel.sketch)]
     return [
-        _imports(texts),
-        *(text.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n") for text in texts),
+        *copied([LOADING, SUPPORT, *([built] if built else []), *more]),
         shape_function(kernel.sketch, "_shapes", taken, "ceil_div"),
         _kernel(kernel, definition),
         _function(kernel),
     ]
+
+
+def copied(files: Sequence[Path]) -> list[str]:
+    """What these files import, of sketchc nothing, and their texts between the marks."""
+    texts = [file.read_text("utf-8") for file in files]
+    parts = (text.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n") for text in texts)
+    return [_imports(texts), *parts]
 
 
 def function_name(kernel: Kernel) -> str:
@@ -79,7 +84,7 @@ def function_name(kernel: Kernel) -> str:
 def _names(kernel: Kernel) -> Names:
     """The names of the sketch as the module may use them."""
     built, _ = toolchain(kernel.target).module_parts(kernel)
-    files = [SUPPORT, MODEL_SUPPORT]
+    files = [LOADING, SUPPORT, MODEL_SUPPORT]
     files += [built] if built else []
     used = {"torch", "nn", "Any", "out", "Model", "ModelNew", "KERNEL", "FORWARD", "run", "file"}
     for path in files:

@@ -5,37 +5,17 @@ between the two marks is what is copied.
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 from collections.abc import Callable, Sequence
 from operator import index
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
 
 # ---- copied from here ----
-FOLDER = Path(__file__).resolve().parent
 #: The operators live as long as this does.
 OPERATORS = torch.library.Library("sketchc", "FRAGMENT")  # type: ignore[no-untyped-call]
-
-
-def load_file(name: str, file: str) -> ModuleType:
-    """The module in a file of this folder."""
-    path = FOLDER / file
-    specification = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or specification is None or specification.loader is None:
-        raise ImportError(f"{path} is missing")
-    module = importlib.util.module_from_spec(specification)
-    sys.modules.setdefault(name, module)
-    try:
-        specification.loader.exec_module(module)
-    except ImportError as error:
-        raise ImportError(f"{path} cannot be loaded: {error}") from error
-    return module
 
 
 def device_types(own: str, interpreted_by: str = "") -> str:

@@ -29,6 +29,7 @@ import attrs
 
 from sketchc.base.types import DType
 from sketchc.runtime.tasks.description import HintError, Scalar, fail
+from sketchc.runtime.tasks.input_lists import LIST_MAKERS, OWN_MAKER
 
 _POWERS = (0, 20)
 _FORMS = (
@@ -249,7 +250,7 @@ def parse_declared(text: str) -> Declared | None:
 #: In the order of preference, where a file imports several and nothing else decides.
 FRAMEWORKS = ("torch", "mindspore", "numpy")
 #: Functions that describe a task and are never the task itself.
-_INPUT_MAKERS = frozenset({"get_inputs", "get_inputs_dyn_list", "get_input_groups"})
+_INPUT_MAKERS = frozenset({OWN_MAKER, *LIST_MAKERS})
 MAKERS = _INPUT_MAKERS | {"get_init_inputs", "valid_inputs"}
 #: The method that is run, by framework.
 METHODS = {"torch": ("forward",), "mindspore": ("construct",), "numpy": ("__call__", "forward")}

@@ -15,7 +15,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.agents.run.output import named_files
-from sketchc.agents.run.record import VERSION, RunVerdict
+from sketchc.agents.run.record import run_verdict
 from sketchc.agents.run.run import RunResult
 from sketchc.base.diagnostics import refuse, refusing
 
@@ -55,7 +55,7 @@ def generate_both(folder: Path, run: Callable[[str, Path], RunResult]) -> tuple[
 
 def choose(results: Mapping[str, RunResult]) -> Choice:
     """The verified kernel that is faster; the built-in Designer's where nothing can be timed."""
-    gains = {name: _gain(result) for name, result in results.items()}
+    gains = {name: run_verdict(r.state).gain for name, r in results.items()}
     passed = [name for name in DESIGNERS if results[name].state.outcome == "passed"]
     if len(passed) == 1:
         other = results[next(name for name in DESIGNERS if name not in passed)]
@@ -69,10 +69,3 @@ def choose(results: Mapping[str, RunResult]) -> Choice:
     better, worse = ("builtin", "llm") if ours >= theirs else ("llm", "builtin")
     told = f"{gains[better]:.2f}x of eager, the other {gains[worse]:.2f}x"
     return Choice(better, told, gains)
-
-
-def _gain(result: RunResult) -> float | None:
-    """The measured speed over eager; None where there is none."""
-    state = result.state
-    told = RunVerdict(VERSION, state.outcome, state.reason, state.verdict, state.measurement)
-    return told.gain

@@ -215,7 +215,7 @@ def generate(
 
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
-    folder = RunFolder(output or _default_folder(wanted, configuration, resume))
+    folder = RunFolder(output or default_folder(wanted, configuration, resume))
     workflow = load_workflow(wanted.workflow)
     if "verifier" in workflow.agents:
         require_running(toolchain(wanted.target))  # before anything is paid for
@@ -321,13 +321,18 @@ def visible_devices(target: str, devices: Sequence[int]) -> dict[str, str]:
     return {name: ",".join(map(str, devices))} if name and devices else {}
 
 
-def _default_folder(wanted: RunOptions, configuration: Configuration, resume: bool) -> Path:
+def default_folder(wanted: RunOptions, configuration: Configuration, resume: bool) -> Path:
     """The next free folder for this task and target, or the last one to resume."""
     parent = configuration.target(wanted.target).log_folder or Path(DEFAULT_FOLDER)
     stem = f"{Path(wanted.task).stem}-{wanted.target}"
     number = 1
-    while RunFolder(parent / f"{stem}-{number}").exists():
+    while _taken(parent / f"{stem}-{number}"):
         number += 1
     if resume and number == 1:
         refuse(f"there is no run of {stem} in {parent}; say which with -o DIR")
     return parent / f"{stem}-{number - 1 if resume else number}"
+
+
+def _taken(folder: Path) -> bool:
+    """Whether a run was started there, or several were (`gen_lists`)."""
+    return RunFolder(folder).exists() or (folder / "trace.json").exists()

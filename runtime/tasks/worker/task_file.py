@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from sketchc.runtime.process.messages import Raw
+from sketchc.runtime.tasks.input_lists import LIST_MAKERS, OWN_MAKER, list_title
 from sketchc.runtime.tasks.layout import Layout, flatten, is_plain, paths, rebuild
 
 
@@ -69,8 +70,6 @@ def user_code(where: str, path: Path) -> Iterator[None]:
 
 
 Request = Mapping[str, Any]
-#: Functions of a task's file that give several lists of inputs.
-LIST_MAKERS = ("get_inputs_dyn_list", "get_input_groups")
 
 
 #: A model's constants are told up to so many; a text that is longer than this is none.
@@ -343,10 +342,10 @@ class TaskFile:
             return [self.given(request["own"])]
         self.seed(request["seed"])
         found, names = [], []
-        if hasattr(self.module, "get_inputs"):
-            with user_code("get_inputs", self.path):
-                found.append(self.ordered(self.module.get_inputs(), "get_inputs"))
-            names.append("get_inputs")
+        if hasattr(self.module, OWN_MAKER):
+            with user_code(OWN_MAKER, self.path):
+                found.append(self.ordered(self.module.get_inputs(), OWN_MAKER))
+            names.append(OWN_MAKER)
         for name in LIST_MAKERS:
             if not hasattr(self.module, name):
                 continue
@@ -355,7 +354,7 @@ class TaskFile:
                 if not isinstance(lists, list | tuple) or not lists:
                     refuse(f"{name} must return a list of lists of inputs")
                 found += [self.ordered(values, name) for values in lists]
-            names += [f"list {number} of {name}" for number in range(1, len(lists) + 1)]
+            names += [list_title(number, name) for number in range(1, len(lists) + 1)]
         order = [self.lead, *(n for n in range(len(found)) if n != self.lead)]
         flat = [flatten(found[number], self.is_tensor) for number in order]
         self.list_names = [names[number] for number in order]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,12 +106,19 @@ def gen(**given: Any) -> int:
 
 
 def _emit(task: str, stage: str) -> int:
-    """Print a stage of the built-in Designer. Raises `UsageError`."""
+    """Print a stage of the built-in Designer, for each kind of inputs that needs a sketch of its
+    own. Raises `UsageError`."""
     from sketchc.agents.autosketch.designer import design
-    from sketchc.runtime.tasks.task import load_task
+    from sketchc.cli.gen_lists import ListRuns, groups_of
+    from sketchc.runtime.tasks.task import load_task, task_path
 
-    with load_task(task) as loaded:
-        click.echo(design(loaded, stage), nl=False)
+    source = _text(str(task_path(task)[0]), "task file")
+    groups = groups_of(task, source)
+    with tempfile.TemporaryDirectory() as place:
+        every = ListRuns(task, source, groups, Path(place))
+        for number, path in enumerate(every.narrowed_tasks() if groups[1:] else [task]):
+            with load_task(path) as loaded:
+                click.echo("\n" * (number > 0) + design(loaded, stage), nl=False)
     return 0
 
 
@@ -126,11 +134,38 @@ def _gen(given: dict[str, Any]) -> int:
         wanted, task_source = _options(given, configuration)
         if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
             return 1
-        result, said = _run(given, configuration, wanted, task_source, output), ""
+        result, said = _made(given, configuration, wanted, task_source, output), ""
     _report(result, said, as_json=given["as_json"])
     if result.stopped:
         return 130 if result.stopped == INTERRUPTED else STOPPED
     return STATUS[result.state.outcome]
+
+
+def _made(
+    given: dict[str, Any],
+    configuration: Configuration,
+    wanted: RunOptions,
+    task_source: str,
+    output: Path | None,
+) -> RunResult:
+    """The result of one run, or of one for each kind of inputs that the built-in Designer needs a
+    sketch for. Raises `UsageError`."""
+    from sketchc.cli.gen_lists import ListRuns, groups_of
+    from sketchc.cli.gen_run import default_folder
+
+    timeout = configuration.target(wanted.target).verify_timeout
+    builtin = wanted.workflow == "builtin"
+    groups = groups_of(given["task"], task_source, timeout) if builtin else ()
+    if len(groups) < 2:
+        return _run(given, configuration, wanted, task_source, output)
+    folder = output or default_folder(wanted, configuration, given["resume"])
+    every = ListRuns(given["task"], task_source, groups, folder)
+
+    def run(task: str, place: Path) -> RunResult:
+        own = {**given, "task": task, "resume": given["resume"] and (place / "run").exists()}
+        return _run(own, configuration, *_options(own, configuration), place)
+
+    return every.generate(run)
 
 
 def _run(

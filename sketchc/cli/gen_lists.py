@@ -1,0 +1,160 @@
+"""`sketchc gen` of a task whose lists of inputs need several kernels.
+
+Lists that differ in sizes share a sketch; those of other types, ranks or constants have one of
+their own. Each is a run by itself, in the folder `kernels`, of the task's file narrowed to its
+lists; what they left is copied beside it, with one drop-in for all.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+
+from sketchc.agents.designer.messages import sketch_name
+from sketchc.agents.run.output import named_files
+from sketchc.agents.run.record import record_text, recorded, run_verdict
+from sketchc.agents.run.run import RunResult
+from sketchc.agents.run.summary import conclusion, ending, table
+from sketchc.agents.state.state import RunState
+from sketchc.base.diagnostics import UsageError, refuse, refusing
+from sketchc.runtime.cases.lists import Group, list_groups
+from sketchc.runtime.dropin.lists_dropin import Part, write_lists_dropin
+from sketchc.runtime.tasks.input_lists import LIST_MAKERS, narrowed
+from sketchc.runtime.tasks.outline import modules_beside
+from sketchc.runtime.tasks.task import load_task, task_path
+
+RUNS = "kernels"
+#: What each run has in its own folder alone.
+_OWN = frozenset({"SUMMARY.md", "trace.json", "verdict.json"})
+_DROPIN = "_dropin"
+_INTRODUCTION = (
+    "The task has lists of inputs of several types, ranks or constants, and a kernel for each of "
+    "these kinds."
+)
+
+
+def groups_of(task: str, source: str, timeout: float = 300.0) -> tuple[Group, ...]:
+    """The lists of inputs by the sketch that they need; one group where nothing can be said."""
+    if not any(maker in source for maker in LIST_MAKERS):
+        return ()
+    try:
+        with load_task(task, timeout) as loaded:
+            return list_groups(loaded)
+    except UsageError:
+        return ()  # the run says what is wrong with the task
+
+
+@attrs.frozen
+class ListRuns:
+    """The runs for a task with such groups, in one folder."""
+
+    task: str
+    source: str
+    groups: Sequence[Group]
+    folder: Path
+
+    @property
+    def stem(self) -> str:
+        """What the drop-in for all is named after."""
+        return task_path(self.task)[0].stem
+
+    def narrowed_tasks(self) -> list[str]:
+        """Write the task's file once for each group, and say where. Raises `UsageError`."""
+        place = self.folder / RUNS
+        earlier = named_files(self.folder / "trace.json")
+        foreign = {path.name for path in self.folder.glob("*")} - {RUNS, *earlier}
+        if foreign:
+            refuse(
+                f"{self.folder} holds other files ({min(foreign)}); give the run a folder of its "
+                "own: -o"
+            )
+        path, subject = task_path(self.task)
+        titles = [title for group in self.groups for title in group.titles]
+        with refusing(f"cannot write the tasks to {place}"):
+            place.mkdir(parents=True, exist_ok=True)
+            for file in modules_beside(path):
+                shutil.copyfile(file, place / file.name)
+            found = []
+            for number, group in enumerate(self.groups, 1):
+                file = place / f"{self.stem}_{number}.py"
+                file.write_text(narrowed(self.source, titles, group.titles), "utf-8")
+                found.append(f"{file}:{subject}" if subject else str(file))
+        return found
+
+    def generate(self, run: Callable[[str, Path], RunResult]) -> RunResult:
+        """Have each kernel made (`run`: a task and a folder). The result is how the first ended
+        that did not pass, with the files of all. Raises `UsageError`."""
+        results: list[RunResult] = []
+        for task in self.narrowed_tasks():
+            results.append(run(task, self.folder / RUNS / task_path(task)[0].stem))
+            if results[-1].stopped:
+                break
+        worst = next((r for r in results if r.state.outcome != "passed"), results[0])
+        with refusing(f"cannot write the outputs to {self.folder}"):
+            files = self._files(results, worst.options.target)
+            joined = attrs.evolve(
+                worst,
+                state=_joined_state(results, worst),
+                options=attrs.evolve(worst.options, task=task_path(self.task)[0].name),
+                folder=self.folder,
+                files=(self.folder / "SUMMARY.md", *files),
+            )
+            self._tell(joined, results)
+        return joined
+
+    def _files(self, results: Sequence[RunResult], target: str) -> list[Path]:
+        """The files of the runs, copied, and the drop-in for all of their kernels."""
+        for name in named_files(self.folder / "trace.json"):
+            (self.folder / name).unlink(missing_ok=True)
+        made = [path for r in results for path in r.files if path.name not in _OWN]
+        files = [Path(shutil.copy2(path, self.folder)) for path in dict.fromkeys(made)]
+        modules = [path.stem for path in files if path.stem.endswith(_DROPIN)]
+        if len(modules) == len(self.groups):
+            parts = [Part(m, group.inputs) for m, group in zip(modules, self.groups, strict=True)]
+            module = sketch_name(self.stem) + _DROPIN
+            files.append(write_lists_dropin(self.folder, module, self.stem, target, parts))
+        return files
+
+    def _tell(self, joined: RunResult, results: Sequence[RunResult]) -> None:
+        """Write trace.json, verdict.json and SUMMARY.md."""
+        state, stopped = joined.state, joined.stopped
+        names = [*sorted(_OWN - {"SUMMARY.md"}), *(path.name for path in joined.files)]
+        record = recorded(joined.options, state, joined.spend, stopped, names)
+        verdict = run_verdict(state, stopped)
+        for name, data in (("trace.json", record), ("verdict.json", verdict)):
+            (self.folder / name).write_text(record_text(data), "utf-8")
+        title = f"# {self.stem} for {joined.options.target}: {record.outcome}"
+        parts = [title, conclusion(record), _INTRODUCTION, self._table(results)]
+        if any(path.stem == sketch_name(self.stem) + _DROPIN for path in joined.files):
+            parts.append(f"`{sketch_name(self.stem)}{_DROPIN}.py` is the drop-in for all of them.")
+        (self.folder / "SUMMARY.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+
+    def _table(self, results: Sequence[RunResult]) -> str:
+        rows = []
+        for group, result in zip(self.groups, results, strict=False):
+            name = Path(result.options.task).stem
+            gain = run_verdict(result.state).gain
+            rows.append(
+                (
+                    ", ".join(group.titles),
+                    f"[{name}]({RUNS}/{name}/SUMMARY.md)",
+                    ending(result.state, result.stopped),
+                    "" if gain is None else f"{gain:.2f}x",
+                )
+            )
+        head = ("lists of inputs", "kernel", "outcome", "of eager")
+        return table(head, rows, right=head[-1:])
+
+
+def _joined_state(results: Sequence[RunResult], worst: RunResult) -> RunState:
+    """The state of one run, with the steps and the cases of all."""
+    state = worst.state
+    if state.verdict is not None:
+        verdicts = [result.state.verdict or {} for result in results]
+        cases = [case for verdict in verdicts for case in verdict.get("cases", ())]
+        notes = dict.fromkeys(note for verdict in verdicts for note in verdict.get("notes", ()))
+        state = attrs.evolve(state, verdict={**state.verdict, "cases": cases, "notes": list(notes)})
+    return attrs.evolve(state, history=tuple(step for r in results for step in r.state.history))
