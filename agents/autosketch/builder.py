@@ -105,6 +105,8 @@ class Builder:
     def element(self, operand: Any, index: Index) -> Scalar:
         """An operand at an index; a number is the same at each."""
         match operand:
+            case Use() if param := self.graph.param(operand):
+                return Number(ir.Ref(param.name, ir.NameKind.PARAM), param.dtype)
             case Use(parameter=name) if name:
                 return Element(name, index, self.graph.specification(operand).dtype)
             case Use(node, of):
@@ -215,9 +217,18 @@ def integer(value: Any) -> int:
 def alike(operands: Sequence[Scalar]) -> list[Scalar]:
     """Numbers in the type of the tensors beside them."""
     dtypes = [o.dtype for o in operands if not isinstance(o, Number) and o.dtype is not DType.BOOL]
-    if not dtypes or not dtypes[0].is_float:
+    if not dtypes:
+        return list(operands)
+    operands = [converted(o, dtypes[0]) if is_param(o) else o for o in operands]
+    if not dtypes[0].is_float:
         return list(operands)
     return [as_float(o, dtypes[0]) if isinstance(o, Number) else o for o in operands]
+
+
+def is_param(scalar: Scalar) -> bool:
+    """Whether it is a number that forward takes, which has a type of its own."""
+    value = scalar.value if isinstance(scalar, Number) else None
+    return isinstance(value, ir.Ref) and value.kind is ir.NameKind.PARAM
 
 
 def as_float(number: Number, dtype: DType) -> Number:

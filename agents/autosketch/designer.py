@@ -8,12 +8,13 @@ proved, interpreted at small sizes and compared with the task.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.autosketch.graph import Graph, read_traces
+from sketchc.agents.autosketch.graph import Graph, Traces, params_of, read_traces
 from sketchc.agents.autosketch.loops import Loops
 from sketchc.agents.autosketch.operations import build_loops
 from sketchc.agents.autosketch.phase import Phases
@@ -37,8 +38,32 @@ def design(task: TaskClient, stage: str = "sketch") -> str:
     Raises `TaskFailure` where the task cannot be traced, and `UsageError` that names the operations
     for which there is no form.
     """
-    name = sketch_name(task.path.stem)
-    traces = read_traces(read_signature(task, name, windows=False))
+    return next(designs(task, stage))
+
+
+def designs(task: TaskClient, stage: str = "sketch") -> Iterator[str]:
+    """One that takes forward's numbers as they come, where there is one, and then one that holds
+    the task's own. Raises as `design` does."""
+    signature = read_signature(task, sketch_name(task.path.stem), windows=False)
+    if params_of(signature):
+        with suppress(UsageError):
+            traces = read_traces(signature, numbers=True)
+            if traces.params:
+                yield _designed(traces, stage)
+    yield _designed(read_traces(signature), stage)
+
+
+def followed_numbers(task: TaskClient) -> Collection[int]:
+    """Those of forward's numbers, by position, that the sketch of a task takes as they come."""
+    with suppress(UsageError):
+        traces = read_traces(read_signature(task, "followed", windows=False), numbers=True)
+        _designed(traces, "sketch")
+        return traces.params.keys()
+    return ()
+
+
+def _designed(traces: Traces, stage: str) -> str:
+    name = traces.signature.sketch.name
     graph = traces.graph()
     if stage == "graph":
         return _text(graph)
@@ -64,10 +89,18 @@ class BuiltinDesigner:
     def run(self, state: RunState, context: RunContext) -> Turn:
         """Design, and put the sketch through the gate."""
         context.progress.note("designer", "traces the task")
+        turn: Turn | None = None
         try:
-            text = design(context.task)
+            for text in designs(context.task):
+                turn = self._tried(text, state, context)
+                if turn.outcome == "designed":
+                    break
         except UsageError as error:
             return Turn(state, "gave_up", str(error), "design")
+        assert turn is not None
+        return turn
+
+    def _tried(self, text: str, state: RunState, context: RunContext) -> Turn:
         context.progress.note("designer", "checks the sketch")
         finding = design_check(text, context)
         left = attrs.evolve(state, sketch=text, kernel=None, feedback=None, verdict=None)

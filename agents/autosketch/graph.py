@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import math
 import random
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -25,7 +27,8 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
-from sketchc.ir.walk import free_name, names, parts
+from sketchc.ir.walk import declared_names, free_name, names, parts
+from sketchc.runtime.tasks.description import TaskFailure, TensorSpec
 from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
 #: So many sizes of a symbol in a row are looked at, so that each divisor meets each remainder; two
@@ -116,10 +119,16 @@ class Graph:
     nodes: tuple[Node, ...]
     returned: tuple[Use | Made, ...]
 
+    def param(self, use: Use) -> ir.Param | None:
+        """The number of forward's that this is, if it is one."""
+        return next((p for p in self.declared.params if p.name == use.parameter), None)
+
     def specification(self, use: Use | Made) -> Specification:
         """Type and extents of a tensor of the graph."""
         if isinstance(use, Made):
             return use.specification
+        if param := self.param(use):
+            return Specification(param.dtype, ())
         if use.parameter:
             tensor = self.declared.tensor(use.parameter)
             return Specification(tensor.dtype, tensor.extents)
@@ -163,6 +172,8 @@ class Traces:
     points: Sequence[tuple[int, ...]]
     each: Sequence[Mapping[str, Any]]
     divisors: Sequence[int]
+    #: forward's numbers that are params, by position
+    params: Mapping[int, ir.Param]
 
     def graph(self, extents: Sequence[ir.Expr] = ()) -> Graph:
         """The traces as one graph; `extents` get names of their own, as those of outputs do.
@@ -187,14 +198,25 @@ class Traces:
         return math.prod(max(_integers(value), default=1) for value in strides)
 
 
+def _uses_in(values: Sequence[Any]) -> Iterator[Use]:
+    for value in values:
+        if isinstance(value, list):
+            yield from _uses_in(value)
+        elif isinstance(value, Use):
+            yield value
+
+
 def _integers(value: object) -> list[int]:
     """The numbers that an argument has."""
     return [n for n in (value if isinstance(value, list) else [value]) if type(n) is int]
 
 
-def read_traces(signature: Signature) -> Traces:
-    """Trace the task. Raises `TaskFailure` where it cannot be traced."""
+def read_traces(signature: Signature, *, numbers: bool = False) -> Traces:
+    """Trace the task; with `numbers`, forward's numbers are params where any will do. Raises
+    `TaskFailure` where it cannot be traced."""
     traced = _Traced(signature)
+    if numbers:
+        traced.open_numbers()
     found = traced.at_sizes()
     scattered = _SCATTERED if found.divided_by() > _IN_A_ROW else 0
     if scattered:
@@ -207,19 +229,64 @@ def read_traces(signature: Signature) -> Traces:
     return found
 
 
+#: What sketches call their loops and what these add up or choose, words of the language, and what a
+#: target calls its result.
+_LETTERS = "ijklmnpqrstuvwxyz"
+_SUMS = "total|product|largest|smallest|running|place|best"
+_TAKEN = re.compile(rf"(?:[{_LETTERS}]|step|once|{_SUMS})(?:_?\d+|_tile|_lane)?|out|inf|nan")
+
+
+def params_of(signature: Signature) -> list[tuple[int, ir.Param]]:
+    """The positions of forward's numbers, and their params: under the names of the arguments, where
+    a sketch has no other use for them."""
+    description, sketch = signature.prober.description, signature.sketch
+    used = {*declared_names(sketch)}
+    inputs = enumerate(description.inputs)
+    positions = [place for place, value in inputs if isinstance(value, bool | int | float)]
+    found = []
+    for position, param in zip(positions, sketch.params, strict=True):
+        name = description.names[position].lower() if position < len(description.names) else ""
+        if name.isidentifier() and name.isascii() and not _TAKEN.fullmatch(name):
+            param = records.evolve(param, name=free_name(name, used))
+        used.add(param.name)
+        found.append((position, param))
+    return found
+
+
 class _Traced:
     """What a task runs, looked at once at each of the sizes that are asked for."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self.found: dict[tuple[int, ...], Any] = {}
+        #: forward's numbers that are params, by position
+        self.open: dict[int, ir.Param] = {}
 
     def at(self, point: tuple[int, ...]) -> Any:
         if point not in self.found:
-            prober = self.signature.prober
-            sizes = dict(zip(self.signature.groups, point, strict=True))
-            self.found[point] = prober.task.trace(*prober.given(sizes))
+            self.found[point] = self._traced(point, self.open)
         return self.found[point]
+
+    def _traced(self, point: tuple[int, ...], opened: Mapping[int, ir.Param]) -> Any:
+        prober = self.signature.prober
+        sizes = dict(zip(self.signature.groups, point, strict=True))
+        inputs, substitutes = prober.given(sizes)
+        inputs = [
+            TensorSpec("", opened[position].dtype, ()) if position in opened else value
+            for position, value in enumerate(inputs)
+        ]
+        return prober.task.trace(inputs, substitutes)
+
+    def open_numbers(self) -> None:
+        """Let the numbers be params of which the task takes any: a tensor without axes stands for
+        each in the traces, so that what looks at its value, or needs a number, shows."""
+        point = next(_points(self.signature.groups, _IN_A_ROW, 0))
+        for position, param in params_of(self.signature):
+            if param.dtype is DType.BOOL:
+                continue
+            with suppress(TaskFailure):
+                self._traced(point, {**self.open, position: param})
+                self.open[position] = param
 
     def at_sizes(self, steps: Sequence[int] = (), scattered: int = 0) -> Traces:
         """The traces at `_points` for these divisors."""
@@ -233,7 +300,7 @@ class _Traced:
         each = [self.at(point) for point in points]
         if loops or len({len(trace["nodes"]) for trace in each}) > 1:
             each = [rolled(trace) for trace in each]
-        return Traces(self.signature, points, each, (*_DIVISORS, *steps))
+        return Traces(self.signature, points, each, (*_DIVISORS, *steps), self.open)
 
 
 def _points(
@@ -310,7 +377,8 @@ class _Merged:
 
     def __init__(self, traces: Traces, extents: Sequence[ir.Expr]) -> None:
         signature = traces.signature
-        self.declared = _with_lets(signature.sketch, extents)
+        declared = records.evolve(signature.sketch, params=tuple(traces.params.values()))
+        self.declared = _with_lets(declared, extents)
         self.symbols = [ir.Ref(s.name, ir.NameKind.SYMBOL) for s in signature.sketch.symbols]
         self.points = traces.points
         self.divisors = traces.divisors
@@ -318,6 +386,7 @@ class _Merged:
         self.operations = [node["operation"] for node in traces.each[0]["nodes"]]
         parameters = signature.prober.parameters
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
+        self.inputs |= {position: param.name for position, param in traces.params.items()}
         self.states = {p.state: p.name for p in parameters if p.state is not None}
         #: formulas by what they give; the extents that are declared go first
         self.solved: dict[tuple[int, ...], ir.Expr] = {}
@@ -345,7 +414,27 @@ class _Merged:
             for each in zip(*(trace["nodes"] for trace in self.traces), strict=True)
         )
         returned = self.value([trace["returned"] for trace in self.traces])
-        return Graph(self.declared, nodes, tuple(returned))
+        return Graph(self._with_types(nodes), nodes, tuple(returned))
+
+    def _with_types(self, nodes: Sequence[Node]) -> ir.Sketch:
+        """The declarations, with params of the type that all operations take them in."""
+        graph = Graph(self.declared, tuple(nodes), ())
+        wanted: dict[str, set[DType]] = {param.name: set() for param in self.declared.params}
+        for node in nodes:
+            uses = list(_uses_in(list(node.arguments.values())))
+            taken = [graph.specification(u).dtype for u in uses if graph.param(u) is None]
+            types = [each for each in (node.results[0].dtype, *taken) if each is not DType.BOOL]
+            types.sort(key=lambda each: not each.is_float)
+            for param in filter(None, map(graph.param, uses)):
+                wanted[param.name].add(types[0] if types else param.dtype)
+        params = []
+        for param in self.declared.params:
+            dtype, *others = wanted[param.name] or {param.dtype}
+            if not others:
+                number = float if dtype.is_float else int
+                param = records.evolve(param, dtype=dtype, default=number(param.default or 0))
+            params.append(param)
+        return records.evolve(self.declared, params=tuple(params))
 
     def node(self, each: list[Mapping[str, Any]]) -> Node:
         names = {node["operation"] for node in each}

@@ -139,6 +139,9 @@ def declarations(phases: Phases, memory: str = "workspace", tuned: str = "") -> 
     declared = phases.declared
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
+    if declared.params:
+        shown = [f"{p.name}: {p.dtype.value} = {_number(p.default or 0)};" for p in declared.params]
+        yield f"params: {' '.join(shown)}"
     if declared.lets:
         yield f"let: {' '.join(f'{let.name} = {show(let.value)};' for let in declared.lets)}"
     tensors = [
@@ -237,7 +240,9 @@ class _PhaseWriter:
         self.passes = {each.name for each in phase.passes}
         if phase.fold is not None:
             self.passes.add(phase.fold.name)
-        self.used: set[str] = set(self.passes)
+        #: what no tile may be called
+        self.taken = {*self.passes, *(param.name for param in phases.declared.params)}
+        self.used: set[str] = set(self.taken)
         self.axes = {axis.name: axis.extent for group in phase.groups for axis in group}
         if isinstance(phase.fold, Product):
             for digits in phase.fold.digits.values():
@@ -561,7 +566,9 @@ class _PhaseWriter:
         own = self.along_tile(scalar, dims)
         if scalar not in where.held:
             match scalar:
-                case Apply("cast", (Element() as source,)) if _widens(source, scalar):
+                case Apply("cast", (Element(name) as source,)) if (
+                    name not in self.passes and _widens(source, scalar)
+                ):
                     where.held[scalar] = self.loaded(where, source, dims, scalar.dtype)
                 case Element():
                     where.held[scalar] = self.loaded(where, scalar, dims, scalar.dtype)
@@ -655,7 +662,7 @@ class _PhaseWriter:
         """A name that is free in this body and those around it; in the body of a row, also in the
         loops so far."""
         taken = scope.names if scope.in_loop else self.used
-        found = free_name(wanted, taken | self.passes)
+        found = free_name(wanted, taken | self.taken)
         self.used.add(found)
         scope.named.add(found)
         return found

@@ -7,7 +7,7 @@ serve. `list_groups` says which lists one sketch can serve.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import attrs
 
@@ -131,9 +131,12 @@ class Group:
     inputs: tuple[tuple[InputSpec, ...], ...]
 
 
-def list_groups(task: TaskClient) -> tuple[Group, ...]:
-    """The task's lists of inputs by the sketch that each needs, in their order. Raises `UsageError`
-    where no signature can be read off the task."""
+def list_groups(
+    task: TaskClient, followed: Callable[[TaskClient], Collection[int]]
+) -> tuple[Group, ...]:
+    """The task's lists of inputs by the sketch that each needs, in their order. `followed` says
+    which of forward's numbers, by position, a sketch takes as they come; it is asked where numbers
+    differ. Raises `UsageError` where no signature can be read off the task."""
     task.follow(0)
     first = task.describe()
     values = (first.inputs, *first.others)
@@ -144,7 +147,15 @@ def list_groups(task: TaskClient) -> tuple[Group, ...]:
             lead = left[0]
             task.follow(lead)
             binding = bind(signature_of(task, "f"), task.describe())
-            fitting = [n for n in left if n == lead or _fits(binding, values[lead], values[n])]
+            alike = [n for n in left if n == lead or _fits(binding, values[n])]
+            held = [_constants(values[number]) for number in alike]
+            open_ = followed(task) if any(each != held[0] for each in held) else ()
+            fitting = [
+                number
+                for number, each in zip(alike, held, strict=True)
+                if {k: v for k, v in each.items() if k not in open_}
+                == {k: v for k, v in held[0].items() if k not in open_}
+            ]
             titles = (list_name(first, number) for number in fitting)
             found.append(Group(tuple(titles), tuple(values[number] for number in fitting)))
             left = [number for number in left if number not in fitting]
@@ -153,11 +164,14 @@ def list_groups(task: TaskClient) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _fits(binding: Binding, lead: tuple[InputSpec, ...], other: tuple[InputSpec, ...]) -> bool:
-    """Whether a sketch that holds the constants of one list serves the other."""
-    one, two = ([v for v in values if not isinstance(v, TensorSpec)] for values in (lead, other))
+def _fits(binding: Binding, other: tuple[InputSpec, ...]) -> bool:
     try:
         binding.symbols_of(other)
     except UsageError:
         return False
-    return one == two
+    return True
+
+
+def _constants(values: tuple[InputSpec, ...]) -> dict[int, InputSpec]:
+    """What is no tensor, by position."""
+    return {n: value for n, value in enumerate(values) if not isinstance(value, TensorSpec)}

@@ -1,6 +1,7 @@
 """Which numbers of a task fill which params of a sketch, and what the params that are left take.
 
-A number goes to the param of its argument's name, else to the params that are left, in order. One
+A number goes to the param of its argument's name, or to `number_3` if it is the third input, else
+to the params that are left, in order. One
 that the sketch has no param for keeps the task's own value.
 """
 
@@ -14,7 +15,12 @@ import attrs
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.runtime.tasks.description import Scalar, TaskDescription, TensorSpec
+from sketchc.runtime.tasks.description import (
+    Scalar,
+    TaskDescription,
+    TensorSpec,
+    number_name,
+)
 
 #: A position of forward's inputs and its value.
 Number = tuple[int, Scalar]
@@ -90,8 +96,9 @@ def _named(sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[Number]) 
     found = {}
     for position, value in numbers:
         name = task.names[position].lower() if position < len(task.names) else ""
-        if name in params and suits(value, params[name]):
-            found[position] = params.pop(name).name
+        for known in (name, number_name(position)):
+            if position not in found and known in params and suits(value, params[known]):
+                found[position] = params.pop(known).name
     return found
 
 

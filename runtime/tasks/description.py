@@ -76,6 +76,11 @@ Specs: TypeAlias = Sequence[TensorSpec | Scalar | None]
 Axis = tuple[int, int]
 
 
+def number_name(position: int) -> str:
+    """What the param of a number among forward's inputs is called, where nothing names it."""
+    return f"number_{position + 1}"
+
+
 @attrs.frozen
 class Built:
     """A model built with other values of its init inputs: the `shapes` of parameters and buffers,

@@ -38,6 +38,7 @@ from sketchc.runtime.tasks.description import (
     TaskDescription,
     TaskFailure,
     TensorSpec,
+    number_name,
 )
 from sketchc.runtime.tasks.extents import Question, solve
 
@@ -632,7 +633,7 @@ def _params(description: TaskDescription, used: set[str]) -> Iterator[ir.Param]:
             dtype = DType.F64
             if not isinstance(value, float):
                 dtype = DType.BOOL if isinstance(value, bool) else DType.I64
-            yield ir.Param(_free_name(f"number_{position + 1}", used), dtype, value)
+            yield ir.Param(_free_name(number_name(position), used), dtype, value)
 
 
 # ---------------------------------------------------------------- outputs

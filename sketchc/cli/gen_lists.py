@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.agents.autosketch.designer import followed_numbers
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.run.output import named_files
 from sketchc.agents.run.record import record_text, recorded, run_verdict
@@ -42,7 +43,7 @@ def groups_of(task: str, source: str, timeout: float = 300.0) -> tuple[Group, ..
         return ()
     try:
         with load_task(task, timeout) as loaded:
-            return list_groups(loaded)
+            return list_groups(loaded, followed_numbers)
     except UsageError:
         return ()  # the run says what is wrong with the task
 
