@@ -27,8 +27,16 @@ class Body:
 
     @property
     def names(self) -> set[str]:
-        """The names of all tiles that are visible here."""
-        return self.named if self.parent is None else self.named | self.parent.names
+        """The names of all tiles that are visible here, or in a body within."""
+        around = set[str]() if self.parent is None else self.parent._visible()
+        return around | self._within()
+
+    def _visible(self) -> set[str]:
+        return self.named if self.parent is None else self.named | self.parent._visible()
+
+    def _within(self) -> set[str]:
+        inner = (line._within() for line in self.lines if isinstance(line, Body))
+        return self.named.union(*inner)
 
     def say(self, line: str) -> None:
         """Add a statement."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import torch
+
+from sketchc.runtime.tasks.worker.resizing import resizing
+from sketchc.runtime.tasks.worker.special import special_functions
 
 Tensor = torch.Tensor
 _LARGE, _LOG_2 = 1e9, 0.6931471805599453
@@ -29,8 +32,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.acosh.default: _acosh,
         aten.atanh.default: lambda x: torch.log((1 + x) / (1 - x)) * 0.5,
         aten.hypot.default: _hypot,
-        aten.erfinv.default: _erfinv,
-        aten.digamma.default: _digamma,
         aten.cummax.default: partial(_extremes_so_far, sign=1),
         aten.cummin.default: partial(_extremes_so_far, sign=-1),
         aten.logcumsumexp.default: _log_sums_so_far,
@@ -42,6 +43,8 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._cdist_forward.default: _distances,
         aten.index_put.default: _masked,
         aten.unbind.int: _unbound,
+        **special_functions(),
+        **resizing(),
     }
 
 
@@ -74,61 +77,6 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
     ratio = small / large
     scaled = large * torch.sqrt(1 + ratio * ratio)
     return torch.where((large == 0) | (large == torch.inf), large, scaled)
-
-
-#: The polynomial of erfinv(x) / x in w = -log(1 - x^2), near the middle and at the ends, highest
-#: degree first: M. Giles, "Approximating the erfinv function" (2010), for f32.
-_ERFINV_NEAR = (
-    *(2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087),
-    *(-0.00125372503, -0.00417768164, 0.246640727, 1.50140941),
-)
-_ERFINV_FAR = (
-    *(-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773),
-    *(-0.0076224613, 0.00943887047, 1.00167406, 2.83297682),
-)
-
-
-def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """Highest degree first."""
-    first, *rest = coefficients
-    return reduce(lambda sum, each: sum * x + each, rest, torch.full_like(x, first))
-
-
-def _erfinv(x: Tensor) -> Any:
-    """To 7 digits, as f32 has them."""
-    if x.dtype is torch.float64:
-        return NotImplemented
-    w = -torch.log((1 - x) * (1 + x))
-    near = w < 5
-    ratio = torch.where(
-        near,
-        _polynomial(_ERFINV_NEAR, torch.where(near, w, 0.0) - 2.5),
-        _polynomial(_ERFINV_FAR, torch.sqrt(torch.where(near, 5.0, w)) - 3),
-    )
-    return torch.where(torch.abs(x) == 1, x * torch.inf, ratio * x)
-
-
-#: The series of digamma at infinity, B(2k) / 2k in 1 / x^2, lowest degree first; and how far from 0
-#: it is taken, so that its terms are few.
-_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132)
-_FAR = 8
-
-
-def _digamma(x: Tensor) -> Any:
-    """To 7 digits of what it is the sum of, as f32 has them."""
-    if x.dtype is torch.float64:
-        return NotImplemented
-    left = x < 0.5
-    within = torch.where(left, 1 - x, x)
-    far = within + _FAR
-    square = 1 / (far * far)
-    right = torch.log(far) - 0.5 / far - _polynomial(_DIGAMMA[::-1], square) * square
-    right = right - reduce(torch.add, (1 / (within + k) for k in range(_FAR)))
-    tangent = torch.tan((x - torch.round(x)) * math.pi)
-    found = torch.where(left, right - math.pi / tangent, right)
-    # A pole at 0 has the sign of the zero, each other one has none.
-    found = torch.where((x == torch.round(x)) & (x < 0), torch.nan, found)
-    return torch.where(x == 0, -1 / x, found)
 
 
 def _so_far(x: Tensor, dim: int, nothing: float) -> tuple[Tensor, Tensor]:
