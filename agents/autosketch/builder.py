@@ -28,6 +28,7 @@ from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ir.walk import parts
 
 
 def plain(operation: str) -> str:
@@ -123,7 +124,7 @@ class Builder:
                 return Number(operand, DType.F32)
             case ir.Literal(value):
                 return Number(value, DType.I64)
-            case ir.Function() | ir.Binary("*", _, ir.Literal(float())):
+            case ir.Function() | ir.Binary() if any(map(_is_real, parts(operand))):
                 return Number(operand, DType.F32)
             case _:
                 return Number(operand, DType.I64)
@@ -173,6 +174,12 @@ class Builder:
             return
         scalar = body(tuple(index))
         self.values[name] = Reduction(name, axes, specification.dtype, over, operation, scalar)
+
+
+def _is_real(expression: ir.Expr) -> bool:
+    return isinstance(expression, ir.Function) or (
+        isinstance(expression, ir.Literal) and isinstance(expression.value, float)
+    )
 
 
 def _complement(scalar: Scalar) -> Scalar:

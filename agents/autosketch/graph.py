@@ -61,6 +61,8 @@ _ROOTS: Mapping[int, Callable[[ir.Expr], ir.Expr]] = {
 }
 #: The largest number that what follows the sizes is divided by: the length of a resized axis.
 _LARGEST_DIVISOR = 4096
+#: What is added to an extent in a power or a logarithm.
+_SHIFTS = (1, -1, 2, -2)
 #: How near a power comes to a whole number.
 _EXACT = 1e-12
 
@@ -511,8 +513,37 @@ class _Merged:
             exact = all(math.isclose(a, b, rel_tol=_EXACT) for a, b in pairs)
             if exact and divisor <= _LARGEST_DIVISOR:
                 whole = tuple(int(one * divisor) for one in near)
-                return ir.Binary("*", self.formula(whole), ir.Literal(1.0 / divisor))
+                with suppress(DiffersError):
+                    return ir.Binary("*", self.formula(whole), ir.Literal(1.0 / divisor))
+            if (found := self.curve(each)) is not None:
+                return found
         raise DiffersError(f"the number {each[0]}")
+
+    def curve(self, each: Sequence[float]) -> ir.Expr | None:
+        """A line, a power or a logarithm of an extent, which may be shifted, or of a product of
+        two, that gives these numbers."""
+        columns = list(zip(*self.points, strict=True))
+        bases: dict[tuple[int, ...], ir.Expr] = dict(zip(columns, self.symbols, strict=True))
+        for values, known in self.solved.items():
+            bases.setdefault(values, known)
+        own = list(bases.items())[:_MOST_FACTORS]
+        for (one, left), (other, right) in itertools.combinations(own, 2):
+            product = tuple(a * b for a, b in zip(one, other, strict=True))
+            bases.setdefault(product, symbolic.product([left, right]))
+        for (values, known), shift in itertools.product(own, _SHIFTS):
+            moved = symbolic.simplify(ir.Binary("+", known, ir.Literal(shift)))
+            bases.setdefault(tuple(v + shift for v in values), moved)
+        for values, known in bases.items():
+            if len(set(values)) > 1 and min(values) > 0:
+                logs = tuple(map(math.log, values))
+                if (line := _line(each, values)) is not None:
+                    return _on_line(known, *line)
+                if (line := _line(each, logs)) is not None:
+                    return _on_line(ir.Function("log", (known,)), *line)
+                if min(each) > 0 and (line := _line(tuple(map(math.log, each)), logs)) is not None:
+                    power = ir.Function("pow", (known, ir.Literal(line[0])))
+                    return _on_line(power, math.exp(line[1]), 0.0)
+        return None
 
     def formula(self, each: tuple[int, ...]) -> ir.Expr:
         """A formula that gives these numbers at the sizes of the traces."""
@@ -593,6 +624,23 @@ class _Merged:
                 if len(rests) == 1 and (rest := rests.pop())[1] == 0:
                     extents = symbolic.product([known for _, known in chosen])
                     yield ir.Binary("*", ir.Literal(rest[0]), extents)
+
+
+def _line(each: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
+    """Slope and shift of the line through these points."""
+    low, high = values.index(min(values)), values.index(max(values))
+    slope = (each[high] - each[low]) / (values[high] - values[low])
+    shift = each[low] - slope * values[low]
+    scale = max(map(abs, each))
+    if abs(shift) <= _EXACT * scale:
+        shift = 0.0
+    fits = (abs(slope * v + shift - e) <= _EXACT * scale for v, e in zip(values, each, strict=True))
+    return (slope, shift) if slope and all(fits) else None
+
+
+def _on_line(expression: ir.Expr, slope: float, shift: float) -> ir.Expr:
+    scaled = ir.Binary("*", expression, ir.Literal(slope))
+    return ir.Binary("+", scaled, ir.Literal(shift)) if shift else scaled
 
 
 def _lines(
