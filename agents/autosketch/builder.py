@@ -177,9 +177,11 @@ class Builder:
 
 
 def _is_real(expression: ir.Expr) -> bool:
-    return isinstance(expression, ir.Function) or (
-        isinstance(expression, ir.Literal) and isinstance(expression.value, float)
-    )
+    match expression:
+        case ir.Function() | ir.Literal(float()):
+            return True
+        case _:
+            return False
 
 
 def _complement(scalar: Scalar) -> Scalar:

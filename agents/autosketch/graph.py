@@ -520,14 +520,19 @@ class _Merged:
         raise DiffersError(f"the number {each[0]}")
 
     def curve(self, each: Sequence[float]) -> ir.Expr | None:
-        """A line, a power or a logarithm of an extent, which may be shifted, or of a product of
-        two, that gives these numbers."""
+        """A quotient of two extents, or a line, a power or a logarithm of one, which may be
+        shifted, or of a product of two, that gives these numbers."""
         columns = list(zip(*self.points, strict=True))
         bases: dict[tuple[int, ...], ir.Expr] = dict(zip(columns, self.symbols, strict=True))
         for values, known in self.solved.items():
             bases.setdefault(values, known)
         own = list(bases.items())[:_MOST_FACTORS]
-        for (one, left), (other, right) in itertools.combinations(own, 2):
+        for (one, left), (other, right) in itertools.permutations(own, 2):
+            if all(
+                math.isclose(a, e * b, rel_tol=_EXACT)
+                for a, b, e in zip(one, other, each, strict=True)
+            ):
+                return ir.Binary("*", left, _ROOTS[-1](right))
             product = tuple(a * b for a, b in zip(one, other, strict=True))
             bases.setdefault(product, symbolic.product([left, right]))
         for (values, known), shift in itertools.product(own, _SHIFTS):

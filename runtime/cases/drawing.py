@@ -302,7 +302,7 @@ class _Drawing:
             array = np.ascontiguousarray(given, numpy_dtype(dtype)).reshape(given.shape)
             array = array if self.kind == "task" else fitted(array, shape)
         else:
-            array = generate(_kind(source, self.kind), dtype, shape, random)
+            array = generate(_kind(source, self.kind, built), dtype, shape, random)
             array = _as_initialised(array, source, built.scales)
         domain = None if source.position is None else self.binding.values.get(source.position)
         if self.kind == "task" and source.state is None:
@@ -390,11 +390,12 @@ def fitted(array: Array, shape: tuple[int, ...]) -> Array:
     return np.ascontiguousarray(array).reshape(shape)
 
 
-def _kind(source: TensorSource, kind: str) -> str:
-    """Parameters and buffers are of one scale; a variance is not negative."""
+def _kind(source: TensorSource, kind: str, built: Built) -> str:
+    """Parameters and buffers are of one scale; a variance is not negative, nor is what has several
+    values, none of them negative, in a new model."""
     if source.state is None:
         return kind
-    if source.state.endswith("var"):
+    if source.state.endswith("var") or source.state in built.positive:
         return "non_negative"
     return "normal" if kind in ("task", LIKE) else kind
 

@@ -373,7 +373,8 @@ class TaskClient:
             reply = self._ask({"command": "built", "substitutes": dict(substitutes)})
             ranges = {name: (low, high) for name, (low, high) in reply["ranges"].items()}
             self._built[key] = Built(
-                _shapes(reply["state"]), reply["scales"], ranges, reply["scalars"]
+                *(_shapes(reply["state"]), reply["scales"], ranges, reply["scalars"]),
+                frozenset(reply["positive"]),
             )
         return self._built[key]
 

@@ -85,12 +85,14 @@ def number_name(position: int) -> str:
 class Built:
     """A model built with other values of its init inputs: the `shapes` of parameters and buffers,
     their `scales` as initialised (the root mean square; 0 for integers), the half-open `ranges` of
-    those that are integers, and `scalars`, the numbers among the model's attributes."""
+    those that are integers, `scalars`, the numbers among the model's attributes, and which floats
+    are `positive` and differ."""
 
     shapes: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     scales: Mapping[str, float] = attrs.field(factory=dict)
     ranges: Mapping[str, tuple[int, int]] = attrs.field(factory=dict)
     scalars: Mapping[str, Scalar] = attrs.field(factory=dict)
+    positive: frozenset[str] = frozenset()
 
 
 @attrs.frozen

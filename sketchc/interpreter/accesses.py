@@ -176,7 +176,8 @@ class Locator:
                 known += int(tile.array.item()) * dimension.step
             else:
                 varying.append((tile, dimension.step))
-        positions = np.full(box_shape(box), known, np.int64)
+        # What leaves 64 bits lies outside, and is not looked at.
+        positions = np.full(box_shape(box), (known + 2**63) % 2**64 - 2**63, np.int64)
         for tile, step in varying:
             positions += select(tile, extents, box).astype(np.int64, copy=False) * step
         return positions

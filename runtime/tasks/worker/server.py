@@ -251,6 +251,7 @@ class Task(TaskFile):
             "state": {n: self.specify(v)["shape"] for n, v in state.items()},
             "scales": {n: _scale(values) for n, values in first.items()},
             "ranges": {n: limits for n, limits in ranges.items() if limits is not None},
+            "positive": [n for n, values in first.items() if _is_positive(values)],
             "scalars": self.scalars(model) if self.method else {},
         }
 
@@ -480,6 +481,13 @@ def _scale(values: np.ndarray[Any, Any]) -> float:
         return 0.0
     finite = values[np.isfinite(values)].astype(np.float64)
     return float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
+
+
+def _is_positive(values: np.ndarray[Any, Any]) -> bool:
+    """Whether floats differ and none is negative: a root or a logarithm of them may be taken."""
+    if values.dtype.kind != "f" or not values.size:
+        return False
+    return bool(0 <= values.min() < values.max())
 
 
 def _range(values: np.ndarray[Any, Any]) -> tuple[int, int] | None:
