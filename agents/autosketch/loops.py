@@ -364,8 +364,13 @@ def _fetching(scalar: Scalar, fetched: tuple[tuple[str, Scalar], ...]) -> Scalar
     match scalar:
         case Element(index=index):
             used = names_in(index)
-            own = tuple((name, value) for name, value in fetched if name in used)
-            return attrs.evolve(scalar, fetched=(*scalar.fetched, *own))
+            own = [(name, value) for name, value in fetched if name in used]
+            for name, value in scalar.fetched:
+                inner = _fetching(value, fetched)
+                if inner is None:
+                    return None
+                own.append((name, inner))
+            return attrs.evolve(scalar, fetched=tuple(own))
         case Number(value):
             return None if isinstance(value, ir.Expr) and names(value) & given else scalar
         case Apply(operands=operands):
