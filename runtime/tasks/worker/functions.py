@@ -54,6 +54,7 @@ def table() -> dict[Function, Function]:
         F.scaled_dot_product_attention: attention,
         F.gaussian_nll_loss: gaussian_nll_loss,
         F.embedding_bag: embedding_bag,
+        **dict.fromkeys((F.pad, torch._C._nn.pad), padded),
         **dict.fromkeys((torch.quantile, Tensor.quantile), quantile),
         **dict.fromkeys((torch.cov, Tensor.cov), covariance),
         **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), correlation),
@@ -104,6 +105,22 @@ def gaussian_nll_loss(
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduced(loss, reduction)
+
+
+def padded(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Any:
+    """An image that goes on round its ends; other modes are PyTorch's own."""
+    if mode != "circular":
+        return NotImplemented
+    for place, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = -1 - place
+        extent = input.shape[axis]
+        if before > extent or behind > extent:
+            return NotImplemented
+        around = torch.arange(-before, extent + behind) % extent
+        input = input.index_select(axis, around)
+    return input
 
 
 def _reduced(loss: Tensor, reduction: str) -> Any:
