@@ -8,15 +8,23 @@ proved, interpreted at small sizes and compared with the task.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import operator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.autosketch.graph import Graph, Traces, params_of, read_traces
+from sketchc.agents.autosketch.graph import (
+    DiffersError,
+    Graph,
+    Traces,
+    params_of,
+    read_traces,
+)
 from sketchc.agents.autosketch.loops import Loops
-from sketchc.agents.autosketch.operations import build_loops
+from sketchc.agents.autosketch.operations import NoFormError, build_loops
 from sketchc.agents.autosketch.phase import Phases
 from sketchc.agents.autosketch.phases import build_phases
 from sketchc.agents.autosketch.program import write_program
@@ -26,10 +34,23 @@ from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn
 from sketchc.base.diagnostics import UsageError
 from sketchc.runtime.tasks.client import TaskClient
-from sketchc.runtime.tasks.signature import read_signature
+from sketchc.runtime.tasks.signature import Signature, read_signature
 
 if TYPE_CHECKING:
     from sketchc.agents.state.state import RunContext
+
+
+@attrs.frozen
+class Design:
+    """A sketch, or an earlier stage of it, as text; `held`: why it is for the task's own sizes, or
+    some of them, alone ("" where it is not)."""
+
+    text: str
+    held: str = ""
+
+
+#: Of so many symbols each one is held at the task's own size, before all are.
+_FEW = (2, 3)
 
 
 def design(task: TaskClient, stage: str = "sketch") -> str:
@@ -38,13 +59,42 @@ def design(task: TaskClient, stage: str = "sketch") -> str:
     Raises `TaskFailure` where the task cannot be traced, and `UsageError` that names the operations
     for which there is no form.
     """
-    return next(designs(task, stage))
+    return next(designs(task, stage)).text
 
 
-def designs(task: TaskClient, stage: str = "sketch") -> Iterator[str]:
+def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
+    """Designs, those that serve most first: for all sizes that may vary; then, where the task runs
+    otherwise at other sizes, with one symbol less; then for the task's own sizes. Raises as
+    `design` does where there is none."""
+    name = sketch_name(task.path.stem)
+    first: UsageError | None = None
+    symbols: int | None = None
+    try:
+        signature = read_signature(task, name, windows=False)
+        symbols = len(signature.groups)
+        yield from map(Design, _texts(signature, stage))
+        held = "the sketch for all sizes does not pass"
+    except NoFormError:
+        raise
+    except UsageError as error:
+        first, held = error, str(error)
+    alone = range(symbols or 0) if isinstance(first, DiffersError) else ()
+    ways: list[Callable[[int], bool]] = []
+    ways += [partial(operator.ne, number) for number in alone if symbols in _FEW]
+    ways += [] if symbols == 0 else [lambda _: False]
+    for varies in ways:
+        with suppress(UsageError):
+            signature = read_signature(task, name, windows=False, varies=varies)
+            for text in _texts(signature, stage):
+                first = None
+                yield Design(text, held)
+    if first is not None:
+        raise first
+
+
+def _texts(signature: Signature, stage: str) -> Iterator[str]:
     """One that takes forward's numbers as they come, where there is one, and then one that holds
-    the task's own. Raises as `design` does."""
-    signature = read_signature(task, sketch_name(task.path.stem), windows=False)
+    the task's own."""
     if params_of(signature):
         with suppress(UsageError):
             traces = read_traces(signature, numbers=True)
@@ -91,8 +141,8 @@ class BuiltinDesigner:
         context.progress.note("designer", "traces the task")
         turn: Turn | None = None
         try:
-            for text in designs(context.task):
-                turn = self._tried(text, state, context)
+            for found in designs(context.task):
+                turn = self._tried(found, state, context)
                 if turn.outcome == "designed":
                     break
         except UsageError as error:
@@ -100,12 +150,14 @@ class BuiltinDesigner:
         assert turn is not None
         return turn
 
-    def _tried(self, text: str, state: RunState, context: RunContext) -> Turn:
+    def _tried(self, found: Design, state: RunState, context: RunContext) -> Turn:
         context.progress.note("designer", "checks the sketch")
-        finding = design_check(text, context)
-        left = attrs.evolve(state, sketch=text, kernel=None, feedback=None, verdict=None)
+        finding = design_check(found.text, context)
+        left = attrs.evolve(state, sketch=found.text, kernel=None, feedback=None, verdict=None)
         if finding is None:
             reason = "the sketch checks, fits the target, and means what the task means"
+            if found.held:
+                reason += f", with sizes held at the task's own: {found.held}"
             return Turn(left, "designed", reason)
         details = {"evidence": dict(finding.evidence)}
         return Turn(left, "gave_up", finding.summary, finding.failure, details)

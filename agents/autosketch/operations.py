@@ -18,17 +18,21 @@ from sketchc.agents.autosketch.rules import (
     recurrences,
     views,
 )
-from sketchc.base.diagnostics import refuse
+from sketchc.base.diagnostics import UsageError
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
 _FAMILIES = (pointwise, views, folds, products, lookups, orders, recurrences)
 _TABLE = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 
 
+class NoFormError(UsageError):
+    """Operations have no form, at whatever sizes."""
+
+
 def build_loops(graph: Graph) -> Loops:
     """Every node of the graph as loops.
 
-    Raises `UsageError` that lists the operations for which there is no form yet.
+    Raises `NoFormError` that lists the operations for which there is no form yet.
     """
     builder = Builder(graph)
     unknown: dict[str, int] = {}
@@ -38,7 +42,7 @@ def build_loops(graph: Graph) -> Loops:
             unknown[name] = unknown.get(name, 0) + 1
     if unknown:
         listed = ", ".join(f"{n} ({c} times)" if c > 1 else n for n, c in sorted(unknown.items()))
-        refuse(f"the built-in Designer has no form for: {listed}")
+        raise NoFormError(f"the built-in Designer has no form for: {listed}")
     for number, node in enumerate(graph.nodes):
         builder.number = number
         _TABLE[plain(node.operation)](builder, node)

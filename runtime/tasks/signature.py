@@ -18,7 +18,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -476,15 +476,22 @@ def signature_of(task: TaskClient, name: str) -> ir.Sketch:
     return read_signature(task, name).sketch
 
 
-def read_signature(task: TaskClient, name: str, windows: bool = True) -> Signature:
+def read_signature(
+    task: TaskClient,
+    name: str,
+    windows: bool = True,
+    *,
+    varies: Callable[[int], bool] = lambda _: True,
+) -> Signature:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. What a task that returns
     nothing writes into is inout.
 
     Numbers among the model's attributes are constants of the task: a kernel holds them itself.
     What else forward takes (a text, None, a tuple of numbers) is a constant, too. `windows`:
-    whether those of the model's weights vary, where the task lets them. Raises `UsageError` when an
-    output's extent follows the inputs in no simple way.
+    whether those of the model's weights vary, where the task lets them; `varies`: whether the group
+    of this number does, or keeps the task's own size. Raises `UsageError` when an output's extent
+    follows the inputs in no simple way.
     """
     description = task.describe()
     parameters = tuple(_parameters(description))
@@ -493,6 +500,7 @@ def read_signature(task: TaskClient, name: str, windows: bool = True) -> Signatu
     groups = find_groups(prober)
     if not windows:
         groups = [group for group in groups if not _is_window(parameters, group)]
+    groups = [group for number, group in enumerate(groups) if varies(number)]
     groups, formulas = (groups, []) if in_place else _solved(prober, groups)
     symbols = {
         axis: _extent(_NAMES[number], factor)
