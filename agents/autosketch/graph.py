@@ -61,6 +61,8 @@ _ROOTS: Mapping[int, Callable[[ir.Expr], ir.Expr]] = {
 }
 #: The largest number that what follows the sizes is divided by: the length of a resized axis.
 _LARGEST_DIVISOR = 4096
+#: A number of so few digits behind the point is what was meant, if it will do.
+_SHORT = 10
 #: What is added to an extent in a power or a logarithm.
 _SHIFTS = (1, -1, 2, -2)
 #: How near a power comes to a whole number.
@@ -634,13 +636,16 @@ class _Merged:
 def _line(each: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
     """Slope and shift of the line through these points."""
     low, high = values.index(min(values)), values.index(max(values))
-    slope = (each[high] - each[low]) / (values[high] - values[low])
-    shift = each[low] - slope * values[low]
+    measured = (each[high] - each[low]) / (values[high] - values[low])
     scale = max(map(abs, each))
-    if abs(shift) <= _EXACT * scale:
-        shift = 0.0
-    fits = (abs(slope * v + shift - e) <= _EXACT * scale for v, e in zip(values, each, strict=True))
-    return (slope, shift) if slope and all(fits) else None
+    for slope in (round(measured, _SHORT), measured):
+        shift = each[low] - slope * values[low]
+        if abs(shift) <= _EXACT * scale:
+            shift = 0.0
+        ends = (abs(slope * v + shift - e) for v, e in zip(values, each, strict=True))
+        if slope and all(off <= _EXACT * scale for off in ends):
+            return slope, shift
+    return None
 
 
 def _on_line(expression: ir.Expr, slope: float, shift: float) -> ir.Expr:

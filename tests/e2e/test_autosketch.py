@@ -27,7 +27,7 @@ from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
 from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
 
-HEAD = "import functools\nimport itertools\n\nimport torch\nimport torch.nn.functional as F\n\n\n"
+HEAD = "import functools\nimport itertools\nimport math\n\nimport torch\nimport torch.nn.functional as F\n\n\n"
 #: The body of a function of x (and w, b), and the shapes of its own inputs.
 TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "pointwise": ("F.gelu(x * 0.5 + 1.0) - torch.tanh(x).abs()", ((48, 80),)),
@@ -216,6 +216,36 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     "inverse_errors": ("torch.erfinv(torch.tanh(x * 0.3))", ((20, 30),)),
     "digammas": ("torch.digamma(x.abs() + 0.3)", ((20, 30),)),
+    "log_of_gamma": ("torch.lgamma(x.abs() * 3 + 0.3)", ((20, 30),)),
+    "bessel": (
+        "torch.special.i0e(x) * 2 - torch.special.i1e(w * 3) + torch.i0(x / 4)",
+        ((20, 30), (20, 30)),
+    ),
+    "bicubic": (
+        "F.interpolate(x, scale_factor=(2.0, 1.5), mode='bicubic')",
+        ((2, 3, 8, 10),),
+    ),
+    "largest_of_parts": ("F.adaptive_max_pool2d(x, (3, 2))", ((2, 3, 8, 11),)),
+    "round_the_ends": (
+        "F.conv2d(F.pad(x, (1, 1, 2, 2), mode='circular'), w, groups=x.shape[1])",
+        ((2, 4, 7, 9), (4, 1, 3, 3)),
+    ),
+    # Numbers that follow the sizes as a line, a logarithm and a power.
+    "numbers_of_sizes": (
+        "x.sum(1) * math.log(x.shape[1] + 1) + 0.5 * math.log(2 * math.pi) * x.shape[1] - "
+        "x[:, 0] / (x.shape[0] + 1) ** 0.7",
+        ((20, 30),),
+    ),
+    # An image that is resized from one that was: data says where in it data says where.
+    "resized_twice": (
+        "w + F.interpolate(b + F.interpolate(x, size=b.shape[-2:]), size=w.shape[-2:])",
+        ((2, 3, 4, 5), (2, 3, 15, 19), (2, 3, 7, 9)),
+    ),
+    "rounded_down": (
+        "torch.div((x * 9).long(), 4, rounding_mode='floor')",
+        ((20, 30),),
+    ),
+    "widened": ("F.layer_norm(x.half().float(), (30,)) * 2", ((20, 30),)),
     # Windows of 1, over what memory holds.
     "behind_a_map": (
         "F.avg_pool2d(F.conv2d(torch.relu(torch.exp(x) - 1.5), w), 2)",
@@ -407,6 +437,29 @@ def test_the_window_of_a_weight_keeps_its_size(tmp_path: Path) -> None:
         text = design(task)
     assert "UP_WEIGHT[N, 4, 5, 5, 5]: in f32;" in text
     assert check(Source("t.sketch", text)).ok
+
+
+def test_sizes_at_which_a_task_runs_otherwise_are_held(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One of them, where the others may vary; the run says why."""
+    require("cpp")
+    path = tmp_path / "padded.py"
+    path.write_text(
+        f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        # Nothing is padded where there is nothing to pad.\n"
+        "        behind = -x.shape[1] % 16\n"
+        "        y = F.pad(x, (0, behind)) if behind else torch.sin(x)\n"
+        "        return y.view(x.shape[0], -1, 16).sum(2)\n\n\n"
+        "def get_inputs():\n    return [torch.randn(5, 44)]\n"
+    )
+    out = tmp_path / "out"
+    assert run(["gen", str(path), "-t", "cpp", "--no-bench", "--no-store", "-o", str(out)]) == 0
+    text = (out / "padded.sketch").read_text()
+    assert "symbols: M;" in text
+    assert "X[M, 44]: in f32" in text
+    summary = (out / "SUMMARY.md").read_text()
+    assert "with sizes held at the task's own: the task runs otherwise at other sizes" in summary
 
 
 def test_what_has_no_form_is_listed_at_once(tmp_path: Path) -> None:

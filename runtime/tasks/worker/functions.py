@@ -55,6 +55,7 @@ def table() -> dict[Function, Function]:
         F.gaussian_nll_loss: gaussian_nll_loss,
         F.embedding_bag: embedding_bag,
         **dict.fromkeys((F.pad, torch._C._nn.pad), padded),
+        **dict.fromkeys((torch.div, Tensor.div, torch.divide, Tensor.divide), floored),
         **dict.fromkeys((torch.quantile, Tensor.quantile), quantile),
         **dict.fromkeys((torch.cov, Tensor.cov), covariance),
         **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), correlation),
@@ -121,6 +122,16 @@ def padded(
         around = torch.arange(-before, extent + behind) % extent
         input = input.index_select(axis, around)
     return input
+
+
+def floored(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+    """A quotient of integers that is rounded down."""
+    whole = all(
+        not value.is_floating_point() if isinstance(value, Tensor) else type(value) is int
+        for value in (input, other)
+    )
+    floors = whole and rounding_mode == "floor"
+    return torch.floor_divide(input, other) if floors else NotImplemented
 
 
 def _reduced(loss: Tensor, reduction: str) -> Any:
