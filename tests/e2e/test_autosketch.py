@@ -27,7 +27,10 @@ from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
 from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
 
-HEAD = "import functools\nimport itertools\nimport math\n\nimport torch\nimport torch.nn.functional as F\n\n\n"
+HEAD = (
+    "import functools\nimport itertools\nimport math\n\n"
+    "import torch\nimport torch.nn.functional as F\n\n\n"
+)
 #: The body of a function of x (and w, b), and the shapes of its own inputs.
 TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "pointwise": ("F.gelu(x * 0.5 + 1.0) - torch.tanh(x).abs()", ((48, 80),)),

@@ -106,6 +106,7 @@ def test_one_dropin_serves_every_list(models: tuple[Any, Any, Any]) -> None:
 
 def test_it_serves_other_sizes_of_each_kind(models: tuple[Any, Any, Any]) -> None:
     agree(models, torch.randn(1, 9), "up", 0.5)
+    agree(models, torch.randn(1, 9), "up", -0.25)
     agree(models, torch.randn(1, 9), "up", 2.0, torch.randn(1, 9))
     agree(models, torch.randn(67, 9), "up", alpha=2.0, bias=torch.randn(67, 9))
     agree(models, torch.randn(67, 9), "up", 2.0, bias=torch.randn(1, 9))
@@ -126,8 +127,8 @@ def test_what_no_list_has_is_refused_in_a_line(models: tuple[Any, Any, Any]) -> 
     _, _, ours = models
     with pytest.raises(TypeError, match=r"^there is no kernel here for torch.float64 of rank 2$"):
         ours(torch.randn(3, 9).double(), "up", 0.5)
-    with pytest.raises(ValueError, match=r"alpha.* is 0.25; this kernel was made for 0.5"):
-        ours(torch.randn(3, 9), "up", 0.25)
+    with pytest.raises(ValueError, match=r"way.* is 'aside'; this kernel was made for 'up'"):
+        ours(torch.randn(3, 9), "aside", 0.5)
 
 
 def test_torch_compile_takes_it_whole(models: tuple[Any, Any, Any]) -> None:

@@ -21,6 +21,8 @@ from sketchc.runtime.tasks.worker.recurrent import LAYERS
 
 Tensor = torch.Tensor
 Function: TypeAlias = Callable[..., Any]
+#: PyTorch's word for a quotient that is rounded so.
+_DOWN = "floor"
 
 
 class Formulas(TorchFunctionMode):
@@ -130,7 +132,7 @@ def floored(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
         not value.is_floating_point() if isinstance(value, Tensor) else type(value) is int
         for value in (input, other)
     )
-    floors = whole and rounding_mode == "floor"
+    floors = whole and rounding_mode == _DOWN
     return torch.floor_divide(input, other) if floors else NotImplemented
 
 
