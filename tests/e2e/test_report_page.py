@@ -189,6 +189,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 def show(browser: Chrome, page: Path, width: int = 1400, scheme: str = "light") -> None:
     """Load a page at a width, in a colour scheme."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     # Without motion: what is clicked must not move meanwhile.
@@ -196,6 +198,10 @@ def show(browser: Chrome, page: Path, width: int = 1400, scheme: str = "light") 
     features = [{"name": name, "value": value} for name, value in wishes.items()]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get(page.as_uri())
+    # `get` may return while a part of the page is still to come, on a busy machine.
+    whole = "return [document.readyState, document.URL]"
+    until = WebDriverWait(browser, 60.0).until
+    until(lambda driver: driver.execute_script(whole) == ["complete", page.as_uri()])
 
 
 def all_of(browser: Chrome, selector: str) -> list[WebElement]:
