@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +93,21 @@ def named_files(path: Path) -> set[str]:
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     return {name for name in names if isinstance(name, str) and Path(name).name == name}
+
+
+def claim_folder(folder: Path, listing: str, own: Collection[str]) -> None:
+    """Make sure that a folder of several runs is free for them: it may hold `own`, and what its
+    file `listing` names. Raises `UsageError`."""
+    foreign = {path.name for path in folder.glob("*")} - {*own, *named_files(folder / listing)}
+    if foreign:
+        refuse(f"{folder} holds other files ({min(foreign)}); give the run a folder of its own: -o")
+
+
+def take_files(folder: Path, listing: str, files: Iterable[Path]) -> list[Path]:
+    """Copy files of several runs to their folder, in place of those that `listing` names there."""
+    for name in named_files(folder / listing):
+        (folder / name).unlink(missing_ok=True)
+    return [Path(shutil.copy2(path, folder)) for path in dict.fromkeys(files)]
 
 
 # ---------------------------------------------------------------- the files

@@ -60,10 +60,8 @@ def not_served(binding: Binding) -> Iterator[tuple[str, str]]:
     """The names of the lists that the sketch does not fit, and why."""
     description = binding.description
     for number, values in enumerate(description.others, 1):
-        try:
-            binding.symbols_of(values)
-        except UsageError as error:
-            yield list_name(description, number), str(error)
+        if why := _unfit(binding, values):
+            yield list_name(description, number), why
 
 
 def list_name(description: TaskDescription, number: int) -> str:
@@ -147,15 +145,11 @@ def list_groups(
             lead = left[0]
             task.follow(lead)
             binding = bind(signature_of(task, "f"), task.describe())
-            alike = [n for n in left if n == lead or _fits(binding, values[n])]
-            held = [_constants(values[number]) for number in alike]
-            open_ = followed(task) if any(each != held[0] for each in held) else ()
-            fitting = [
-                number
-                for number, each in zip(alike, held, strict=True)
-                if {k: v for k, v in each.items() if k not in open_}
-                == {k: v for k, v in held[0].items() if k not in open_}
-            ]
+            alike = [n for n in left if n == lead or not _unfit(binding, values[n])]
+            differ = any(_constants(values[n]) != _constants(values[lead]) for n in alike)
+            open_ = followed(task) if differ else ()
+            own = _constants(values[lead], open_)
+            fitting = [number for number in alike if _constants(values[number], open_) == own]
             titles = (list_name(first, number) for number in fitting)
             found.append(Group(tuple(titles), tuple(values[number] for number in fitting)))
             left = [number for number in left if number not in fitting]
@@ -164,14 +158,19 @@ def list_groups(
     return tuple(found)
 
 
-def _fits(binding: Binding, other: tuple[InputSpec, ...]) -> bool:
+def _unfit(binding: Binding, values: tuple[InputSpec, ...]) -> str:
+    """Why the sketch does not fit a list of inputs; "" where it does."""
     try:
-        binding.symbols_of(other)
-    except UsageError:
-        return False
-    return True
+        binding.symbols_of(values)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
-def _constants(values: tuple[InputSpec, ...]) -> dict[int, InputSpec]:
-    """What is no tensor, by position."""
-    return {n: value for n, value in enumerate(values) if not isinstance(value, TensorSpec)}
+def _constants(values: tuple[InputSpec, ...], but: Collection[int] = ()) -> dict[int, InputSpec]:
+    """What is no tensor, by position, but for those positions."""
+    return {
+        number: value
+        for number, value in enumerate(values)
+        if not isinstance(value, TensorSpec) and number not in but
+    }

@@ -18,7 +18,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -502,47 +502,52 @@ def read_signature(
         groups = [group for group in groups if not _is_window(parameters, group)]
     groups = [group for number, group in enumerate(groups) if varies(number)]
     groups, formulas = (groups, []) if in_place else _solved(prober, groups)
-    symbols = {
-        axis: _extent(_NAMES[number], factor)
-        for number, group in enumerate(groups)
-        for axis, factor in group.extents(1).items()
-    }
-    inputs = [
-        ir.Tensor(
-            parameter.name,
-            tuple(
-                symbols.get((index, axis), ir.Literal(size))
-                for axis, size in enumerate(parameter.specification.shape)
-            ),
-            parameter.specification.dtype,
-            ir.Role.INOUT if parameter.position in in_place else ir.Role.IN,
-        )
-        for index, parameter in enumerate(parameters)
-    ]
     used = {parameter.name for parameter in parameters}
-    extents = iter(formulas)
-    results = [
-        ir.Tensor(
-            _free_name("Y" if len(description.outputs) == 1 else f"Y{number + 1}", used),
-            tuple(next(extents) for _ in output.shape),
-            output.dtype,
-            ir.Role.OUT,
-        )
-        for number, output in enumerate(() if in_place else description.outputs)
-    ]
+    outputs = () if in_place else description.outputs
+    results = tuple(_results(outputs, formulas, used))
     sketch = ir.Sketch(
         name=name,
         symbols=tuple(ir.Symbol(_NAMES[number]) for number in range(len(groups))),
         params=tuple(_params(description, used)),
         constants=(),
         lets=(),
-        tensors=(*inputs, *results),
+        tensors=(*_inputs(parameters, groups, in_place), *results),
         views=(),
         requires=(*_steps(groups), *_wide(prober, groups)),
         tiles=(),
         phases=(),
     )
     return Signature(sketch, prober, groups)
+
+
+def _inputs(
+    parameters: Sequence[Parameter], groups: Sequence[Group], in_place: Collection[int]
+) -> Iterator[ir.Tensor]:
+    """The tensors that a kernel reads; those of forward at the positions `in_place` are written."""
+    symbols = {
+        axis: _extent(_NAMES[number], factor)
+        for number, group in enumerate(groups)
+        for axis, factor in group.extents(1).items()
+    }
+    for index, parameter in enumerate(parameters):
+        specification = parameter.specification
+        extents = (
+            symbols.get((index, axis), ir.Literal(size))
+            for axis, size in enumerate(specification.shape)
+        )
+        role = ir.Role.INOUT if parameter.position in in_place else ir.Role.IN
+        yield ir.Tensor(parameter.name, tuple(extents), specification.dtype, role)
+
+
+def _results(
+    outputs: Sequence[TensorSpec], formulas: Iterable[ir.Expr], used: set[str]
+) -> Iterator[ir.Tensor]:
+    """The outputs; `formulas` are the extents of all, one output after another."""
+    extents = iter(formulas)
+    for number, output in enumerate(outputs, 1):
+        name = _free_name("Y" if len(outputs) == 1 else f"Y{number}", used)
+        shape = tuple(next(extents) for _ in output.shape)
+        yield ir.Tensor(name, shape, output.dtype, ir.Role.OUT)
 
 
 def _extent(symbol: str, factor: int) -> ir.Expr:

@@ -8,16 +8,15 @@ beside them, with `choice.json`, which says which and why.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
 
-from sketchc.agents.run.output import named_files
+from sketchc.agents.run.output import claim_folder, take_files
 from sketchc.agents.run.record import run_verdict
 from sketchc.agents.run.run import RunResult
-from sketchc.base.diagnostics import refuse, refusing
+from sketchc.base.diagnostics import refusing
 
 DESIGNERS = ("builtin", "llm")
 _CHOICE = "choice.json"
@@ -36,17 +35,12 @@ class Choice:
 def generate_both(folder: Path, run: Callable[[str, Path], RunResult]) -> tuple[RunResult, str]:
     """Have both Designers `run` in a folder each; the result of the one that is kept, as if it were
     `folder`'s, and what is said of it. Raises `UsageError` where the folder has other files."""
-    earlier = named_files(folder / _CHOICE)
-    foreign = {path.name for path in folder.glob("*")} - {*DESIGNERS, _CHOICE, *earlier}
-    if foreign:
-        refuse(f"{folder} holds other files ({min(foreign)}); give the run a folder of its own: -o")
+    claim_folder(folder, _CHOICE, (*DESIGNERS, _CHOICE))
     results = {designer: run(designer, folder / designer) for designer in DESIGNERS}
     choice = choose(results)
     kept = results[choice.kept]
     with refusing(f"cannot write the outputs to {folder}"):
-        for name in earlier:
-            (folder / name).unlink(missing_ok=True)
-        files = tuple(Path(shutil.copy2(path, folder)) for path in kept.files)
+        files = take_files(folder, _CHOICE, kept.files)
         told = {**attrs.asdict(choice), "files": [path.name for path in files]}
         (folder / _CHOICE).write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     said = f"kept {_NAMES[choice.kept]}: {choice.reason}"

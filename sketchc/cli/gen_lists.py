@@ -15,12 +15,12 @@ import attrs
 
 from sketchc.agents.autosketch.designer import followed_numbers
 from sketchc.agents.designer.messages import sketch_name
-from sketchc.agents.run.output import named_files
+from sketchc.agents.run.output import claim_folder, take_files
 from sketchc.agents.run.record import record_text, recorded, run_verdict
 from sketchc.agents.run.run import RunResult
 from sketchc.agents.run.summary import conclusion, ending, table
 from sketchc.agents.state.state import RunState
-from sketchc.base.diagnostics import UsageError, refuse, refusing
+from sketchc.base.diagnostics import UsageError, refusing
 from sketchc.runtime.cases.lists import Group, list_groups
 from sketchc.runtime.dropin.lists_dropin import Part, write_lists_dropin
 from sketchc.runtime.tasks.input_lists import LIST_MAKERS, narrowed
@@ -29,7 +29,8 @@ from sketchc.runtime.tasks.task import load_task, task_path
 
 RUNS = "kernels"
 #: What each run has in its own folder alone.
-_OWN = frozenset({"SUMMARY.md", "trace.json", "verdict.json"})
+_TRACE = "trace.json"
+_OWN = frozenset({"SUMMARY.md", _TRACE, "verdict.json"})
 _DROPIN = "_dropin"
 _INTRODUCTION = (
     "The task has lists of inputs of several types, ranks or constants, and a kernel for each of "
@@ -65,13 +66,7 @@ class ListRuns:
     def narrowed_tasks(self) -> list[str]:
         """Write the task's file once for each group, and say where. Raises `UsageError`."""
         place = self.folder / RUNS
-        earlier = named_files(self.folder / "trace.json")
-        foreign = {path.name for path in self.folder.glob("*")} - {RUNS, *earlier}
-        if foreign:
-            refuse(
-                f"{self.folder} holds other files ({min(foreign)}); give the run a folder of its "
-                "own: -o"
-            )
+        claim_folder(self.folder, _TRACE, {RUNS})
         path, subject = task_path(self.task)
         titles = [title for group in self.groups for title in group.titles]
         with refusing(f"cannot write the tasks to {place}"):
@@ -108,10 +103,8 @@ class ListRuns:
 
     def _files(self, results: Sequence[RunResult], target: str) -> list[Path]:
         """The files of the runs, copied, and the drop-in for all of their kernels."""
-        for name in named_files(self.folder / "trace.json"):
-            (self.folder / name).unlink(missing_ok=True)
-        made = [path for r in results for path in r.files if path.name not in _OWN]
-        files = [Path(shutil.copy2(path, self.folder)) for path in dict.fromkeys(made)]
+        made = (path for r in results for path in r.files if path.name not in _OWN)
+        files = take_files(self.folder, _TRACE, made)
         modules = [path.stem for path in files if path.stem.endswith(_DROPIN)]
         if len(modules) == len(self.groups):
             parts = [Part(m, group.inputs) for m, group in zip(modules, self.groups, strict=True)]
@@ -125,7 +118,7 @@ class ListRuns:
         names = [*sorted(_OWN - {"SUMMARY.md"}), *(path.name for path in joined.files)]
         record = recorded(joined.options, state, joined.spend, stopped, names)
         verdict = run_verdict(state, stopped)
-        for name, data in (("trace.json", record), ("verdict.json", verdict)):
+        for name, data in ((_TRACE, record), ("verdict.json", verdict)):
             (self.folder / name).write_text(record_text(data), "utf-8")
         title = f"# {self.stem} for {joined.options.target}: {record.outcome}"
         parts = [title, conclusion(record), _INTRODUCTION, self._table(results)]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.run.run import RunOptions, RunResult
 
+    #: What is asked for, and the text of the task's file.
+    Wanted = tuple[RunOptions, str]
+
 #: Exit status by how a run ended.
 STATUS = {
     "passed": 0,
@@ -131,10 +134,10 @@ def _gen(given: dict[str, Any]) -> int:
     if given["designer"] == "both":
         result, said = _both(given, configuration, output)
     else:
-        wanted, task_source = _options(given, configuration)
-        if given["sketch"] and not _holds(given["sketch"], wanted, as_json=given["as_json"]):
+        wanted = _options(given, configuration)
+        if given["sketch"] and not _holds(given["sketch"], wanted[0], as_json=given["as_json"]):
             return 1
-        result, said = _made(given, configuration, wanted, task_source, output), ""
+        result, said = _made(given, configuration, wanted, output), ""
     _report(result, said, as_json=given["as_json"])
     if result.stopped:
         return 130 if result.stopped == INTERRUPTED else STOPPED
@@ -142,43 +145,43 @@ def _gen(given: dict[str, Any]) -> int:
 
 
 def _made(
-    given: dict[str, Any],
-    configuration: Configuration,
-    wanted: RunOptions,
-    task_source: str,
-    output: Path | None,
+    given: dict[str, Any], configuration: Configuration, wanted: Wanted, output: Path | None
 ) -> RunResult:
     """The result of one run, or of one for each kind of inputs that the built-in Designer needs a
     sketch for. Raises `UsageError`."""
     from sketchc.cli.gen_lists import ListRuns, groups_of
     from sketchc.cli.gen_run import default_folder
 
-    timeout = configuration.target(wanted.target).verify_timeout
-    builtin = wanted.workflow == "builtin"
+    asked, task_source = wanted
+    timeout = configuration.target(asked.target).verify_timeout
+    builtin = asked.workflow == "builtin"
     groups = groups_of(given["task"], task_source, timeout) if builtin else ()
     if len(groups) < 2:
-        return _run(given, configuration, wanted, task_source, output)
-    folder = output or default_folder(wanted, configuration, given["resume"])
+        return _run(given, configuration, wanted, output)
+    folder = output or default_folder(asked, configuration, given["resume"])
     every = ListRuns(given["task"], task_source, groups, folder)
 
     def run(task: str, place: Path) -> RunResult:
-        own = {**given, "task": task, "resume": given["resume"] and (place / "run").exists()}
-        return _run(own, configuration, *_options(own, configuration), place)
+        own = {**_resumed(given, place), "task": task}
+        return _run(own, configuration, _options(own, configuration), place)
 
     return every.generate(run)
 
 
+def _resumed(given: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The options of one of several runs, in a folder of its own: with --resume, one that has begun
+    goes on, and one that has ended stands."""
+    return {**given, "resume": given["resume"] and (folder / "run").exists()}
+
+
 def _run(
-    given: dict[str, Any],
-    configuration: Configuration,
-    wanted: RunOptions,
-    task_source: str,
-    output: Path | None,
+    given: dict[str, Any], configuration: Configuration, wanted: Wanted, output: Path | None
 ) -> RunResult:
     from sketchc.cli.gen_run import generate
 
+    asked, task_source = wanted
     return generate(
-        wanted,
+        asked,
         Path(given["task"]),
         task_source,
         output,
@@ -205,14 +208,12 @@ def _both(
     wanted = {name: _options({**given, "designer": name}, configuration) for name in DESIGNERS}
 
     def run(designer: str, folder: Path) -> RunResult:
-        # A run that has ended is not run again: its last state stands.
-        resumed = {**given, "resume": given["resume"] and (folder / "run").exists()}
-        return _run(resumed, configuration, *wanted[designer], folder)
+        return _run(_resumed(given, folder), configuration, wanted[designer], folder)
 
     return generate_both(output, run)
 
 
-def _options(given: dict[str, Any], configuration: Configuration) -> tuple[RunOptions, str]:
+def _options(given: dict[str, Any], configuration: Configuration) -> Wanted:
     """What is asked for, and the text of the task's file. Raises `UsageError`."""
     from sketchc.agents.run.run import RunOptions, digest
     from sketchc.agents.workflows import load_workflow
