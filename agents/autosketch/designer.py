@@ -78,11 +78,7 @@ def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
         raise
     except UsageError as error:
         first, held = error, str(error)
-    alone = range(symbols or 0) if isinstance(first, DiffersError) else ()
-    ways: list[Callable[[int], bool]] = []
-    ways += [partial(operator.ne, number) for number in alone if symbols in _FEW]
-    ways += [] if symbols == 0 else [lambda _: False]
-    for varies in ways:
+    for varies in _fewer(symbols, first):
         with suppress(UsageError):
             signature = read_signature(task, name, windows=False, varies=varies)
             for text in _texts(signature, stage):
@@ -90,6 +86,18 @@ def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
                 yield Design(text, held)
     if first is not None:
         raise first
+
+
+def _fewer(symbols: int | None, error: UsageError | None) -> Iterator[Callable[[int], bool]]:
+    """Which of the symbols vary, where not all can: all but those at which the task runs otherwise,
+    or but one where these are not known; then none."""
+    if isinstance(error, DiffersError):
+        if error.symbols:
+            yield lambda number: number not in error.symbols
+        elif symbols in _FEW:
+            yield from (partial(operator.ne, number) for number in range(symbols))
+    if symbols != 0:
+        yield lambda _: False
 
 
 def _texts(signature: Signature, stage: str) -> Iterator[str]:

@@ -7,21 +7,28 @@ the product and all that is added to it or multiplied with it, in each of its pa
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence, Set
 
 import attrs
 
 from sketchc.agents.autosketch.loops import (
+    Axis,
     Element,
     Loops,
     Map,
     Reduction,
+    Scalar,
     Value,
+    combined_over,
     computed_from,
     elements,
     is_product,
+    names_in,
     operations,
 )
 from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+from sketchc.ir.walk import names
 
 #: Operations from which on a value that is read more than once is computed once.
 _MUCH = 200
@@ -62,7 +69,7 @@ def with_epilogues(loops: Loops) -> Loops:
 def with_held(loops: Loops) -> Loops:
     """The values; those are marked, for memory to hold, that are read more than once and take much
     to compute from what memory holds: of a norm behind a norm behind a norm, each would take the
-    one before three times."""
+    one before three times; and the rows of parts side by side that a reduction combines."""
     readers: dict[str, int] = defaultdict(int)
     for value in loops.values.values():
         for source in {e.source for s in computed_from(value) for e in elements(s)}:
@@ -70,16 +77,59 @@ def with_held(loops: Loops) -> Loops:
     values = dict(loops.values)
     outputs = {name for _, name in loops.outputs}
     sizes: dict[str, int] = {}
+    rows = _joined_rows(loops)
     for name, value in loops.values.items():
         size = operations(value, sizes)
         if isinstance(value, Map) and not value.stored:
-            if size > _MUCH and readers[name] > 1 and name not in outputs:
+            much = size > _MUCH and readers[name] > 1 and name not in outputs
+            if much or name in rows:
                 values[name] = attrs.evolve(value, stored=True)
                 size = 0
             sizes[name] = size
         elif isinstance(value, Reduction) and not is_product(value):
             sizes[name] = size
     return attrs.evolve(loops, values=values)
+
+
+def _joined_rows(loops: Loops) -> set[str]:
+    """The maps whose places are chosen from parts side by side, where lanes of a reduction or scan
+    are such places: what lies outside of a part is padding there, which counts as nothing for none
+    of them."""
+    found: set[str] = set()
+    seen: set[tuple[str, frozenset[str]]] = set()
+
+    def look(scalar: Scalar, over: Set[str]) -> None:
+        for element in elements(scalar):
+            value = loops.values.get(element.source)
+            if not isinstance(value, Map) or value.stored:
+                continue
+            pairs = zip(value.axes, element.index, strict=True)
+            lanes = frozenset(axis.name for axis, each in pairs if names(each) & over)
+            if not lanes or (value.name, lanes) in seen:
+                continue
+            seen.add((value.name, lanes))
+            parts = (each for each in elements(value.body) if each.ignored)
+            if any(_beyond(loops, part, value.axes) & lanes for part in parts):
+                found.add(value.name)
+            else:
+                look(value.body, lanes)
+
+    for value in loops.values.values():
+        for scalar in computed_from(value):
+            look(scalar, {axis.name for axis in combined_over(value)})
+    return found
+
+
+def _beyond(loops: Loops, element: Element, axes: Sequence[Axis]) -> set[str]:
+    """The axes along which an index may leave its source: all that are not read from end to end."""
+    own = {axis.ref: axis.extent for axis in axes}
+    extents = loops.shape(element.source)
+    moved = (
+        each
+        for each, extent in zip(element.index, extents, strict=True)
+        if each not in own or not symbolic.equal(own[each], extent)
+    )
+    return names_in(moved)
 
 
 def _step(

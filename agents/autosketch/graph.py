@@ -11,7 +11,7 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sketchc.agents.autosketch.rolling import rolled
+from sketchc.agents.autosketch.rolling import live, rolled
 from sketchc.base import records
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.types import DType
@@ -70,10 +70,12 @@ _EXACT = 1e-12
 
 
 class DiffersError(UsageError):
-    """The task runs otherwise at other sizes."""
+    """The task runs otherwise at other sizes: those of the symbols of these numbers, where that is
+    known."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, symbols: Collection[int] = ()) -> None:
         super().__init__(f"the task runs otherwise at other sizes, in no way that is known: {what}")
+        self.symbols = symbols
 
 
 #: torch's spelling -> the element type.
@@ -292,6 +294,19 @@ class _Traced:
                 self._traced(point, {**self.open, position: param})
                 self.open[position] = param
 
+    def alike(self, first: tuple[int, ...], second: tuple[int, ...]) -> None:
+        """Raises `DiffersError` where loops alone do not explain what differs at two sizes: before
+        the task is looked at in many others."""
+
+        def count(point: tuple[int, ...]) -> int:
+            return len(rolled(self.at(point))["nodes"])
+
+        counts = [count(first), count(second)]
+        if counts[0] != counts[1]:
+            moved = ((*first[:n], second[n], *first[n + 1 :]) for n in range(len(first)))
+            alone = [n for n, point in enumerate(moved) if count(point) != counts[0]]
+            raise DiffersError(_operations(counts), alone)
+
     def at_sizes(self, steps: Sequence[int] = (), scattered: int = 0) -> Traces:
         """The traces at `_points` for these divisors."""
         groups = self.signature.groups
@@ -301,10 +316,20 @@ class _Traced:
         if loops:
             # Steps of a loop are traced one by one: sizes are smaller.
             points = list(_points(groups, row, scattered, apart=row + 1))
+            self.alike(*points[:2])
         each = [self.at(point) for point in points]
         if loops or len({len(trace["nodes"]) for trace in each}) > 1:
             each = [rolled(trace) for trace in each]
+            counts = [len(trace["nodes"]) for trace in each]
+            if len(set(counts)) > 1:
+                raise DiffersError(_operations(counts))
+        else:
+            each = [live(trace) for trace in each]
         return Traces(self.signature, points, each, (*_DIVISORS, *steps), self.open)
+
+
+def _operations(counts: Sequence[int]) -> str:
+    return f"{min(counts)} and {max(counts)} operations"
 
 
 def _points(
@@ -410,9 +435,6 @@ class _Merged:
         return tuple(found)
 
     def graph(self) -> Graph:
-        counts = {len(trace["nodes"]) for trace in self.traces}
-        if len(counts) > 1:
-            raise DiffersError(f"{min(counts)} and {max(counts)} operations")
         nodes = tuple(
             self.node(list(each))
             for each in zip(*(trace["nodes"] for trace in self.traces), strict=True)

@@ -176,6 +176,19 @@ def computed_from(value: Value) -> tuple[Scalar, ...]:
     return (value.body,)
 
 
+def combined_over(value: Value) -> tuple[Axis, ...]:
+    """The axes over which a value combines or chooses."""
+    match value:
+        case Reduction(over=over):
+            return over
+        case Scan(along=along):
+            return (along,)
+        case Best(over=one):
+            return (one,)
+        case _:
+            return ()
+
+
 def operations(value: Value, sizes: Mapping[str, int]) -> int:
     """How many operations an element of a value takes; `sizes` are those of the values that are
     computed where they are read."""
@@ -208,6 +221,12 @@ class Loops:
     declared: ir.Sketch
     values: Mapping[str, Value]
     outputs: tuple[tuple[str, str], ...]
+
+    def shape(self, source: str) -> tuple[ir.Expr, ...]:
+        """The extents of a value, or of a tensor of the task."""
+        if (value := self.values.get(source)) is not None:
+            return tuple(axis.extent for axis in value.axes)
+        return self.declared.tensor(source).extents
 
     def lines(self) -> Iterator[str]:
         """The values as text."""
@@ -471,8 +490,9 @@ def _nonnegative(expression: ir.Expr) -> bool:
 def _padded(scalar: Scalar) -> Scalar:
     """A scalar of which nobody looks at what stands outside."""
     match scalar:
-        case Element(pad=None):
-            return attrs.evolve(scalar, pad=0, ignored=True)
+        case Element(pad=None, fetched=fetched):
+            data = tuple((name, _padded(value)) for name, value in fetched)
+            return attrs.evolve(scalar, pad=0, ignored=True, fetched=data)
         case Apply(operands=operands):
             return attrs.evolve(scalar, operands=tuple(map(_padded, operands)))
         case _:

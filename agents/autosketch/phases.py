@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -100,11 +100,31 @@ def _fits(loops: Loops) -> None:
             )
 
 
+#: What the axes of reductions are called.
+_OVER = "rstuvwxyz"
+
+
 def _renamed(axes: Sequence[Axis], letters: str) -> tuple[Axis, ...]:
     return tuple(
         Axis(letters[n] if n < len(letters) else f"{letters[0]}{n}", axis.extent)
         for n, axis in enumerate(axes)
     )
+
+
+def _apart(axes: Sequence[Axis], passes: Iterable[Pass]) -> tuple[Axis, ...]:
+    """The axes of a pass; none has the name of one with another extent in passes before."""
+    taken = {axis.name: axis.extent for each in passes for axis in each.over}
+    used = {axis.name for axis in axes}
+    found = []
+    for axis in axes:
+        if taken.get(axis.name, axis.extent) != axis.extent:
+            letters = itertools.chain(_OVER, (f"{_OVER[0]}{n}" for n in itertools.count(1)))
+            free = (n for n in letters if n not in used)
+            fits = (n for n in free if taken.get(n, axis.extent) == axis.extent)
+            axis = Axis(next(fits), axis.extent)
+            used.add(axis.name)
+        found.append(axis)
+    return tuple(found)
 
 
 class _Builder:
@@ -213,7 +233,7 @@ class _Builder:
             return False
         own = dict(zip((axis.name for axis in value.axes), (a.ref for a in axes), strict=True))
         self.tensor(target, axes, at(value.base, own))
-        over = _renamed(value.over, "rstuvwxyz")
+        over = _renamed(value.over, _OVER)
         own = {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
         extents = self.extents(over)
         index = tuple(
@@ -337,7 +357,7 @@ class _Builder:
             return None
         if not all(isinstance(e, ir.Ref) and e.name in own for e in held):
             return None
-        over = _renamed(value.over, "rstuvwxyz")
+        over = _renamed(value.over, _OVER)
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
         replaced |= {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
         inner = self.extents((*axes, *over))
@@ -388,7 +408,7 @@ class _Builder:
         value = self.loops.values.get(element.source)
         if not isinstance(value, Best) or not _whole(value, element, axes):
             return None
-        (over,) = _renamed([value.over], "rstuvwxyz")
+        (over,) = _renamed([value.over], _OVER)
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
         replaced[value.over.name] = over.ref
         axis = _followed(value, element, axes)
@@ -449,13 +469,16 @@ class _Builder:
         passes: dict[str, Pass],
     ) -> str:
         """The name of the pass that computes a reduction of this row."""
-        over = _renamed(reduction.over, "rstuvwxyz")
+        over = _renamed(reduction.over, _OVER)
         replaced = dict(zip((axis.name for axis in reduction.axes), index, strict=True))
         replaced |= {old.name: new.ref for old, new in zip(reduction.over, over, strict=True)}
         inner = {**extents, **{axis.name: axis.extent for axis in over}}
         body = resolved(self.loops, at(reduction.body, replaced), inner)
         body = self.within(body, rows, inner, passes)
         over = tuple(axis for axis in over if axis.extent != ir.Literal(1))
+        apart = _apart(over, passes.values())
+        body = at(body, {old.name: new.ref for old, new in zip(over, apart, strict=True)})
+        over = apart
         for each in passes.values():
             if (each.operation, each.over, each.body) == (reduction.operation, over, body):
                 return each.name

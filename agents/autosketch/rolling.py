@@ -32,16 +32,31 @@ _FEW = 16
 _TRIED = 32
 
 
+#: The results of a node without results.
+_NOTHING = [{"dtype": "NoneType", "shape": []}]
+
+
 class _NoLoopError(Exception):
     """Operations that are alike, and no loop."""
 
 
+def live(trace: Trace) -> Trace:
+    """The trace without the nodes that nothing needs."""
+    return _Nodes(trace, late=False).trace()
+
+
 def rolled(trace: Trace) -> Trace:
     """The trace with its loops; as it is where it has none."""
-    found = _Nodes(_Nodes(trace).trace()).trace()  # what was copied to has no reader by then
-    while (shorter := _roll(found)) is not None:
-        found = _Nodes(shorter).trace()
-    return found
+    for whole in (True, False):
+        # What nothing needs in the end, as the states after a last step, makes a step like others.
+        found = _Nodes(_Nodes(trace, whole).trace(), whole).trace()  # the first may end readers
+        loops = 0
+        while (shorter := _roll(found)) is not None:
+            found = _Nodes(shorter, whole).trace()
+            loops += 1
+        if loops:
+            break
+    return live(found)
 
 
 def _roll(trace: Trace) -> Trace | None:
@@ -102,26 +117,52 @@ def _with_moved(node: Mapping[str, Any], places: Mapping[tuple[int, int], Any]) 
 
 
 class _Nodes:
-    """The nodes of a trace in another order, without those that nobody uses."""
+    """The nodes of a trace in another order (`late`: views stand where they are used), and only
+    those that are needed, but for a `whole` trace."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, whole: bool = False, *, late: bool = True) -> None:
         self.old = trace["nodes"]
         self.returned = trace["returned"]
+        self.late = late
+        self.needed = self.all_needed(whole)
         self.nodes: list[dict[str, Any]] = []
         self.places: dict[tuple[int, int], Any] = {}
-        every = [_given(node) for node in self.old]
+        every = [_given(node) for number, node in enumerate(self.old) if self.needed[number]]
         self.readers = Counter(use["node"] for use in _uses([*every, self.returned]))
+        #: Views of results that are put side by side, as a stack of them is: they stand where the
+        #: results do, so that they are a part of the iterations.
+        self.early: dict[int, list[int]] = {}
+        for number, node in enumerate(self.old):
+            if late and self.needed[number] and node["operation"] == "prims::cat":
+                for use in _uses(_given(node)):
+                    self.early_view(use["node"])
+
+    def all_needed(self, whole: bool) -> list[bool]:
+        """For each node whether it stays: what gives nothing is there for what it does."""
+        found = [whole or node["tensors"] == _NOTHING for node in self.old]
+        for use in _uses(self.returned):
+            found[use["node"]] = True
+        for number in reversed(range(len(found))):
+            for use in _uses(_given(self.old[number])) if found[number] else ():
+                found[use["node"]] = True
+        return found
 
     def trace(self) -> Trace:
         """Views of the task's tensors that have one reader stand before it; what is copied as it is
         stays what it was."""
         for number, node in enumerate(self.old):
-            late = self.readers[number] == 1 and self.is_view(node)
-            if not late and self.readers[number]:
+            late = self.late and self.readers[number] == 1 and self.is_view(node)
+            if not late and self.needed[number]:
                 self.emit(number)
         for use in _uses(self.returned):
             self.emit(use["node"])
         return {"nodes": self.nodes, "returned": _moved(self.returned, self.places)}
+
+    def early_view(self, number: int) -> None:
+        node = self.old[number]
+        sources = [use["node"] for use in _uses(_given(node))]
+        if self.readers[number] == 1 and node["operation"] in _VIEWS and len(sources) == 1:
+            self.early.setdefault(sources[0], []).append(number)
 
     def is_view(self, node: Mapping[str, Any]) -> bool:
         """Whether a node is a view of a tensor of the task, or of another one."""
@@ -147,6 +188,8 @@ class _Nodes:
         for of in range(len(node["tensors"])):
             self.places[number, of] = {"node": len(self.nodes), "of": of}
         self.nodes.append(moved)
+        for view in self.early.get(number, ()):
+            self.emit(view)
 
     def copies(self, node: Mapping[str, Any]) -> bool:
         """Whether what is copied has the form of what it is copied to."""
@@ -358,14 +401,9 @@ class _Loop:
                 _joined(whole[source], dim, backwards, True, [self.result(_Own(place, 0))])
             )
         for number in range(self.end, len(self.old)):
-            node = self.old[number]
-            joined = self.joined(node, whole)
-            if joined is None:
-                self.only_last([*_uses(_given(node))])
-                joined = _with_moved(node, self.places)
-            for of in range(len(node["tensors"])):
-                self.places[number, of] = {"node": len(nodes), "of": of}
-            nodes.append(joined)
+            nodes += self.later(self.old[number], whole, len(nodes))
+            for of in range(len(self.old[number]["tensors"])):
+                self.places[number, of] = {"node": len(nodes) - 1, "of": of}
         self.only_last([*_uses(self.returned)])
         return {"nodes": nodes, "returned": _moved(self.returned, self.places)}
 
@@ -385,17 +423,46 @@ class _Loop:
         found = (self.written[own.place][0] if own.place in self.written else own for own in owns)
         return list(dict.fromkeys(found))
 
-    def joined(self, node: Mapping[str, Any], whole: Mapping[_Own, Any]) -> dict[str, Any] | None:
-        """A node that puts all of one result side by side."""
-        parts = node["arguments"].get("tensors")
-        if node["operation"] != "prims::cat" or len(parts) != self.count:
+    def later(
+        self, node: Mapping[str, Any], whole: Mapping[_Own, Any], at: int
+    ) -> list[dict[str, Any]]:
+        """A node behind the loop, which will have the number `at`. One that puts all of one result
+        side by side, maybe with others around it, becomes one that joins the result, and another
+        for these."""
+        found = self.side_by_side(node)
+        if found is None:
+            self.only_last([*_uses(_given(node))])
+            return [_with_moved(node, self.places)]
+        first, own, backwards = found
+        parts, dim = node["arguments"]["tensors"], node["arguments"]["dim"]
+        others = [*parts[:first], *parts[first + self.count :]]
+        part, whole_of = self.result(own), node["tensors"]
+        if others:
+            extents = list(part["shape"])
+            extents[dim] *= self.count
+            whole_of = [{**part, "shape": extents}]
+        joined = _joined(whole[own], dim, backwards, False, whole_of)
+        if not others:
+            return [joined]
+        self.only_last([*_uses(others)])
+        around = _moved(others, self.places)
+        around.insert(first, {"node": at, "of": 0})
+        return [joined, {**node, "arguments": {**node["arguments"], "tensors": around}}]
+
+    def side_by_side(self, node: Mapping[str, Any]) -> tuple[int, _Own, bool] | None:
+        """Where all of one result stand in a row among what a node joins, the result, and whether
+        the last one stands first."""
+        if node["operation"] != "prims::cat":
             return None
-        for backwards in (False, True):
-            order = reversed(parts) if backwards else parts
-            owns = [self.own(use, turn) for turn, use in enumerate(order)]
-            if len(set(owns)) == 1 and owns[0] is not None and not owns[0].before:
-                dim = node["arguments"]["dim"]
-                return _joined(whole[owns[0]], dim, backwards, False, node["tensors"])
+        parts = node["arguments"]["tensors"]
+        for first in range(len(parts) - self.count + 1):
+            row = parts[first : first + self.count]
+            for backwards in (False, True):
+                order = reversed(row) if backwards else row
+                owns = {self.own(use, turn) for turn, use in enumerate(order)}
+                own = owns.pop()
+                if not owns and own is not None and not own.before:
+                    return first, own, backwards
         return None
 
 

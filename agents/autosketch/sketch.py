@@ -8,7 +8,6 @@ lanes.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -16,6 +15,14 @@ from itertools import groupby
 import attrs
 
 from sketchc.agents.autosketch.body import Body
+from sketchc.agents.autosketch.calls import (
+    call,
+    in_expression,
+    in_one_type,
+    named,
+    number_text,
+    operands_of,
+)
 from sketchc.agents.autosketch.lanes import (
     Dims,
     Lanes,
@@ -55,7 +62,6 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names, substitute
-from sketchc.ops.table import ARITHMETIC, COMPARISONS, OPS, Category, Result
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
@@ -68,8 +74,6 @@ _SIZES = {
     "TK": "[16, 32, 64]",
 }
 
-#: How operations are written in an expression.
-_SIGNS = {operation: sign for sign, operation in (ARITHMETIC | COMPARISONS).items()}
 #: A longer expression is computed in steps.
 _LONGEST = 48
 
@@ -140,7 +144,9 @@ def declarations(phases: Phases, memory: str = "workspace", tuned: str = "") -> 
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
     if declared.params:
-        shown = [f"{p.name}: {p.dtype.value} = {_number(p.default or 0)};" for p in declared.params]
+        shown = [
+            f"{p.name}: {p.dtype.value} = {number_text(p.default or 0)};" for p in declared.params
+        ]
         yield f"params: {' '.join(shown)}"
     if declared.lets:
         yield f"let: {' '.join(f'{let.name} = {show(let.value)};' for let in declared.lets)}"
@@ -197,37 +203,6 @@ def _uses(*scalars: Scalar) -> Counter[Scalar]:
 def _widens(source: Scalar, cast: Apply) -> bool:
     """Whether a load does what a cast does."""
     return source.dtype.is_float and cast.dtype.is_float and cast.dtype.bytes >= source.dtype.bytes
-
-
-def _named(text: str) -> ir.Expr:
-    """What stands in an expression as it is: a tile's name, a number, a call."""
-    return ir.Ref(text, ir.NameKind.LOOP)
-
-
-def _in_one_type(scalar: Apply) -> bool:
-    """Whether an expression computes an operation as a call does: nothing is rounded on the way to
-    a tile of its own, and integers, which are indices in expressions, are left out."""
-    row = OPS[scalar.operation]
-    if row.result is Result.DESTINATION or row.category is not Category.ELEMENTWISE:
-        return False
-    tiles = [each.dtype for each in scalar.operands if not isinstance(each, Number)]
-    floats = {dtype for dtype in (*tiles, scalar.dtype) if dtype is not DType.BOOL}
-    return bool(tiles) and len(floats) == 1 and floats <= {DType.F32, DType.F64}
-
-
-def _written(scalar: Apply, operands: Sequence[ir.Expr]) -> ir.Expr:
-    """An operation on operands as it is written in an expression."""
-    sign = _SIGNS.get(scalar.operation)
-    if sign is not None:
-        return ir.Binary(sign, *operands)
-    if scalar.operation == "neg":
-        return ir.Unary("-", *operands)
-    return _named(_call(scalar, list(map(show, operands))))
-
-
-def _call(scalar: Apply, arguments: Sequence[str]) -> str:
-    keywords = (f"{key}={_keyword(value)}" for key, value in scalar.attributes)
-    return f"{scalar.operation}({', '.join((*arguments, *keywords))})"
 
 
 class _PhaseWriter:
@@ -561,7 +536,7 @@ class _PhaseWriter:
         if isinstance(scalar, Number):
             return self.number(scope, scalar, beside or dims)
         if isinstance(scalar, Element) and scalar.source in self.passes:
-            return _named(scalar.source)
+            return named(scalar.source)
         where = scope.of(self.follows(scalar))
         own = self.along_tile(scalar, dims)
         if scalar not in where.held:
@@ -579,7 +554,7 @@ class _PhaseWriter:
                     if isinstance(found, ir.Expr):
                         return found
                     where.held[scalar] = found
-        return _named(where.held[scalar] + shaped(own, beside or own))
+        return named(where.held[scalar] + shaped(own, beside or own))
 
     def follows(self, scalar: Scalar) -> set[str]:
         """The axes of which each index gives another value. What is added up so far is another one
@@ -594,7 +569,7 @@ class _PhaseWriter:
         """A number, or lanes of one."""
         value = number.value
         if not isinstance(value, ir.Expr):
-            return _named(_number(value))
+            return named(number_text(value))
         if not names(value) & self.axes.keys():
             return value
         return substitute(value, self.bindings(scope, [value], dims))
@@ -609,7 +584,7 @@ class _PhaseWriter:
         scope.say(f"{name} = alloc([{width(own)}]{spelled}, llm_hint=[{hint}])")
         pad = ""
         if element.pad is not None:
-            pad = f", pad={_number(element.pad)}"
+            pad = f", pad={number_text(element.pad)}"
         if element.where is not None:
             shown = substitute(element.where, self.bindings(scope, [element.where], own))
             pad += f", where={show(shown)}"
@@ -620,17 +595,17 @@ class _PhaseWriter:
         """An expression, where it is short, and used once; else a call, which writes into an
         operand that nobody else needs, where there is one: the tile's name."""
         wide = self.along_tile(scalar, dims)
-        operands = [self.value(scope, each, dims, wide) for each in scalar.operands]
+        operands = [self.value(scope, each, dims, wide) for each in operands_of(scalar)]
         alone = self.uses_of(scope, scalar) == 1 and scalar != self.tile_of
-        if infix and alone and _in_one_type(scalar):
-            found = _written(scalar, operands)
+        if infix and alone and in_one_type(scalar):
+            found = in_expression(scalar, operands)
             if len(show(found)) <= _LONGEST:
                 return found
         name = next(self.spare(scope, scalar, scalar.dtype, wide, dims), None)
         if name is None:
             noun = _NOUNS.get(scalar.operation, "value")
             name = self.alloc(scope, noun, scalar.dtype, width(wide))
-        scope.say(_call(scalar, [*map(show, operands), name]))
+        scope.say(call(scalar, [*map(show, operands), name]))
         return name
 
     def uses_of(self, scope: Body, part: Scalar) -> int:
@@ -782,11 +757,3 @@ def _plain(expression: ir.Expr) -> str:
             return f"min({_plain(left)}, {_plain(right)})"
         case _:
             return show(expression)
-
-
-def _number(value: float | int | bool) -> str:
-    return "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
-
-
-def _keyword(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else repr(value)

@@ -71,7 +71,8 @@ def trace(
     state: Mapping[str, torch.Tensor],
     inputs: Sequence[Any],
 ) -> dict[str, Any]:
-    """The graph of `run(state, inputs)` as plain data: `nodes`, in order, and what is `returned`.
+    """The graph of `run(state, inputs)` as plain data: `nodes`, in order, and what is `returned`;
+    nodes that nothing needs are among them, as at the end of a loop.
 
     A node is {"operation", "arguments": name -> value, "tensors": those it gives}; a value is
     {"node": number, "of": which of its tensors}, {"input": position}, {"state": name}, {"dtype":
@@ -99,10 +100,18 @@ def trace(
             torch.func.functionalize(flat, remove="mutations_and_views"),
             decomposition_table=_decompositions(),
         )(*known.values(), *tensors)
-    traced.graph.eliminate_dead_code()
     names: list[dict[str, Any]] = [{"state": name} for name in known]
     names += [{"input": n} for n, v in enumerate(given) if isinstance(v, torch.Tensor)]
     return _Written(traced, names).graph()
+
+
+def _needed(graph: torch.fx.Graph) -> set[Node]:
+    """The nodes that what is returned needs."""
+    found: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or not found.isdisjoint(node.users):
+            found.add(node)
+    return found
 
 
 class _Written:
@@ -110,6 +119,7 @@ class _Written:
 
     def __init__(self, traced: torch.fx.GraphModule, names: list[dict[str, Any]]) -> None:
         self.traced = traced
+        self.needed = _needed(traced.graph)
         self.names = iter(names)
         self.values: dict[Node, Any] = {}
         self.nodes: list[dict[str, Any]] = []
@@ -121,7 +131,8 @@ class _Written:
                 case "placeholder":
                     self.values[node] = next(self.names)
                 case "get_attr":
-                    self.values[node] = self.made(getattr(self.traced, node.target))
+                    made = getattr(self.traced, node.target)
+                    self.values[node] = self.made(made if node in self.needed else made[:0])
                 case "output":
                     returned = self.value(list(node.args[0]))
                 case _:
@@ -138,7 +149,7 @@ class _Written:
         arguments |= node.kwargs
         for name in ("layout", "device", "memory_format", "pin_memory", "non_blocking"):
             arguments.pop(name, None)
-        found = node.meta["val"]
+        found = node.meta.get("val")
         tensors = found if isinstance(found, list | tuple) else [found]
         self.values[node] = {"node": len(self.nodes), "of": 0}
         self.nodes.append(

@@ -1,0 +1,67 @@
+"""Operations on scalars as a sketch says them: as calls, and within expressions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from sketchc.agents.autosketch.loops import Apply, Number, Scalar
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.show import show
+from sketchc.ops.table import ARITHMETIC, COMPARISONS, OPS, Category, Result
+
+#: How operations are written in an expression.
+_SIGNS = {operation: sign for sign, operation in (ARITHMETIC | COMPARISONS).items()}
+
+
+def named(text: str) -> ir.Expr:
+    """What stands in an expression as it is: a tile's name, a number, a call."""
+    return ir.Ref(text, ir.NameKind.LOOP)
+
+
+def operands_of(scalar: Apply) -> Iterator[Scalar]:
+    """The operands; where numbers alone make a float, they do not look like integers."""
+    numbers = all(isinstance(e, Number) or e.dtype is DType.BOOL for e in scalar.operands)
+    for each in scalar.operands:
+        if numbers and scalar.dtype.is_float and isinstance(each, Number):
+            value = each.value
+            yield Number(float(value) if type(value) is int else value, scalar.dtype)
+        else:
+            yield each
+
+
+def in_one_type(scalar: Apply) -> bool:
+    """Whether an expression computes an operation as a call does: nothing is rounded on the way to
+    a tile of its own, and integers, which are indices in expressions, are left out."""
+    row = OPS[scalar.operation]
+    if row.result is Result.DESTINATION or row.category is not Category.ELEMENTWISE:
+        return False
+    tiles = [each.dtype for each in scalar.operands if not isinstance(each, Number)]
+    floats = {dtype for dtype in (*tiles, scalar.dtype) if dtype is not DType.BOOL}
+    return bool(tiles) and len(floats) == 1 and floats <= {DType.F32, DType.F64}
+
+
+def in_expression(scalar: Apply, operands: Sequence[ir.Expr]) -> ir.Expr:
+    """An operation on operands as it is written in an expression."""
+    sign = _SIGNS.get(scalar.operation)
+    if sign is not None:
+        return ir.Binary(sign, *operands)
+    if scalar.operation == "neg":
+        return ir.Unary("-", *operands)
+    return named(call(scalar, list(map(show, operands))))
+
+
+def call(scalar: Apply, arguments: Sequence[str]) -> str:
+    """An operation as a call; the last of the arguments may be its destination."""
+    keywords = (f"{key}={_keyword(value)}" for key, value in scalar.attributes)
+    return f"{scalar.operation}({', '.join((*arguments, *keywords))})"
+
+
+def number_text(value: float | int | bool) -> str:
+    """A number as a literal."""
+    return "nan" if isinstance(value, float) and math.isnan(value) else repr(value)
+
+
+def _keyword(value: object) -> str:
+    return f'"{value}"' if isinstance(value, str) else repr(value)
