@@ -288,11 +288,34 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "b)",
         ((3, 9, 5), (3, 9, 5), (3, 5)),
     ),
+    # Behind the last step nothing needs the other state; the first state stands beside the others.
+    "two_states": (
+        "torch.stack([s for s, _ in itertools.accumulate(x.unbind(1), lambda each, y: (each[0] + "
+        "each[1] * (y - each[0]), torch.sigmoid(each[1] - y)), initial=(b, w))][1:], -1)",
+        ((3, 9, 5), (3, 5), (3, 5)),
+    ),
+    "with_the_first": (
+        "torch.cat(list(itertools.accumulate(x.split(1, 1), lambda h, y: torch.tanh(h + y), "
+        "initial=b[:, None])), 1)",
+        ((3, 9, 5), (3, 5), (3, 5)),
+    ),
     # What a step scatters into goes through a workspace of that step.
     "scattered_in_a_loop": (
         "functools.reduce(lambda h, t: torch.tanh(h).scatter_add(0, (w[:, t].abs() * 3).long() % "
         "b.shape[0], x[:, t]), range(x.shape[1]), b)",
         ((6, 9, 5), (6, 9, 5), (3, 5)),
+    ),
+    # Of what lies outside of a part, a maximum or a product takes nothing.
+    "largest_of_joined": ("torch.cat([x, w * 2.0], 1).amax(1) + b", ((20, 30), (20, 12), (20,))),
+    "joined_with_rows": (
+        "torch.cat([b[(x.abs() * 3).long() % b.shape[0]], torch.log1p(w.abs())], 1).sum(1)",
+        ((20, 7), (20, 9), (30,)),
+    ),
+    "of_a_part_and_a_row": ("x[:, :5].sum(1) * w.amax(1) + w.sum(1)", ((20, 9), (20, 90))),
+    "error_tails": ("torch.erfc(x * 2.0) * torch.exp(x)", ((20, 30),)),
+    "numbers_alone": (
+        "torch.where(x > 0, torch.where(w > 1, torch.zeros_like(x), torch.ones_like(x)), 0.0) - w",
+        ((20, 30), (20, 30)),
     ),
     "less_its_mean": (
         "F.group_norm(x, 3, torch.ones(x.shape[1], dtype=x.dtype), None)",
@@ -442,19 +465,32 @@ def test_the_window_of_a_weight_keeps_its_size(tmp_path: Path) -> None:
     assert check(Source("t.sketch", text)).ok
 
 
+OTHERWISE = {
+    "padded": (
+        "        # Nothing is padded where there is nothing to pad.\n"
+        "        behind = -x.shape[1] % 16\n"
+        "        y = F.pad(x, (0, behind)) if behind else torch.sin(x)\n"
+        "        return y.view(x.shape[0], -1, 16).sum(2)\n"
+    ),
+    "uneven steps": (
+        "        y = x[:, 0]\n"
+        "        for place in range(1, x.shape[1]):\n"
+        "            y = y * x[:, place] if (place * place) % 3 else torch.sin(y) + x[:, place]\n"
+        "        return y\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", OTHERWISE)
 def test_sizes_at_which_a_task_runs_otherwise_are_held(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One of them, where the others may vary; the run says why."""
     require("cpp")
     path = tmp_path / "padded.py"
     path.write_text(
-        f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, x):\n"
-        "        # Nothing is padded where there is nothing to pad.\n"
-        "        behind = -x.shape[1] % 16\n"
-        "        y = F.pad(x, (0, behind)) if behind else torch.sin(x)\n"
-        "        return y.view(x.shape[0], -1, 16).sum(2)\n\n\n"
-        "def get_inputs():\n    return [torch.randn(5, 44)]\n"
+        f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, x):\n{OTHERWISE[what]}"
+        "\n\ndef get_inputs():\n    return [torch.randn(5, 44)]\n"
     )
     out = tmp_path / "out"
     assert run(["gen", str(path), "-t", "cpp", "--no-bench", "--no-store", "-o", str(out)]) == 0
