@@ -137,7 +137,7 @@ class Binding:
     `tensors`. `receivers` maps positions of inputs that the task only writes into to `out` tensors.
     `sizes` and `values` are what the task's hints allow: of symbols, and of inputs by position.
     `other_types` tells of tensors that are of another type than the task's: no kernel of the sketch
-    is right.
+    is right. `marks` are integers of inputs, by position, that stand apart from the others.
     """
 
     sketch: ir.Sketch
@@ -153,6 +153,7 @@ class Binding:
     sizes: Mapping[str, Domain] = attrs.field(factory=dict)
     values: Mapping[int, Domain] = attrs.field(factory=dict)
     other_types: tuple[str, ...] = ()
+    marks: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
 
     def number(self, position: int) -> Array | Scalar:
         """The value of the param that an input fills, as the task takes it: a number, or a tensor

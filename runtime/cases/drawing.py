@@ -38,6 +38,7 @@ from sketchc.ir.evaluate import Value
 from sketchc.ir.walk import children
 from sketchc.launch.inputs import index_ranges
 from sketchc.runtime.cases.binding import Binding, TensorSource
+from sketchc.runtime.cases.marks import marked
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import Built, Scalar, Thresholds
@@ -293,11 +294,15 @@ class _Drawing:
     ) -> Array:
         """The values of one tensor, of which `given` are the task's own."""
         name, dtype = source.tensor.name, source.tensor.dtype
+        marks = () if source.position is None else self.binding.marks.get(source.position, ())
         if source.state is not None and source.state in built.ranges:
             # A table of places, say: of its integers those are valid that it may have.
             self.ranges[name] = built.ranges[source.state]
         if isinstance(given, np.ndarray) and given.size and dtype.is_integer:
-            self.ranges[name] = _own_range(given, self.binding, self.case)
+            others = given[~np.isin(given, marks)] if marks else given
+            self.ranges[name] = _own_range(
+                others if others.size else given, self.binding, self.case
+            )
         if self.kind in ("task", LIKE) and isinstance(given, np.ndarray):
             array = np.ascontiguousarray(given, numpy_dtype(dtype)).reshape(given.shape)
             array = array if self.kind == "task" else fitted(array, shape)
@@ -309,7 +314,12 @@ class _Drawing:
             return array
         if domain is not None:
             return within(array, domain, dtype)
-        return into_range(array, *self.ranges[name]) if name in self.ranges else array
+        moved = into_range(array, *self.ranges[name]) if name in self.ranges else array
+        if not marks or not isinstance(given, np.ndarray):
+            return moved
+        if self.kind == LIKE:
+            return np.where(np.isin(array, marks), array, moved)
+        return marked(moved, given, marks, random)
 
     def _own_inputs(self) -> list[Argument]:
         """The task's own inputs where they are wanted; none elsewhere."""

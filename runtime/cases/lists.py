@@ -14,6 +14,7 @@ import attrs
 from sketchc.base.diagnostics import UsageError
 from sketchc.ir import nodes as ir
 from sketchc.runtime.cases.binding import Binding, bind
+from sketchc.runtime.cases.marks import with_marks
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import InputSpec, Scalar, TaskDescription, TensorSpec
 from sketchc.runtime.tasks.signature import signature_of
@@ -31,6 +32,13 @@ def bind_task(
     """
     if not isinstance(task, TaskClient):
         return bind(sketch, task.describe(seed), settings)
+    return with_marks(_leading(sketch, task, seed, settings), task, seed)
+
+
+def _leading(
+    sketch: ir.Sketch, task: TaskClient, seed: int, settings: Mapping[str, Scalar] | None
+) -> Binding:
+    """The sketch bound to the first list that it fits. Raises `UsageError`."""
     task.follow(0)
     first = task.describe(seed)
     found: Binding | UsageError
