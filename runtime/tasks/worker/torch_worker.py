@@ -27,6 +27,7 @@ from sketchc.runtime.process import memory
 from sketchc.runtime.process.messages import Raw
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC
 from sketchc.runtime.tasks.worker import convolutions, server
+from sketchc.runtime.tasks.worker.counting import Counted
 from sketchc.runtime.tasks.worker.functions import Formulas
 from sketchc.runtime.tasks.worker.module_state import state, unregistered
 from sketchc.runtime.tasks.worker.operations import (
@@ -42,7 +43,7 @@ from sketchc.runtime.tasks.worker.precision import JoinsFloat64
 from sketchc.runtime.tasks.worker.recurrent import LAYERS
 from sketchc.runtime.tasks.worker.rng_audit import Watch
 from sketchc.runtime.tasks.worker.server import SCALED
-from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat
+from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, flat, refuse
 
 #: spelling in a sketch -> torch type
 DTYPES = {dtype.value: getattr(torch, dtype.numpy_name) for dtype in DType}
@@ -53,6 +54,8 @@ _SMALL_ELEMENTS = 1 << 16
 _LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
 _PROBE_ELEMENTS = 1 << 22
+#: A probe may make so many calls of PyTorch, or so many times those at the task's own sizes.
+_LEAST_CALLS, _MORE_CALLS = 1 << 12, 4
 #: What makes a tensor out of its size.
 _MAKERS = frozenset({"empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros"})
 #: Bytes from which on a weight is large. The system gives out such memory as pages of zeros.
@@ -160,6 +163,8 @@ class Task(server.Task):
     walk = "named_modules"
     tensor_type = torch.Tensor
     spellings: ClassVar[Mapping[str, str]] = {str(dtype): name for name, dtype in DTYPES.items()}
+    #: of a probe, once that is known
+    most_calls = 0
 
     def seed(self, number: int) -> None:
         """Seed torch's generator."""
@@ -383,14 +388,28 @@ class Task(server.Task):
         if request.get("real"):
             return self._probe_with_data(request)
         elements = sum(math.prod(v["shape"]) for v in request["inputs"] if "shape" in v)
+        counted = Counted(self._most_calls())
         try:
-            with _without_data(), convolutions.AsWithData():
+            with _without_data(), convolutions.AsWithData(), counted:
                 return super().probe(request)
         except Exception:
+            if counted.calls > counted.most:
+                refuse("the task makes too many calls of PyTorch at these sizes")
             # The task looks at values, or does not take these shapes: real tensors tell which.
             if elements > _PROBE_ELEMENTS:
                 raise
             return self._probe_with_data(request)
+
+    def _most_calls(self) -> int:
+        """So many calls of PyTorch at most in a probe: a loop of loops over a size takes minutes
+        where the size is a few times the task's own."""
+        if not self.most_calls:
+            own = Counted(math.inf)
+            with suppress(Exception), _without_data(), own:
+                model = _copied_to_meta(self.model({}))
+                self.forward(model, self.input_lists({"seed": 0})[0])
+            self.most_calls = max(_LEAST_CALLS, _MORE_CALLS * own.calls)
+        return self.most_calls
 
     def _probe_with_data(self, request: Request) -> dict[str, Any]:
         with drawn_in_front(_SHAPED_WEIGHT):
