@@ -65,6 +65,9 @@ _LARGEST_DIVISOR = 4096
 _SHORT = 10
 #: What is added to an extent in a power or a logarithm.
 _SHIFTS = (1, -1, 2, -2)
+#: Loops of a fixed number of iterations stay unrolled in traces of so few operations, and where
+#: there are not so many times fewer with them.
+_LONG, _LESS = 250, 3
 #: How near a power comes to a whole number.
 _EXACT = 1e-12
 
@@ -324,8 +327,18 @@ class _Traced:
             if len(set(counts)) > 1:
                 raise DiffersError(_operations(counts))
         else:
-            each = [live(trace) for trace in each]
+            each = _shorter([live(trace) for trace in each])
         return Traces(self.signature, points, each, (*_DIVISORS, *steps), self.open)
+
+
+def _shorter(traces: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The traces; where they are long, with their loops, if they are much shorter so."""
+    long = len(traces[0]["nodes"])
+    if long <= _LONG:
+        return traces
+    found = [rolled(trace) for trace in traces]
+    counts = {len(trace["nodes"]) for trace in found}
+    return found if len(counts) == 1 and counts.pop() * _LESS <= long else traces
 
 
 def _operations(counts: Sequence[int]) -> str:

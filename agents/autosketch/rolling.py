@@ -47,26 +47,38 @@ def live(trace: Trace) -> Trace:
 
 def rolled(trace: Trace) -> Trace:
     """The trace with its loops; as it is where it has none."""
-    for whole in (True, False):
-        # What nothing needs in the end, as the states after a last step, makes a step like others.
-        found = _Nodes(_Nodes(trace, whole).trace(), whole).trace()  # the first may end readers
-        loops = 0
-        while (shorter := _roll(found)) is not None:
-            found = _Nodes(shorter, whole).trace()
-            loops += 1
-        if loops:
-            break
+    # What nothing needs in the end, as a state behind the last step, makes a step like the others;
+    # elsewhere it is in the way.
+    return min((_rolled(trace, whole) for whole in (True, False)), key=_length)
+
+
+def _rolled(trace: Trace, whole: bool) -> Trace:
+    found = _Nodes(_Nodes(trace, whole).trace(), whole).trace()  # the first may end readers
+    while (shorter := _roll(found)) is not None:
+        found = _Nodes(shorter, whole).trace()
     return live(found)
+
+
+def _length(trace: Trace) -> int:
+    return len(trace["nodes"])
 
 
 def _roll(trace: Trace) -> Trace | None:
     for start, period in _repetitions(trace["nodes"]):
-        for shift in range(period):
-            try:
-                return _Loop(trace, start + shift, period).trace()
-            except _NoLoopError:
-                continue
+        for by_number in (False, True):
+            # An iteration may begin at any of its operations: where least is left beside the loop.
+            starts = range(start, start + period)
+            each = (_loop(trace, begin, period, by_number) for begin in starts)
+            if found := [one for one in each if one is not None]:
+                return min(found, key=_length)
     return None
+
+
+def _loop(trace: Trace, start: int, period: int, by_number: bool) -> Trace | None:
+    try:
+        return _Loop(trace, start, period).trace(by_number)
+    except _NoLoopError:
+        return None
 
 
 # ---------------------------------------------------------------- values of a trace
@@ -256,6 +268,16 @@ class _Line:
     shift: int
 
 
+@attrs.frozen
+class _Row:
+    """All of one result in a row among what a node joins, from number `first` on; the last
+    iteration's stands first where they are `backwards`."""
+
+    first: int
+    own: _Own
+    backwards: bool
+
+
 class _Loop:
     """Nodes from `start` on, `period` of them an iteration, as a loop. Raises `_NoLoopError`."""
 
@@ -275,7 +297,8 @@ class _Loop:
         }
         for place in self.written:
             del self.initial[_Own(place, 0, before=True)]
-        if not self.initial:
+        operations = {node["operation"] for node in self.old[self.start : self.start + period]}
+        if not self.initial or operations <= _VIEWS:
             raise _NoLoopError
 
     def writes(self, place: int) -> tuple[_Own, int, bool] | None:
@@ -347,8 +370,9 @@ class _Loop:
 
     # ------------------------------------------------------------ the trace anew
 
-    def trace(self) -> Trace:
-        """The whole trace."""
+    def trace(self, by_number: bool) -> Trace:
+        """The whole trace. What follows the loop may read the result of one iteration `by_number`,
+        beside the last."""
         nodes = list(self.old[: self.start])
         counter = len(nodes)
         step = {"node": counter, "of": 0}
@@ -368,13 +392,13 @@ class _Loop:
             node = self.old[self.start + place]
             arguments = {n: _in_terms(value, known, counter) for n, value in given.items()}
             nodes.append({**node, "arguments": arguments})
-        return self.rest(nodes, known)
+        return self.rest(nodes, known, by_number)
 
     def result(self, own: _Own) -> Any:
         """Type and extents of a result."""
         return self.old[self.start + own.place]["tensors"][own.of]
 
-    def rest(self, nodes: list[Any], known: Mapping[_Own, Any]) -> Trace:
+    def rest(self, nodes: list[Any], known: Mapping[_Own, Any], by_number: bool) -> Trace:
         """What follows the loop: it reads the last of the results, or all of one."""
         states = list(self.initial)
         kept = [own for own in self.read_later() if attrs.evolve(own, before=True) not in states]
@@ -400,58 +424,82 @@ class _Loop:
             nodes.append(
                 _joined(whole[source], dim, backwards, True, [self.result(_Own(place, 0))])
             )
-        for number in range(self.end, len(self.old)):
-            nodes += self.later(self.old[number], whole, len(nodes))
+        rows = {n: self.side_by_side(self.old[n]) for n in range(self.end, len(self.old))}
+        self.indexed = self.read_by_number(rows)
+        if self.indexed and not by_number:
+            raise _NoLoopError
+        for number, row in rows.items():
+            self.later(nodes, self.old[number], row, whole)
             for of in range(len(self.old[number]["tensors"])):
                 self.places[number, of] = {"node": len(nodes) - 1, "of": of}
-        self.only_last([*_uses(self.returned)])
+        self.select(nodes, self.returned, whole)
         return {"nodes": nodes, "returned": _moved(self.returned, self.places)}
 
-    def only_last(self, uses: Sequence[Mapping[str, int]]) -> None:
-        """Refuses what reads an iteration before the last."""
-        if any(self.start <= use["node"] < self.end - self.period for use in uses):
-            raise _NoLoopError
+    def turn_of(self, use: Mapping[str, int]) -> tuple[int, _Own] | None:
+        """Which iteration gave a result, and which of an iteration's it is."""
+        if not self.start <= use["node"] < self.end:
+            return None
+        turn, place = divmod(use["node"] - self.start, self.period)
+        return turn, _Own(place, use["of"])
+
+    def read_by_number(self, rows: Mapping[int, _Row | None]) -> set[_Own]:
+        """The results of which an iteration before the last is read by itself."""
+        alone = [self.outside(self.old[n], row) for n, row in rows.items()]
+        turns = filter(None, map(self.turn_of, _uses([*alone, self.returned])))
+        return {own for turn, own in turns if turn < self.count - 1}
+
+    def outside(self, node: Mapping[str, Any], row: _Row | None) -> list[Any]:
+        """What a node behind the loop takes, but for all of one result in a row."""
+        if row is None:
+            return _given(node)
+        parts = node["arguments"]["tensors"]
+        return [*parts[: row.first], *parts[row.first + self.count :]]
+
+    def select(self, nodes: list[Any], value: Any, whole: Mapping[_Own, Any]) -> None:
+        """What reads an iteration by itself reads its place among all of that result."""
+        for use in _uses(value):
+            found = self.turn_of(use)
+            if found is None or found[1] not in self.indexed:
+                continue
+            turn, own = found
+            if own not in whole:
+                raise _NoLoopError  # a tensor that is written place by place
+            if turn < self.count - 1 and (use["node"], use["of"]) in self.places:
+                continue
+            arguments = {"self": whole[own], "dim": 0, "index": turn}
+            self.places[use["node"], use["of"]] = {"node": len(nodes), "of": 0}
+            nodes.append(_node("select_copy", arguments, [self.result(own)]))
 
     def read_later(self) -> list[_Own]:
         """The results that what follows the loop reads."""
         later = [_given(node) for node in self.old[self.end :]]
-        owns = (
-            _Own((use["node"] - self.start) % self.period, use["of"])
-            for use in _uses([*later, self.returned])
-            if self.start <= use["node"] < self.end
-        )
+        owns = (own for _, own in filter(None, map(self.turn_of, _uses([*later, self.returned]))))
         found = (self.written[own.place][0] if own.place in self.written else own for own in owns)
         return list(dict.fromkeys(found))
 
     def later(
-        self, node: Mapping[str, Any], whole: Mapping[_Own, Any], at: int
-    ) -> list[dict[str, Any]]:
-        """A node behind the loop, which will have the number `at`. One that puts all of one result
-        side by side, maybe with others around it, becomes one that joins the result, and another
-        for these."""
-        found = self.side_by_side(node)
-        if found is None:
-            self.only_last([*_uses(_given(node))])
-            return [_with_moved(node, self.places)]
-        first, own, backwards = found
-        parts, dim = node["arguments"]["tensors"], node["arguments"]["dim"]
-        others = [*parts[:first], *parts[first + self.count :]]
-        part, whole_of = self.result(own), node["tensors"]
+        self, nodes: list[Any], node: Mapping[str, Any], row: _Row | None, whole: Mapping[_Own, Any]
+    ) -> None:
+        """Add a node behind the loop. One that puts all of one result side by side, maybe with
+        others around it, becomes one that joins the result, and another for these."""
+        others = self.outside(node, row)
+        self.select(nodes, others, whole)
+        if row is None:
+            nodes.append(_with_moved(node, self.places))
+            return
+        dim, part, tensors = node["arguments"]["dim"], self.result(row.own), node["tensors"]
         if others:
             extents = list(part["shape"])
             extents[dim] *= self.count
-            whole_of = [{**part, "shape": extents}]
-        joined = _joined(whole[own], dim, backwards, False, whole_of)
-        if not others:
-            return [joined]
-        self.only_last([*_uses(others)])
-        around = _moved(others, self.places)
-        around.insert(first, {"node": at, "of": 0})
-        return [joined, {**node, "arguments": {**node["arguments"], "tensors": around}}]
+            tensors = [{**part, "shape": extents}]
+        nodes.append(_joined(whole[row.own], dim, row.backwards, False, tensors))
+        if others:
+            around = _moved(others, self.places)
+            around.insert(row.first, {"node": len(nodes) - 1, "of": 0})
+            nodes.append({**node, "arguments": {**node["arguments"], "tensors": around}})
 
-    def side_by_side(self, node: Mapping[str, Any]) -> tuple[int, _Own, bool] | None:
-        """Where all of one result stand in a row among what a node joins, the result, and whether
-        the last one stands first."""
+    def side_by_side(self, node: Mapping[str, Any]) -> _Row | None:
+        """All of one result among what a node joins."""
         if node["operation"] != "prims::cat":
             return None
         parts = node["arguments"]["tensors"]
@@ -462,7 +510,7 @@ class _Loop:
                 owns = {self.own(use, turn) for turn, use in enumerate(order)}
                 own = owns.pop()
                 if not owns and own is not None and not own.before:
-                    return first, own, backwards
+                    return _Row(first, own, backwards)
         return None
 
 

@@ -299,6 +299,17 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "initial=b[:, None])), 1)",
         ((3, 9, 5), (3, 5), (3, 5)),
     ),
+    # One loop reads what the steps of another gave, the last one first.
+    "there_and_back": (
+        "functools.reduce(lambda y, h: y * 0.5 + h, reversed(list(itertools.accumulate("
+        "x.unbind(1), lambda h, y: torch.tanh(h + y), initial=b))[1:]), w)",
+        ((3, 9, 5), (3, 5), (3, 5)),
+    ),
+    # Many steps, whatever the sizes are.
+    "many_steps": (
+        "functools.reduce(lambda h, _: torch.tanh(h @ w / 16 + x), range(60), x)",
+        ((20, 5), (5, 5)),
+    ),
     # What a step scatters into goes through a workspace of that step.
     "scattered_in_a_loop": (
         "functools.reduce(lambda h, t: torch.tanh(h).scatter_add(0, (w[:, t].abs() * 3).long() % "
