@@ -14,6 +14,21 @@ from sketchc.ops.table import ARITHMETIC, COMPARISONS, OPS, Category, Result
 #: How operations are written in an expression.
 _SIGNS = {operation: sign for sign, operation in (ARITHMETIC | COMPARISONS).items()}
 
+#: What the result of an operation is called.
+_NOUNS = {
+    "add": "sum_of",
+    "sub": "difference",
+    "mul": "product_of",
+    "div": "quotient",
+    "exp": "power",
+    "pow": "power",
+    "cast": "converted",
+    "sqrt": "root",
+    "rsqrt": "scale",
+    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "condition"),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_not"), "condition"),
+}
+
 
 def named(text: str) -> ir.Expr:
     """What stands in an expression as it is: a tile's name, a number, a call."""
@@ -65,3 +80,8 @@ def number_text(value: float | int | bool) -> str:
 
 def _keyword(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def noun(scalar: Apply) -> str:
+    """What its result is called."""
+    return _NOUNS.get(scalar.operation, "value")

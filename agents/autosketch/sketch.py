@@ -20,6 +20,7 @@ from sketchc.agents.autosketch.calls import (
     in_expression,
     in_one_type,
     named,
+    noun,
     number_text,
     operands_of,
 )
@@ -603,8 +604,7 @@ class _PhaseWriter:
                 return found
         name = next(self.spare(scope, scalar, scalar.dtype, wide, dims), None)
         if name is None:
-            noun = _NOUNS.get(scalar.operation, "value")
-            name = self.alloc(scope, noun, scalar.dtype, width(wide))
+            name = self.alloc(scope, noun(scalar), scalar.dtype, width(wide))
         scope.say(call(scalar, [*map(show, operands), name]))
         return name
 
@@ -728,22 +728,6 @@ class _PhaseWriter:
 
 #: A lane that makes a subscript one of lanes.
 _IOTA = "iota(1)"
-
-
-#: What the result of an operation is called.
-_NOUNS = {
-    "add": "sum_of",
-    "sub": "difference",
-    "mul": "product_of",
-    "div": "quotient",
-    "exp": "power",
-    "pow": "power",
-    "cast": "converted",
-    "sqrt": "root",
-    "rsqrt": "scale",
-    **dict.fromkeys(("eq", "ne", "lt", "le", "gt", "ge"), "condition"),
-    **dict.fromkeys(("logical_and", "logical_or", "logical_not"), "condition"),
-}
 
 
 def _plain(expression: ir.Expr) -> str:

@@ -58,6 +58,7 @@ NAMING = {
         "agents/autosketch/rules/orders.py",
         "agents/autosketch/phases.py",
         "agents/autosketch/rules/pointwise.py",
+        "agents/autosketch/calls.py",
         "agents/autosketch/sketch.py",
         "agents/autosketch/rules/views.py",
     ),
