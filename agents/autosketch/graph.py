@@ -336,9 +336,12 @@ def _shorter(traces: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     long = len(traces[0]["nodes"])
     if long <= _LONG:
         return traces
-    found = [rolled(trace) for trace in traces]
-    counts = {len(trace["nodes"]) for trace in found}
-    return found if len(counts) == 1 and counts.pop() * _LESS <= long else traces
+    first = rolled(traces[0])
+    short = len(first["nodes"])
+    if short * _LESS > long:
+        return traces
+    found = [first, *map(rolled, traces[1:])]
+    return found if all(len(trace["nodes"]) == short for trace in found) else traces
 
 
 def _operations(counts: Sequence[int]) -> str:

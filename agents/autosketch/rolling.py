@@ -9,13 +9,16 @@ all iterations, in order, stays as one tensor. The result is a trace with the op
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
 Trace = Mapping[str, Any]
+T = TypeVar("T")
 #: So many iterations make a loop.
 _LEAST = 8
 #: Views, which stand where they are made: they move to where they are used.
@@ -65,20 +68,20 @@ def _length(trace: Trace) -> int:
 
 def _roll(trace: Trace) -> Trace | None:
     for start, period in _repetitions(trace["nodes"]):
+        # An iteration may begin at any of its operations: where least is left beside the loop.
+        each = (partial(_Loop, trace, begin, period) for begin in range(start, start + period))
+        loops = [*_made(each)]
         for by_number in (False, True):
-            # An iteration may begin at any of its operations: where least is left beside the loop.
-            starts = range(start, start + period)
-            each = (_loop(trace, begin, period, by_number) for begin in starts)
-            if found := [one for one in each if one is not None]:
+            if found := [*_made(partial(loop.trace, by_number) for loop in loops)]:
                 return min(found, key=_length)
     return None
 
 
-def _loop(trace: Trace, start: int, period: int, by_number: bool) -> Trace | None:
-    try:
-        return _Loop(trace, start, period).trace(by_number)
-    except _NoLoopError:
-        return None
+def _made(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What is made where there is a loop."""
+    for make in makers:
+        with suppress(_NoLoopError):
+            yield make()
 
 
 # ---------------------------------------------------------------- values of a trace

@@ -55,7 +55,7 @@ _LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
 _PROBE_ELEMENTS = 1 << 22
 #: A probe may make so many calls of PyTorch, or so many times those at the task's own sizes.
-_LEAST_CALLS, _MORE_CALLS = 1 << 12, 4
+_LEAST_CALLS, _MORE_CALLS = 1 << 14, 4
 #: What makes a tensor out of its size.
 _MAKERS = frozenset({"empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros"})
 #: Bytes from which on a weight is large. The system gives out such memory as pages of zeros.
