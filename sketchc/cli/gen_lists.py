@@ -28,8 +28,8 @@ from sketchc.runtime.tasks.outline import modules_beside
 from sketchc.runtime.tasks.task import load_task, task_path
 
 RUNS = "kernels"
-#: What each run has in its own folder alone.
 _TRACE = "trace.json"
+#: What each run has in its own folder alone.
 _OWN = frozenset({"SUMMARY.md", _TRACE, "verdict.json"})
 _DROPIN = "_dropin"
 _INTRODUCTION = (

@@ -324,6 +324,8 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     "of_a_part_and_a_row": ("x[:, :5].sum(1) * w.amax(1) + w.sum(1)", ((20, 9), (20, 90))),
     "error_tails": ("torch.erfc(x * 2.0) * torch.exp(x)", ((20, 30),)),
+    # Nothing needs the number that is made first.
+    "made_for_nothing": ("[torch.tensor(0.5) * 2.0, x * 3.0][1]", ((20, 30),)),
     "numbers_alone": (
         "torch.where(x > 0, torch.where(w > 1, torch.zeros_like(x), torch.ones_like(x)), 0.0) - w",
         ((20, 30), (20, 30)),

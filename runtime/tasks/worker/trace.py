@@ -132,7 +132,9 @@ class _Written:
                     self.values[node] = next(self.names)
                 case "get_attr":
                     made = getattr(self.traced, node.target)
-                    self.values[node] = self.made(made if node in self.needed else made[:0])
+                    # Its values are not told where nothing needs them, however many there are.
+                    told = made if node in self.needed else made.new_empty(0)
+                    self.values[node] = self.made(told)
                 case "output":
                     returned = self.value(list(node.args[0]))
                 case _:
