@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import attrs
 
@@ -43,10 +42,10 @@ def out_of_resource(says: str) -> tuple[FailureRule, FailureRule]:
 class Target:
     """One target.
 
-    `coder` is the module of the built-in Coder: `emit(plan)`, and `answers(plan)`, which says what
-    the hints became that only the target can answer. It is asked for these while a plan is made,
-    for they tell what the emitter does of its own accord: no fact of the plan decides it. `abi` is
-    the module that says how a kernel's function is spelled and called (`lowering.abi.Abi`),
+    `coder` is the module of the built-in Coder, with `emit(plan)`; `hints` the one with
+    `answers(plan)`, which says what the hints became that only the target can answer: it is asked
+    while a plan is made, and imports nothing of the emitter. `abi` is the module that says how a
+    kernel's function is spelled and called (`lowering.abi.Abi`),
     `reserved` what no name of a sketch becomes in it, beside the words of its language. `toolchain`
     is the module with `TOOLCHAIN`; `extras` pairs modules that it imports with the extra of sketchc
     that brings them, and `distributions` are those whose versions stand beside results.
@@ -64,6 +63,7 @@ class Target:
     description: str
     language: Language
     coder: str
+    hints: str
     abi: str
     toolchain: str
     dsl: str  # what its kernels are written with: "Triton"
@@ -102,19 +102,15 @@ class Target:
 
     def emit(self, plan: Plan) -> Kernel:
         """The source for a finished plan; deterministic."""
-        kernel: Kernel = self._coder.emit(plan)
+        kernel: Kernel = importlib.import_module(self.coder).emit(plan)
         return kernel
 
     def answers(self, plan: Plan) -> tuple[HintAnswer, ...]:
-        """The emitter's answers to the hints in `answer_hints.OWN`."""
-        found: tuple[HintAnswer, ...] = self._coder.answers(plan)
+        """The target's answers to the hints in `answer_hints.OWN`."""
+        found: tuple[HintAnswer, ...] = importlib.import_module(self.hints).answers(plan)
         return found
 
     @property
     def fuses(self) -> bool:
         """Whether fusion decides which tiles take memory."""
         return self.loop_names is not None
-
-    @property
-    def _coder(self) -> Any:
-        return importlib.import_module(self.coder)

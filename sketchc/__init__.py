@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sketchc.base.version import __version__
+
 if TYPE_CHECKING:
     from sketchc.api import CompileError, compile, kernel
 
 __all__ = ["CompileError", "__version__", "compile", "kernel"]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

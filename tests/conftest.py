@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from shared_work import FOLDER
 from sweeps import MARK, PARTS, choice_of, dealt
 
-from sketchc.base import kept, verification
+from sketchc.base import memo, verification
 from sketchc.runtime.process.templates import SHARED
 
 # Kernels and torch compute little here, beside other tests: threads that wait shall not spin.
@@ -37,7 +37,7 @@ def _forget_with(change: str) -> None:
         if arguments and arguments[0] is not os.environ:
             self.forgetful = True
         if getattr(self, "forgetful", False):
-            kept.forget()
+            memo.forget()
 
     setattr(pytest.MonkeyPatch, change, changed)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sketchc import __version__
 from sketchc.agents.run.summary import counted
 from sketchc.agents.suites.metrics import TaskResult, Totals, cells, headings
 from sketchc.agents.suites.run import Results, SuiteFolder
+from sketchc.base.version import __version__
 from sketchc.runtime.report.content import Category, Page, SuiteResults, TaskRow
 from sketchc.runtime.report.steps import OPEN
 from sketchc.runtime.report.text import clean_line

@@ -2,7 +2,7 @@
 
 Takes a finished plan, returns a `Kernel`. `lowering/loops` makes the loop programs of the phases,
 `expressions` the text of what is in their statements, and `library` has what generated files carry;
-this file prints statements, the host function around the phases, and the answers to hints.
+this file prints statements and the host function around the phases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
 from sketchc.lowering.loops.nests import step_name
 from sketchc.lowering.loops.transformations import streamed_tensors
-from sketchc.lowering.plan import HintAnswer, Plan, Storage, has_product, source_loops, subject
+from sketchc.lowering.plan import Plan, Storage
 from sketchc.lowering.precedence import CPP, Code
 from sketchc.lowering.source_map import TracedLines
 from sketchc.lowering.workspaces import shared_memory
@@ -322,39 +322,6 @@ class Printer(Expressions, TracedLines):
 def streams_name(tensor: str) -> str:
     """The host scalar that is true where a tensor is larger than the caches."""
     return f"{tensor}_streams"
-
-
-_NO_UNIT = "this target has no matrix unit"
-_OVERLAP = "the core's out-of-order execution and its prefetchers overlap loads with work"
-_VECTORS = "tiles are the vectors here: their innermost axis is an `omp simd` loop"
-#: What hints of loops became, and why; `tensor_core` stands for loops without a matrix product.
-_LOOPS = {
-    "pipeline": ("not used", _OVERLAP),
-    "async": ("not used", _OVERLAP),
-    "tensor_core": ("not used", "there is no matrix product in it"),
-    "unroll": ("left to the C++ compiler", "the C++ compiler unrolls where its cost model says so"),
-    **dict.fromkeys(
-        ("vectorize", "simd", "warp", "threadidx"), ("a loop over vectorised tiles", _VECTORS)
-    ),
-}
-_TILES = {"tensor_core": ("vector multiply-adds", _NO_UNIT), "async": ("not used", _OVERLAP)}
-
-
-def answers(plan: Plan) -> tuple[HintAnswer, ...]:
-    """One answer for each hint that only the emitter can answer, in program order."""
-    found = []
-    for loop in source_loops(plan.sketch):
-        for hint in loop.hints:
-            word = hint.split(".")[0]
-            became = _LOOPS.get(word)
-            if word == "tensor_core" and has_product(loop.body):
-                became = ("packed panels and vector multiply-adds", _NO_UNIT)
-            if became is not None:
-                found.append(HintAnswer(hint, subject(plan, loop), *became))
-    for tile in plan.sketch.tiles:
-        where = f"tile {tile.name}"
-        found += [HintAnswer(hint, where, *_TILES[hint]) for hint in tile.hints if hint in _TILES]
-    return tuple(found)
 
 
 def emit(plan: Plan) -> Kernel:

@@ -9,6 +9,7 @@ from typing import assert_never
 import attrs
 
 from sketchc.base.diagnostics import InternalError
+from sketchc.base.reserved import CPP_KEYWORDS
 from sketchc.base.types import DType, wrapped
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import scalar_dtype
@@ -19,16 +20,6 @@ from sketchc.lowering.loops.nodes import LOGICAL
 from sketchc.lowering.precedence import CPP, Code, at_least, parenthesised
 from sketchc.ops.table import COMPARISONS
 
-_KEYWORDS = """
-alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
-char32_t class compl concept const consteval constexpr constinit const_cast continue co_await
-co_return co_yield decltype default delete do double dynamic_cast else enum explicit export extern
-false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
-operator or or_eq private protected public register reinterpret_cast requires return short signed
-sizeof static static_assert static_cast struct switch template this thread_local throw true try
-typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-"""
-
 #: Macros and types that the generated file includes, and its own namespaces and locals.
 _INCLUDED = """
 INFINITY NAN HUGE_VAL INT64_C UINT64_C EOF NULL assert errno signbit isnan isinf isfinite int8_t
@@ -36,7 +27,7 @@ int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t std sketch lin
 SKETCH_VECTORS thread_arena threads status grid
 """
 
-RESERVED = frozenset(f"{_KEYWORDS} {_INCLUDED}".split())
+RESERVED = CPP_KEYWORDS.union(_INCLUDED.split())
 
 #: Functions of the C library that an `extern "C"` entry point must not redefine.
 _LIBRARY_NAMES = """

@@ -66,6 +66,7 @@ TARGET = Target(
     description="C++17 with OpenMP and SIMD, for x86-64 and other CPUs",
     language=CPP,
     coder="sketchc.lowering.cpp.emit",
+    hints="sketchc.lowering.cpp.hints",
     abi="sketchc.lowering.cpp.abi",
     toolchain="sketchc.runtime.toolchains.cpp.toolchain",
     dsl="C++",

@@ -11,7 +11,7 @@ import attrs
 
 from sketchc.base import verification
 from sketchc.base.diagnostics import Diagnostic, DiagnosticError, has_errors, refuse
-from sketchc.base.kept import Named, kept
+from sketchc.base.memo import Named, memoised
 from sketchc.base.types import Scalar
 from sketchc.checker.api import Elaboration
 from sketchc.ir import nodes as ir
@@ -99,7 +99,7 @@ def build_plan(
     return _planned(tree, target, hardware, Named(constants or {}), allow_unproved)
 
 
-@kept
+@memoised
 def _planned(
     tree: syntax.Sketch,
     target: str,

@@ -21,13 +21,12 @@ from sketchc.lowering.plan import takes_as_it_is
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.expressions import literal
 from sketchc.lowering.triton import cross_lane
-from sketchc.lowering.triton.dialect import TL
+from sketchc.lowering.triton.dialect import TL, carrier
 from sketchc.lowering.triton.scope import Scope, chosen
 from sketchc.lowering.triton.values import (
     Value,
     as_tensor,
     broadcast_shape,
-    carrier,
     conditions,
     conjunction,
     convert,

@@ -13,10 +13,17 @@ from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType, promote
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import operand_dtype
-from sketchc.lowering.plan import PhysicalExtent, Plan
+from sketchc.lowering.plan import PhysicalExtent
 from sketchc.lowering.precedence import PYTHON, Code, parenthesised
 from sketchc.lowering.python_host.expressions import is_literal, literal
-from sketchc.lowering.triton.dialect import DOT_DTYPES, TL, Dialect, precision
+from sketchc.lowering.triton.dialect import TL, carrier
+from sketchc.lowering.triton.products import (
+    dot_refusal,
+    factors,
+    precision,
+    product_dtype,
+    tile_name,
+)
 from sketchc.lowering.triton.scope import (
     Scope,
     Shape,
@@ -28,7 +35,6 @@ from sketchc.lowering.triton.scope import (
 )
 from sketchc.lowering.triton.values import (
     Value,
-    carrier,
     conditions,
     conjunction,
     convert,
@@ -38,65 +44,8 @@ from sketchc.lowering.triton.values import (
     operand_value,
     selected,
     taken,
-    tile_name,
 )
 from sketchc.ops.table import OPS, Fact, Layout, Result, identity_value
-
-_HALVES = (DType.F16, DType.BF16)
-_BYTES = (DType.I8, DType.U8)
-
-
-def product_dtype(operands: DType, destination: DType) -> DType:
-    """The type in which products are added up, of integers at least 32 bits."""
-    return operands if operands is DType.F64 else carrier(destination)
-
-
-def _factors(product: ir.Compute, sketch: ir.Sketch) -> tuple[list[str], DType]:
-    """The tiles that a product multiplies, and the type that holds both."""
-    names = [tile_name(operand) for operand in product.operands]
-    return names, promote(*(sketch.tile(name).dtype for name in names))
-
-
-def dot_refusal(plan: Plan, product: ir.Compute) -> str:
-    """Why `tl.dot` does not take a product; "" where it does."""
-    sketch = plan.sketch
-    names, dtype = _factors(product, sketch)
-    if dtype not in DOT_DTYPES:
-        return f"tl.dot does not take {dtype.value} here"
-    depth = plan.tiles[names[0]].extents[0 if product.attributes.get("trans_a") else 1].value
-    smallest = plan.capabilities.matrix_minimum.get(dtype.value, 1)
-    # A bucket is a run-time choice: the wrapper makes it at least the smallest depth.
-    if depth is not None and depth < smallest:
-        return f"its depth {depth} is less than the {smallest} that tl.dot takes"
-    accumulator = product_dtype(dtype, sketch.tile(product.destination).dtype)
-    if accumulator is not (DType.F32 if dtype.is_float else DType.I32):
-        return f"tl.dot does not add up in {accumulator.value}"
-    for name in (*names, product.destination):
-        if all(extent.value == 1 for extent in plan.tiles[name].extents):
-            return f"{name} has one element"
-    return ""
-
-
-def product_unit(plan: Plan, product: ir.Compute, dialect: Dialect) -> tuple[str, str]:
-    """What a product runs on, and why."""
-    _, dtype = _factors(product, plan.sketch)
-    shown = f"{product.operation} of {dtype.value}"
-    refusal = dot_refusal(plan, product)
-    if refusal:
-        return f"{shown}: a broadcast product and a sum", refusal
-    if not dialect.launch_options:
-        return f"{shown}: tl.dot, for the cube cores", ""
-    if dtype in (*_HALVES, *_BYTES):
-        return f"{shown}: tl.dot on the tensor cores", ""
-    cheapest = precision(product, plan)
-    if cheapest == "ieee":
-        return (
-            f"{shown}: tl.dot on the FMA units",
-            'precision="ieee" is exact f32; "tf32x3" runs on the tensor cores with nearly its '
-            "accuracy",
-        )
-    return f'{shown}: tl.dot on the tensor cores, precision="{cheapest}"', ""
-
 
 #: A product of more terms is added up column by column instead of all at once.
 MOST_AT_ONCE = 2**16
@@ -158,7 +107,7 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
 def product(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> Value:
     """gemm, matmul and dot: `tl.dot`, or a broadcast product and a sum where it cannot."""
     sketch = scope.plan.sketch
-    names, dtype = _factors(statement, sketch)
+    names, dtype = factors(statement, sketch)
     destination = sketch.tile(statement.destination)
     flags = [bool(statement.attributes.get(name)) for name in ("trans_a", "trans_b")]
     accumulator = product_dtype(dtype, destination.dtype)

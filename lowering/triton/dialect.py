@@ -10,19 +10,19 @@ import functools
 import attrs
 
 from sketchc.base.types import DType
-from sketchc.ir import nodes as ir
 from sketchc.lowering.language import PYTHON, parsed
-from sketchc.lowering.plan import Plan
 from sketchc.lowering.target import FailureRule, Target, out_of_resource
 
 #: Element types inside a kernel.
 TL = {dtype: f"tl.{dtype.numpy_name}" for dtype in DType} | {DType.BOOL: "tl.int1"}
 
-#: Operand types of `tl.dot`; others take a broadcast product and a sum.
-DOT_DTYPES = frozenset({DType.F32, DType.F16, DType.BF16, DType.I8})
 
-#: Precisions of a matrix product, coarsest first; a sketch's `precision` is a floor.
-PRECISIONS = ("tf32", "tf32x3", "ieee")
+def carrier(dtype: DType) -> DType:
+    """The type in which lanes of `dtype` are ordered and moved: f32, f64, i32 or i64 hold every
+    value of the narrower types, and all targets move them."""
+    if dtype.is_float:
+        return dtype.compute
+    return DType.I64 if dtype in (DType.I64, DType.U32) else DType.I32
 
 
 @attrs.frozen
@@ -79,13 +79,6 @@ DIALECTS = {
 }
 
 
-def precision(product: ir.Compute, plan: Plan) -> str:
-    """The cheapest precision of the target that is at least what a matrix product asks for."""
-    floor = str(product.attributes.get("precision", "ieee"))
-    finer = PRECISIONS[PRECISIONS.index(floor) :]
-    return next(name for name in finer if name in plan.capabilities.precisions)
-
-
 #: What generated kernels and their launches call things, beside what every wrapper does.
 RESERVED = frozenset({"tl", "triton", "program", "index", "index_bound", "INDEX"})
 #: What a kernel may import: the module or anything below it.
@@ -140,6 +133,7 @@ triton_target = functools.partial(
     Target,
     language=PYTHON,
     coder="sketchc.lowering.triton.emit",
+    hints="sketchc.lowering.triton.hints",
     abi="sketchc.lowering.python_host.abi",
     dsl="Triton",
     kernel_mark="triton.jit",

@@ -9,7 +9,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, has_product
+from sketchc.lowering.plan import PhasePlan, Plan, has_product
 from sketchc.lowering.precedence import PYTHON
 from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.python_host.library import definitions, part_of
@@ -89,11 +89,6 @@ class TritonWrapper(Wrapper):
 
 #: The device functions that kernels may carry with them.
 FUNCTIONS = Path(__file__).with_name("device_functions.py")
-
-
-def answers(plan: Plan) -> tuple[HintAnswer, ...]:
-    """What the hints became that only a Triton target can answer, in program order."""
-    return tuning.answers(plan, DIALECTS[plan.target])
 
 
 def emit(plan: Plan) -> Kernel:

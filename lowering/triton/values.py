@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import attrs
 
-from sketchc.base.diagnostics import InternalError
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -208,13 +207,6 @@ def broadcast_shape(values: list[Value]) -> Shape:
     return functools.reduce(broadcast, (value.shape for value in values))
 
 
-def tile_name(operand: ir.Operand) -> str:
-    """The tile that an operand of a cross-lane operation is."""
-    if not isinstance(operand, ir.TileOperand):
-        raise InternalError("a cross-lane operation takes tiles")
-    return operand.tile
-
-
 def selected(
     operand: ir.Operand, axes: tuple[int, ...], dtype: DType, identity: str, scope: Scope
 ) -> Code:
@@ -226,14 +218,6 @@ def selected(
     code = convert(code, own, dtype)
     mask = conjunction(conditions(operand.domain, operand.tile, scope, axes))
     return chosen(mask, code, fill_code(identity_value(identity, dtype), dtype))
-
-
-def carrier(dtype: DType) -> DType:
-    """The type in which lanes of `dtype` are ordered and moved: f32, f64, i32 or i64 hold every
-    value of the narrower types, and all targets move them."""
-    if dtype.is_float:
-        return dtype.compute
-    return DType.I64 if dtype in (DType.I64, DType.U32) else DType.I32
 
 
 def lanes_along(axis: int, shape: Shape, scope: Scope) -> Code:

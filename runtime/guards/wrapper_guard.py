@@ -28,7 +28,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import sketchc
+from sketchc.base import version
 from sketchc.runtime.guards.placement import poison
 
 _CHUNK = 1 << 24
@@ -200,7 +200,7 @@ _TRUSTED = tuple(
     spelled + os.sep
     for folder in (
         os.path.dirname(_HERE),
-        os.path.dirname(sketchc.__file__ or _HERE),
+        os.path.dirname(os.path.dirname(version.__file__)),
         os.path.dirname(os.path.dirname(torch.__file__)),
     )
     for spelled in {folder, os.path.realpath(folder)}

@@ -14,9 +14,6 @@ from pathlib import Path
 
 import attrs
 
-#: Python versions that triton-ascend has wheels for and that worker processes run on.
-_PYTHONS = ("3.11",)
-
 
 def installed(*packages: str) -> dict[str, str]:
     """The versions of those of the distributions that are here."""
@@ -50,12 +47,14 @@ class InstallError(Exception):
 
 @attrs.frozen
 class Environment:
-    """The virtual environment of one distribution, at one version: in the folder that the variable
-    of this name holds, else among the user's data."""
+    """The virtual environment of one distribution, at one version: in the folder that the
+    environment variable `variable` names, else among the user's data. `pythons` are the versions of
+    Python that there are wheels for."""
 
     distribution: str
     version: str
     variable: str
+    pythons: tuple[str, ...]
 
     def folder(self) -> Path:
         """The environment, whether it exists or not."""
@@ -76,9 +75,9 @@ class Environment:
         folder, unfinished = self.folder(), self._unfinished()
         if self.python() is not None:
             return f"{self.distribution} {self.version} is installed in {folder}"
-        python = _find_python()
+        python = self._base_python()
         if python is None:
-            versions = " or ".join(_PYTHONS)
+            versions = " or ".join(self.pythons)
             raise InstallError(f"{wanted} needs Python {versions}, and none is on the path")
         if folder.exists() and any(folder.iterdir()) and not unfinished.exists():
             raise InstallError(f"{folder} exists and is not such an environment: move it away")
@@ -95,13 +94,12 @@ class Environment:
         """Present while an installation runs, and after one that failed."""
         return self.folder() / "sketchc-unfinished"
 
-
-def _find_python() -> str | None:
-    """A Python that triton-ascend has wheels for: this one, or one on the path."""
-    if f"{sys.version_info.major}.{sys.version_info.minor}" in _PYTHONS:
-        return sys.executable
-    names = (f"python{version}" for version in _PYTHONS)
-    return next((path for name in names if (path := shutil.which(name))), None)
+    def _base_python(self) -> str | None:
+        """A Python of one of the versions in `pythons`: this one, or one on the path."""
+        if f"{sys.version_info.major}.{sys.version_info.minor}" in self.pythons:
+            return sys.executable
+        found = (shutil.which(f"python{version}") for version in self.pythons)
+        return next((path for path in found if path), None)
 
 
 def run_installer(command: list[str], environment: dict[str, str] | None = None) -> None:

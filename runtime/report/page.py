@@ -18,7 +18,7 @@ import attrs
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from sketchc import __version__
+from sketchc.base.version import __version__
 from sketchc.runtime.report import plots, results, suite_plots, text
 from sketchc.runtime.report.content import Measured, Page
 from sketchc.runtime.report.steps import OPEN, Visit

@@ -558,11 +558,9 @@ def _private() -> list[str]:
 @functools.lru_cache(maxsize=1)
 def _own_packages() -> tuple[str, ...]:
     """Where sketchc itself is: an editable installation may be anywhere."""
-    import sketchc
-
-    found = list(sketchc.__path__)
-    for name in _PACKAGES:
-        specification = importlib.util.find_spec(f"sketchc.{name}")
+    found: list[str] = []
+    for name in ("sketchc", *(f"sketchc.{name}" for name in _PACKAGES)):
+        specification = importlib.util.find_spec(name)
         if specification is not None:
             found += specification.submodule_search_locations or []
     return tuple(found)

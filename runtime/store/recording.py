@@ -15,8 +15,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sketchc import __version__
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.version import __version__
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.process.venvs import installed

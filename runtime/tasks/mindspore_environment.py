@@ -28,7 +28,7 @@ _SUPERFLUOUS = (
 )
 
 
-MINDSPORE = Environment("mindspore", VERSION, variable="SKETCHC_MINDSPORE_ENV")
+MINDSPORE = Environment("mindspore", VERSION, variable="SKETCHC_MINDSPORE_ENV", pythons=("3.11",))
 
 
 def install() -> str:

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sketchc import __version__
 from sketchc.api.sketches import SketchError, plan_sketch, pointing_into, the_sketch
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.base.types import Scalar
+from sketchc.base.version import __version__
 from sketchc.reporting.text import render_text
 
 if TYPE_CHECKING:
@@ -155,12 +155,23 @@ def _same_names(function: Callable[..., Any], made: SketchKernel) -> None:
 
 
 def default_target() -> str:
-    """triton_cuda where torch sees a GPU, else cpp."""
+    """The first target of the registry whose device torch sees here, else the first for the CPU."""
+    from sketchc.lowering.registry import all_targets
+
+    targets = sorted(all_targets(), key=lambda target: target.device == "cpu")
+    return next(target.name for target in targets if _is_here(target.device))
+
+
+def _is_here(device: str) -> bool:
+    """Whether torch sees a device of this type; the CPU is there without torch, too."""
+    if device == "cpu":
+        return True
     try:
         import torch
     except ImportError:
-        return "cpp"
-    return "triton_cuda" if torch.cuda.is_available() else "cpp"
+        return False
+    module = getattr(torch, device, None)
+    return module is not None and bool(module.is_available())
 
 
 # ---------------------------------------------------------------- what is made once

@@ -16,7 +16,7 @@ from sketchc.base.diagnostics import (
     has_errors,
     once,
 )
-from sketchc.base.kept import Named, kept
+from sketchc.base.memo import Named, memoised
 from sketchc.checker.facts import budget
 from sketchc.checker.facts import severity as unproved_severity
 from sketchc.ir import nodes as ir
@@ -190,7 +190,7 @@ def check(
     return _checked(source, Named(constants or {}), allow_unproved, given)
 
 
-@kept
+@memoised
 def _checked(
     source: Source, constants: Named[Value], allow_unproved: bool, shapes: Named[int] | None
 ) -> CheckResult:

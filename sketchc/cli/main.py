@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 
-from sketchc import __version__
 from sketchc.api.sketches import SketchError
 from sketchc.base.diagnostics import UsageError
+from sketchc.base.version import __version__
 from sketchc.cli.consoles import forced
 from sketchc.cli.options import lacking, show_diagnostics
 

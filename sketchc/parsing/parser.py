@@ -36,7 +36,7 @@ from sketchc.base.diagnostics import (
     has_errors,
     refuse,
 )
-from sketchc.base.kept import kept
+from sketchc.base.memo import memoised
 from sketchc.parsing import syntax
 from sketchc.parsing.conversion_statements import Converter
 from sketchc.parsing.errors import Refusal, explain
@@ -238,7 +238,7 @@ def parse(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     return tree, [*diagnostics]
 
 
-@kept
+@memoised
 def _parsed(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
     span = source.start
     if len(source.text) > MAXIMUM_SIZE:

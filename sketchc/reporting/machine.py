@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from sketchc import __version__
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, Severity, Span
+from sketchc.base.version import __version__
 from sketchc.ir import nodes as ir
 from sketchc.reporting.text import SketchReport
 

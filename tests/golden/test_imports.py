@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from sketchc.lowering.registry import TARGETS, load_target
+
 FOLDER = Path(__file__).parent / "imports"
 RMS = str(Path(__file__).parents[2] / "examples" / "rms.sketch")
 #: The command, and the packages that are too heavy for it.
@@ -55,3 +57,12 @@ def test_check_imports_what_it_needs(name, tmp_path, update_golden):
         golden.write_text(found, "utf-8")
     assert golden.exists(), "run pytest --update-golden"
     assert found == golden.read_text("utf-8")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_planning_imports_nothing_of_the_emitter(target, tmp_path):
+    modules = imported(tmp_path, "lower", RMS, "--target", target, "--emit", "plan")
+    record = load_target(target)
+    assert TARGETS[target] in modules
+    assert record.coder not in modules
+    assert record.hints in modules  # it is asked for answers to hints

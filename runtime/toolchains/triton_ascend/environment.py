@@ -25,7 +25,9 @@ from sketchc.runtime.process.venvs import (
 )
 
 FRONTEND_VERSION = "3.2.0"
-FRONTEND = Environment("triton-ascend", FRONTEND_VERSION, variable="SKETCHC_ASCEND_ENV")
+FRONTEND = Environment(
+    "triton-ascend", FRONTEND_VERSION, variable="SKETCHC_ASCEND_ENV", pythons=("3.11",)
+)
 REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
 APT_PACKAGES = ("mlir-19-tools", "llvm-19", "gcc")
 APT_LINE = f"apt-get install -y {' '.join(APT_PACKAGES)}"

@@ -10,7 +10,6 @@ loops may each make their own. A name that is still visible is never made a seco
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any, TypeAlias, TypeVar, Unpack
 
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Edit, Fix, Label, More, Span, error, warning
+from sketchc.base.reserved import RESERVED
 from sketchc.base.types import DType
 from sketchc.ir import guards, symbolic, walk
 from sketchc.ir import nodes as ir
@@ -26,22 +26,6 @@ from sketchc.ir.walk import free_name, tiles_read
 from sketchc.parsing import syntax
 from sketchc.parsing.errors import nearest
 from sketchc.parsing.prepass import Prepass
-
-_CPP = """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t
-char16_t char32_t class compl concept const consteval constexpr constinit const_cast continue
-co_await co_return co_yield decltype default delete do double dynamic_cast else enum explicit
-export extern false float for friend goto if inline int long mutable namespace new noexcept not
-not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires
-restrict return short signed sizeof static static_assert static_cast struct switch template this
-thread_local throw true try typedef typeid typename union unsigned using virtual void volatile
-wchar_t while xor xor_eq linux unix major minor main std size_t ssize_t NULL NAN INFINITY EOF
-assert errno stdin stdout stderr int8_t int16_t int32_t int64_t uint8_t uint32_t"""
-_PYTHON = """tl triton torch math numpy np ctypes functools range min max int float bool len abs
-round print tuple list dict set str type isinstance sum any all zip map object super self
-_ Exception ValueError TypeError RuntimeError"""
-
-#: Words that generated code cannot use as names.
-RESERVED = frozenset((*_CPP.split(), *_PYTHON.split(), *keyword.kwlist, *keyword.softkwlist))
 
 
 @records.frozen

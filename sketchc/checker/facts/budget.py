@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 from sketchc.base import records
-from sketchc.base.kept import forgotten
+from sketchc.base.memo import on_forget
 
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
@@ -129,7 +129,7 @@ def _granted(
 #: By question: the answer, and the work that it took, counted or not. The oldest make room.
 _KEPT: dict[Hashable, tuple[object, int]] = {}
 _MOST_KEPT = 1 << 13
-forgotten(_KEPT.clear)
+on_forget(_KEPT.clear)
 
 
 def known(question: Callable[[], Hashable], answer: Callable[[], Result]) -> Result:

@@ -10,7 +10,7 @@ from sketchc.ir.show import show
 from sketchc.launch.conditions import launch_steps
 from sketchc.launch.inputs import sources_of
 from sketchc.lowering.kernel import Kernel
-from sketchc.lowering.plan import HintAnswer, PhasePlan, Plan, source_loops, subject
+from sketchc.lowering.plan import PhasePlan, Plan
 from sketchc.lowering.python_host import abi
 from sketchc.lowering.toy.target import FORMULAS, TARGET
 from sketchc.ops.table import OPS, identity_value
@@ -89,15 +89,6 @@ def emit(plan: Plan) -> Kernel:
     source = HEAD.format(name=plan.sketch.name) + "\n\n" + "\n".join(writer.lines) + "\n"
     names = (plan.target, plan.hardware.name, plan.sketch.name, entry, TARGET.language.name)
     return Kernel(*names, source, plan.sketch)
-
-
-def answers(plan: Plan) -> tuple[HintAnswer, ...]:
-    """No hint helps."""
-    words = ("pipeline", "async", "tensor_core", "unroll", "vectorize", "simd", "warp", "threadidx")
-    loops = source_loops(plan.sketch)
-    found = [(hint, subject(plan, loop)) for loop in loops for hint in loop.hints]
-    found += [(hint, f"tile {t.name}") for t in plan.sketch.tiles for hint in t.hints]
-    return tuple(HintAnswer(h, where, "not used") for h, where in found if h.split(".")[0] in words)
 
 
 @attrs.define

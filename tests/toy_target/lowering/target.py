@@ -39,6 +39,7 @@ TARGET = Target(
     description="NumPy in one thread, for tests",
     language=LANGUAGE,
     coder="sketchc.lowering.toy.emit",
+    hints="sketchc.lowering.toy.hints",
     abi="sketchc.lowering.python_host.abi",
     toolchain="sketchc.runtime.toolchains.toy.toolchain",
     dsl="NumPy",

@@ -1,0 +1,86 @@
+"""What a matrix product of a plan runs on: `tl.dot` in some precision, or a broadcast product and a
+sum."""
+
+from __future__ import annotations
+
+from sketchc.base.diagnostics import InternalError
+from sketchc.base.types import DType, promote
+from sketchc.ir import nodes as ir
+from sketchc.lowering.plan import Plan
+from sketchc.lowering.triton.dialect import Dialect, carrier
+
+#: Operand types of `tl.dot`; others take a broadcast product and a sum.
+DOT_DTYPES = frozenset({DType.F32, DType.F16, DType.BF16, DType.I8})
+
+#: Precisions of a matrix product, coarsest first; a sketch's `precision` is a floor.
+PRECISIONS = ("tf32", "tf32x3", "ieee")
+
+
+_HALVES = (DType.F16, DType.BF16)
+_BYTES = (DType.I8, DType.U8)
+
+
+def precision(product: ir.Compute, plan: Plan) -> str:
+    """The cheapest precision of the target that is at least what a matrix product asks for."""
+    floor = str(product.attributes.get("precision", "ieee"))
+    finer = PRECISIONS[PRECISIONS.index(floor) :]
+    return next(name for name in finer if name in plan.capabilities.precisions)
+
+
+def tile_name(operand: ir.Operand) -> str:
+    """The tile that an operand of a cross-lane operation is."""
+    if not isinstance(operand, ir.TileOperand):
+        raise InternalError("a cross-lane operation takes tiles")
+    return operand.tile
+
+
+def product_dtype(operands: DType, destination: DType) -> DType:
+    """The type in which products are added up, of integers at least 32 bits."""
+    return operands if operands is DType.F64 else carrier(destination)
+
+
+def factors(product: ir.Compute, sketch: ir.Sketch) -> tuple[list[str], DType]:
+    """The tiles that a product multiplies, and the type that holds both."""
+    names = [tile_name(operand) for operand in product.operands]
+    return names, promote(*(sketch.tile(name).dtype for name in names))
+
+
+def dot_refusal(plan: Plan, product: ir.Compute) -> str:
+    """Why `tl.dot` does not take a product; "" where it does."""
+    sketch = plan.sketch
+    names, dtype = factors(product, sketch)
+    if dtype not in DOT_DTYPES:
+        return f"tl.dot does not take {dtype.value} here"
+    depth = plan.tiles[names[0]].extents[0 if product.attributes.get("trans_a") else 1].value
+    smallest = plan.capabilities.matrix_minimum.get(dtype.value, 1)
+    # A bucket is a run-time choice: the wrapper makes it at least the smallest depth.
+    if depth is not None and depth < smallest:
+        return f"its depth {depth} is less than the {smallest} that tl.dot takes"
+    accumulator = product_dtype(dtype, sketch.tile(product.destination).dtype)
+    if accumulator is not (DType.F32 if dtype.is_float else DType.I32):
+        return f"tl.dot does not add up in {accumulator.value}"
+    for name in (*names, product.destination):
+        if all(extent.value == 1 for extent in plan.tiles[name].extents):
+            return f"{name} has one element"
+    return ""
+
+
+def product_unit(plan: Plan, product: ir.Compute, dialect: Dialect) -> tuple[str, str]:
+    """What a product runs on, and why."""
+    _, dtype = factors(product, plan.sketch)
+    shown = f"{product.operation} of {dtype.value}"
+    refusal = dot_refusal(plan, product)
+    if refusal:
+        return f"{shown}: a broadcast product and a sum", refusal
+    if not dialect.launch_options:
+        return f"{shown}: tl.dot, for the cube cores", ""
+    if dtype in (*_HALVES, *_BYTES):
+        return f"{shown}: tl.dot on the tensor cores", ""
+    cheapest = precision(product, plan)
+    if cheapest == "ieee":
+        return (
+            f"{shown}: tl.dot on the FMA units",
+            'precision="ieee" is exact f32; "tf32x3" runs on the tensor cores with nearly its '
+            "accuracy",
+        )
+    return f'{shown}: tl.dot on the tensor cores, precision="{cheapest}"', ""
