@@ -441,9 +441,12 @@ def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
                 return None
             return found[0], found[1] * exact
         case Apply("mul", (Apply("sign", (one,)), Apply("mod", (Apply("abs", (same,)), size)))):
-            # the place in a tensor of something moved around: the sign is that of the size
+            # `fmod`: what is divided has the sign of the remainder
             extent = size.operands[0] if isinstance(size, Apply) else size
-            return _combined("mod", _rational(one), _rational(extent)) if one == same else None
+            found = _rational(one)
+            if one != same or found is None or not _nonnegative(found[0]):
+                return None
+            return _combined("mod", found, _rational(extent))
         case Apply("cast", (one,)):
             found = _rational(one)
             if found is None or not scalar.dtype.is_integer:

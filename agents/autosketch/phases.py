@@ -41,6 +41,7 @@ from sketchc.agents.autosketch.loops import (
     resolved,
     simplified,
 )
+from sketchc.agents.autosketch.means import with_shifted_means
 from sketchc.agents.autosketch.phase import (
     Chosen,
     Pass,
@@ -71,7 +72,7 @@ _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"
 
 def build_phases(loops: Loops) -> Phases:
     """Decide what is computed together. Raises `UsageError` where an element takes too much."""
-    loops = with_held(with_epilogues(without_repeats(loops)))
+    loops = with_held(with_epilogues(with_shifted_means(without_repeats(loops))))
     _fits(loops)
     kept: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):

@@ -55,6 +55,7 @@ NAMING = {
         "agents/autosketch/rules/folds.py",
         "agents/autosketch/rules/lookups.py",
         "agents/autosketch/loops.py",
+        "agents/autosketch/means.py",
         "agents/autosketch/rules/orders.py",
         "agents/autosketch/phases.py",
         "agents/autosketch/rules/pointwise.py",

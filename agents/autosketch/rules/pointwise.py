@@ -150,35 +150,58 @@ def _clamp(builder: Builder, node: Node) -> None:
     builder.map(node, body)
 
 
+def _constant(builder: Builder, node: Node, name: str) -> float:
+    """A number that a node is given, and that no size decides."""
+    found = builder.element(node.arguments[name], ())
+    if not isinstance(found, Number) or not isinstance(found.value, int | float):
+        refuse(
+            f"the built-in Designer has no form for {plain(node.operation)} with {name} that is "
+            "computed"
+        )
+    return float(found.value)
+
+
 def _elu(builder: Builder, node: Node) -> None:
     dtype, source = node.results[0].dtype, node.arguments["self"]
     alpha, scale, inner = (
-        builder.element(node.arguments[name], ()) for name in ("alpha", "scale", "input_scale")
+        _constant(builder, node, name) for name in ("alpha", "scale", "input_scale")
     )
-    if not isinstance(alpha, Number) or not isinstance(inner, Number) or inner.value != 1:
+    if inner != 1:
         refuse("the built-in Designer has no form for elu with an input scale")
-    given = (("alpha", float(alpha.value)),)  # type: ignore[arg-type]
 
     def body(index: Index) -> Scalar:
-        found: Scalar = Apply("elu", (builder.element(source, index),), dtype, given)
-        if isinstance(scale, Number) and scale.value != 1:
-            found = Apply("mul", (found, as_float(scale, dtype)), dtype)
+        x = builder.element(source, index)
+        found: Scalar = Apply("elu", (x,), dtype, (("alpha", alpha),))
+        if scale != 1:
+            found = Apply("mul", (found, Number(scale, dtype)), dtype)
         return found
 
     builder.map(node, body)
 
 
+#: PyTorch's default of `softplus`.
+_THRESHOLD = 20
+
+
 def _softplus(builder: Builder, node: Node) -> None:
-    """log(1 + exp(beta*x)) / beta; above the threshold it is x to the last digit of f32."""
+    """log(1 + exp(beta*x)) / beta, and x where beta*x is above the threshold: that of PyTorch's own
+    default is x to the last digit of f32 anyway."""
     dtype, source = node.results[0].dtype, node.arguments["self"]
-    beta = builder.element(node.arguments["beta"], ())
+    beta, threshold = (builder.element(node.arguments[name], ()) for name in ("beta", "threshold"))
 
     def body(index: Index) -> Scalar:
-        found = builder.element(source, index)
+        x = builder.element(source, index)
         if isinstance(beta, Number) and beta.value == 1:
-            return Apply("softplus", (found,), dtype)
-        scaled = Apply("mul", tuple(alike((found, beta))), dtype)
-        return Apply("div", tuple(alike((Apply("softplus", (scaled,), dtype), beta))), dtype)
+            scaled: Scalar = x
+            found = Apply("softplus", (x,), dtype)
+        else:
+            scaled = Apply("mul", tuple(alike((x, beta))), dtype)
+            softplus = Apply("softplus", (scaled,), dtype)
+            found = Apply("div", tuple(alike((softplus, beta))), dtype)
+        if isinstance(threshold, Number) and threshold.value == _THRESHOLD:
+            return found
+        above = Apply("gt", tuple(alike((scaled, threshold))), DType.BOOL)
+        return Apply("where", (above, x, found), dtype)
 
     builder.map(node, body)
 

@@ -315,6 +315,8 @@ RULES: Mapping[str, Rule] = {
         ("collapse_view", "split_dim", "reshape", "view", "view_copy", "unsqueeze"),
         _reshape,
     ),
+    # PyTorch's `matmul` leaves out an axis of its result in place, which nobody else has seen.
+    "squeeze_": _reshape,
     "as_strided": _as_strided,
     "constant_pad_nd": _constant_pad,
     "cat": _cat,

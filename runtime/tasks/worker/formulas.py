@@ -43,6 +43,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._cdist_forward.default: _distances,
         aten.index_put.default: _masked,
         aten.unbind.int: _unbound,
+        **dict.fromkeys((aten.eye.default, aten.eye.m), _identity),
         **special_functions(),
         **resizing(),
     }
@@ -76,7 +77,8 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
     large, small = torch.maximum(x, y), torch.minimum(x, y)
     ratio = small / large
     scaled = large * torch.sqrt(1 + ratio * ratio)
-    return torch.where((large == 0) | (large == torch.inf), large, scaled)
+    found = torch.where(large == 0, large, scaled)
+    return torch.where((x == torch.inf) | (y == torch.inf), torch.inf, found)
 
 
 def _so_far(x: Tensor, dim: int, nothing: float) -> tuple[Tensor, Tensor]:
@@ -156,3 +158,10 @@ def _masked(
 
 def _unbound(x: Tensor, dim: int = 0) -> list[Tensor]:
     return [x.select(dim, place) for place in range(x.shape[dim])]
+
+
+def _identity(n: int, m: int | None = None, *, dtype: Any = None, **_: Any) -> Tensor:
+    """As `eye`; PyTorch's own formula compares in integers of 8 or 16 bits, which may have no type
+    in a sketch."""
+    row, column = torch.arange(n).unsqueeze(-1), torch.arange(n if m is None else m)
+    return (row == column).to(dtype or torch.get_default_dtype())

@@ -80,8 +80,9 @@ def attention(
         return NotImplemented
     if query.dtype not in (torch.float32, torch.float64):
         return NotImplemented
-    scores = query @ key.transpose(-2, -1)
-    scores = scores * (query.shape[-1] ** -0.5 if scale is None else scale)
+    # Queries are scaled, not scores: a score may overflow where a scaled one does not.
+    queries = query * (query.shape[-1] ** -0.5 if scale is None else scale)
+    scores = queries @ key.transpose(-2, -1)
     if is_causal:
         row, column = torch.arange(query.shape[-2]), torch.arange(key.shape[-2])
         scores = torch.where(row[:, None] >= column, scores, -torch.inf)

@@ -1,0 +1,154 @@
+"""Means that are taken from their own terms, as norms and variances do.
+
+What a term less its mean is, is as exact as the mean: of terms that are nearly equal, a sum divided
+by their number is off by more than they differ. So such a mean is that of the differences to the
+first term, plus the first term (Chan, Golub, LeVeque 1983, "shifted data"): exact where all terms
+are equal, and without another pass over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from sketchc.agents.autosketch.builder import as_float
+from sketchc.agents.autosketch.loops import (
+    Apply,
+    Element,
+    Loops,
+    Map,
+    Number,
+    Reduction,
+    Scalar,
+    Scatter,
+    Stepped,
+    Value,
+    at,
+    computed_from,
+    elements,
+    is_expanded,
+    is_product,
+    parts,
+    resolved,
+)
+from sketchc.ir import nodes as ir
+from sketchc.ir import symbolic
+
+#: Parts that the first term may have: it is computed apart.
+_MOST_PARTS = 8
+
+
+def with_shifted_means(loops: Loops) -> Loops:
+    """The values; sums whose mean is subtracted somewhere, and that nothing else reads, are sums of
+    differences to the first term."""
+    scalars = [scalar for value in loops.values.values() for scalar in computed_from(value)]
+    sums = {found.name: found for scalar in scalars for found in _subtracted(loops, scalar)}
+    while sums:
+        shifted = _shifted(loops, sums)
+        read = _reached(shifted)
+        if not read & sums.keys():
+            return attrs.evolve(
+                shifted, values={n: v for n, v in shifted.values.items() if n in read}
+            )
+        sums = {name: found for name, found in sums.items() if name not in read}
+    return loops
+
+
+def _shifted(loops: Loops, sums: Mapping[str, Reduction]) -> Loops:
+    """The loops; means of these sums are values of their own."""
+
+    def replaced(scalar: Scalar) -> Scalar:
+        if not isinstance(scalar, Apply):
+            return scalar
+        if (mean := _mean(loops, scalar)) is not None and mean[0].name in sums:
+            return Element(f"{mean[0].name}_mean", mean[1].index, scalar.dtype)
+        return attrs.evolve(scalar, operands=tuple(map(replaced, scalar.operands)))
+
+    values: dict[str, Value] = {}
+    for name, value in loops.values.items():
+        if name in sums:
+            values[name] = value
+            values |= _of_differences(sums[name])
+        elif isinstance(value, Scatter | Stepped):
+            values[name] = value
+        else:
+            values[name] = attrs.evolve(value, body=replaced(value.body))
+    return attrs.evolve(loops, values=values)
+
+
+def _of_differences(total: Reduction) -> dict[str, Value]:
+    """The sum of the differences to the first term, and the mean."""
+    dtype = total.dtype
+    first = at(total.body, {axis.name: ir.Literal(0) for axis in total.over})
+    name, index = f"{total.name}_differences", tuple(axis.ref for axis in total.axes)
+    body = Apply("sub", (total.body, first), dtype)
+    count = symbolic.product([axis.extent for axis in total.over])
+    quotient = Apply(
+        "div", (Element(name, index, dtype), as_float(Number(count, dtype), dtype)), dtype
+    )
+    mean = Map(f"{total.name}_mean", total.axes, dtype, Apply("add", (quotient, first), dtype))
+    return {name: attrs.evolve(total, name=name, body=body), mean.name: mean}
+
+
+def _reached(loops: Loops) -> set[str]:
+    """The values that outputs need."""
+    found: set[str] = set()
+    left = [name for _, name in loops.outputs]
+    while left:
+        name = left.pop()
+        if name in found or name not in loops.values:
+            continue
+        found.add(name)
+        sources = (e.source for s in computed_from(loops.values[name]) for e in elements(s))
+        left += sources
+    return found
+
+
+def _subtracted(loops: Loops, scalar: Scalar) -> Iterator[Reduction]:
+    """The sums whose mean is subtracted somewhere in a scalar."""
+    for part in parts(scalar):
+        if isinstance(part, Apply) and part.operation == "sub":
+            quotient = _read(loops, part.operands[1])
+            if isinstance(quotient, Apply):
+                found = _mean(loops, quotient)
+                if found is not None and _is_simple(loops, found[0]):
+                    yield found[0]
+
+
+def _is_simple(loops: Loops, total: Reduction) -> bool:
+    """Whether a term of a sum takes little, of what memory holds."""
+    extents = {axis.name: axis.extent for axis in (*total.axes, *total.over)}
+    term = resolved(loops, total.body, extents)
+    return len([*parts(term)]) <= _MOST_PARTS and all(
+        element.source not in loops.values or is_product(loops.values[element.source])
+        for element in elements(term)
+    )
+
+
+def _read(loops: Loops, scalar: Scalar) -> Scalar:
+    """What stands where maps that only order their source, or one that computes, are read."""
+    while isinstance(scalar, Element) and scalar.pad is None and not scalar.fetched:
+        value = loops.values.get(scalar.source)
+        if value is None or not is_expanded(value):
+            break
+        names = (axis.name for axis in value.axes)
+        scalar = at(value.body, dict(zip(names, scalar.index, strict=True)))
+    return scalar
+
+
+def _mean(loops: Loops, quotient: Apply) -> tuple[Reduction, Element] | None:
+    """The sum that a quotient is the mean of, and where it is read."""
+    if quotient.operation != "div":
+        return None
+    total, count = (_read(loops, operand) for operand in quotient.operands)
+    if not isinstance(total, Element) or not isinstance(count, Number):
+        return None
+    found = loops.values.get(total.source)
+    if not isinstance(found, Reduction) or found.operation != "sum" or not found.dtype.is_float:
+        return None
+    terms = symbolic.product([axis.extent for axis in found.over])
+    number = count.value if isinstance(count.value, ir.Expr) else ir.Literal(count.value)
+    if isinstance(number, ir.Literal) and number.value == int(number.value):
+        number = ir.Literal(int(number.value))
+    return (found, total) if symbolic.equal(number, terms) else None
