@@ -15,6 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from toolchains import require  # noqa: E402
 
+import sketchc  # noqa: E402
 from sketchc.agents.autosketch.designer import design  # noqa: E402
 from sketchc.agents.designer import design_check  # noqa: E402
 from sketchc.base.diagnostics import Source, UsageError, has_errors  # noqa: E402
@@ -263,6 +264,17 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "torch.sinh(x) + torch.cosh(x) * torch.asinh(x) - torch.atanh(w.sin()) + torch.hypot(x, w)",
         ((20, 30), (20, 30)),
     ),
+    "thresholds": ("F.softplus(x, 1.0, 3.0) - F.softplus(w, 2.0, 5.0)", ((20, 30), (20, 30))),
+    "ones_on_a_diagonal": (
+        "x @ torch.eye(x.shape[1], 300).to(x) + "
+        "torch.eye(x.shape[0], dtype=torch.bool).any(1)[:, None]",
+        ((20, 30),),
+    ),
+    # What is divided may be negative, and so is the remainder then.
+    "remainders_in_an_index": (
+        "x[:, torch.fmod(torch.arange(x.shape[1]) - 3, 3) + 2]",
+        ((20, 30),),
+    ),
     "arcs": ("torch.asin(x.sin() * 0.9) - torch.acos(w.sin() * 0.9)", ((20, 30), (20, 30))),
     # As many parts as the size says, of which the first two are always there.
     "halves": ("torch.split(x, x.shape[1] // 2, 1)[1] + 1.0", ((20, 90),)),
@@ -428,6 +440,16 @@ def test_the_norm_of_one_element_is_its_magnitude(tmp_path: Path) -> None:
     given = {"X": np.array([[-1e-30]], np.float32)}
     (output,) = interpret(sketch, given, {"M": 1, "N": 1}, {}).outputs.values()
     assert output.tolist() == [[-1.0]]
+
+
+@pytest.mark.parametrize("columns", [1000, 1024, 1153])
+def test_terms_that_are_equal_have_no_distance_from_their_mean(columns: int) -> None:
+    """A kernel adds terms up in some order of its own, and rounds; 0.1 times 1,000 shows it."""
+    difference = sketchc.compile(
+        lambda x: x - x.mean(-1, keepdim=True), target="cpp", inputs=[torch.randn(4, columns)]
+    )
+    equal = torch.tensor([[0.1], [-1.0 / 3.0], [1e6 / 7.0]]).expand(3, columns)
+    assert torch.equal(difference(equal), torch.zeros(3, columns))
 
 
 def test_what_a_workspace_holds_is_computed_once(tmp_path: Path) -> None:
