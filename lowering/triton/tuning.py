@@ -1,5 +1,5 @@
 """How deep pipelines are, which loops are unrolled, and with how many warps a kernel is launched:
-from tile sizes and the chip's facts. `answers` says so of the hints of loops and tiles.
+from tile sizes and the chip's facts. `answers` reports this for the hints of loops and tiles.
 
 Launch options belong to the wrapper, never to an autotuner (LOWERING 13). Element-wise programs get
 eight elements per thread (two 16-byte accesses of f32: enough bytes in flight for the memory's
@@ -47,7 +47,7 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
     For loops hinted "pipeline" or "async" that stream tiles: as many stages as the chip's
     `pipeline_bytes` hold of what one iteration loads; one program then keeps enough bytes in
     flight, however few programs there are. Triton pipelines the operands of dots by itself, and
-    loops in loops are left alone.
+    loops that contain loops are left alone.
     """
     if hazard:
         return 1
@@ -110,7 +110,7 @@ ELEMENTS_PER_THREAD = 8
 ACCUMULATORS_PER_THREAD = 64
 THREADS_PER_WARP = 32
 LARGEST_WARPS = 16
-#: Of a loop with products: beyond, the latency is hidden already.
+#: Stages of a loop with products; with more, no further latency is hidden.
 MOST_STAGES = 4
 
 
@@ -154,8 +154,8 @@ def _product_options(plan: Plan, phase: PhasePlan) -> list[str]:
 
 
 def _stages_that_fit(phase: PhasePlan) -> int:
-    """How many stages shared memory has room for: one stage less than there are of the tiles that a
-    loop loads for its products, where the plan has counted one of each."""
+    """How many stages shared memory has room for: n stages take n - 1 copies of the tiles that a
+    loop loads for its products, and the plan has counted one copy of each."""
     streamed = {
         statement.tile
         for loop in walk.statements(phase.body)
@@ -247,7 +247,7 @@ def _unrolling(plan: Plan, loop: ir.For, dialect: Dialect) -> tuple[str, str]:
 def _units(
     plan: Plan, body: tuple[ir.Statement, ...], hint: str, where: str, dialect: Dialect
 ) -> Iterator[HintAnswer]:
-    """What the matrix products of a loop run on."""
+    """The answers to a hint "tensor_core": what the matrix products in `body` run on."""
     products = [statement for statement in walk.statements(body) if is_product(statement)]
     if not products:
         yield HintAnswer(hint, where, "not used", "there is no matrix product in it")

@@ -55,7 +55,7 @@ def conditions(
 ) -> list[Code]:
     """The conditions under which a lane of `tile` lies in `domain`, axis by axis.
 
-    `axes` restricts them; a lane beyond the logical extent (padding) is never inside.
+    Only those of `axes`, if given; a lane beyond the logical extent (padding) is never inside.
     """
     planned = scope.plan.tiles[tile]
     rank = len(planned.extents)
@@ -209,7 +209,7 @@ def broadcast_shape(values: list[Value]) -> Shape:
 
 
 def tile_name(operand: ir.Operand) -> str:
-    """The tile that an operand of a cross-lane operation is."""
+    """The name of an operand of a cross-lane operation, which must be a tile."""
     if not isinstance(operand, ir.TileOperand):
         raise InternalError("a cross-lane operation takes tiles")
     return operand.tile
@@ -218,7 +218,7 @@ def tile_name(operand: ir.Operand) -> str:
 def selected(
     operand: ir.Operand, axes: tuple[int, ...], dtype: DType, identity: str, scope: Scope
 ) -> Code:
-    """A tile with the identity at the void lanes of `axes`."""
+    """A tile converted to `dtype`, with the identity at the void lanes of `axes`."""
     assert isinstance(operand, ir.TileOperand)
     code, own = Code(scope.names[operand.tile]), scope.tile(operand.tile).dtype
     if identity in ("true", "false"):
@@ -245,7 +245,7 @@ def lanes_along(axis: int, shape: Shape, scope: Scope) -> Code:
 
 
 def taken(code: Code, places: Code, axis: int, scope: Scope) -> Code:
-    """A block in its carrier type at the lanes `places` of an axis."""
+    """The values of a block, in its carrier type, at the lanes `places` of an axis (a gather)."""
     return scope.call("take", code, places, str(axis), repr(scope.dialect.gathers_words))
 
 

@@ -1,6 +1,6 @@
-"""Results that are kept: what was asked lately is not worked out again.
+"""Memoization of the stages of the compiler: results of recent calls are not computed again.
 
-Only functions of immutable arguments are, whose results nobody can change: a sketch is checked,
+Only functions are memoized whose arguments and results are immutable: a sketch is checked,
 planned and verified one after the other, by parts of sketchc that do not know of each other. What a
 function reads besides (the hardware files, the targets) stays as it is while a process lives; a
 test that replaces any of it calls `forget`.
@@ -15,15 +15,15 @@ from typing import ParamSpec, TypeVar
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
-#: How many sketches are kept: one takes a megabyte.
+#: How many results a function keeps: one of a sketch takes a megabyte.
 SKETCHES = 128
 
 _FORGET: list[Callable[[], None]] = []
 
 
 def kept(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """A function that keeps its results for the arguments of its last `SKETCHES` calls. What it
-    raises is not kept."""
+    """`function` with a cache of the results for its `SKETCHES` most recently used arguments.
+    Exceptions are not cached."""
     cached = lru_cache(maxsize=SKETCHES)(function)
     forgotten(cached.cache_clear)
     return cached  # type: ignore[return-value]  # its arguments are hashable
@@ -35,14 +35,14 @@ def forgotten(clear: Callable[[], None]) -> None:
 
 
 def forget() -> None:
-    """Drop all that is kept."""
+    """Drop all results that are kept, and clear all caches registered with `forgotten`."""
     for clear in _FORGET:
         clear()
 
 
 class Named(dict[str, Result]):
-    """Named values as an argument of such a function. They are told apart as they are written: 1,
-    1.0 and True differ, and both zeros."""
+    """Named values as an argument of a `kept` function. Values are compared by their `repr`: 1,
+    1.0 and True differ, and so do 0.0 and -0.0."""
 
     def __hash__(self) -> int:  # type: ignore[override]  # nobody changes one
         return hash(frozenset(self))
