@@ -55,7 +55,7 @@ class Verifier:
         return Turn(left, "passed", reason, details=details)
 
     def _verify_again(self, candidate: Candidate, state: RunState, context: RunContext) -> Verdict:
-        """A model says that nothing is wrong: with the inputs that failed, and with others."""
+        """Verify again, with the inputs that failed and with others: a model disputes a verdict."""
         assert state.verdict is not None
         context.progress.note("verifier", "takes the disputed evidence again")
         before = from_json(state.verdict)
@@ -65,7 +65,7 @@ class Verifier:
     def _verify(
         self, candidate: Candidate, state: RunState, context: RunContext, old: int | None = None
     ) -> Verdict:
-        """With the seed of this step, or with an old one."""
+        """The verdict on a candidate, with the seed of this step, or with the seed `old`."""
         done, told = 0, time.monotonic()
 
         def progress(result: CaseResult) -> None:

@@ -35,7 +35,7 @@ class Workflow:
         return "designer" in self.agents or ("coder" in self.agents and coder == "llm")
 
 
-#: What a Conductor does for everybody else.
+#: The edges that workflows with a Conductor share.
 _CONDUCTED = (
     ("coder", "coded", "verifier"),
     ("coder", "refused", "conductor"),

@@ -1,10 +1,10 @@
-"""How a kernel's function is called: what every target's `abi` module answers, and what they share.
+"""How a kernel's function is called: what each target's `abi` module offers, and shared helpers.
 
 The rules stand in `lowering.kernel`; an `abi` module spells them out for one sketch.
 
 A param arrives as the language of the host holds it, in 64 bits, and means its value rounded to the
 type that the sketch declares, wherever it is read. A tile operation in f32 rounds an f32 param when
-it takes it as an operand; whatever else reads one takes the value that the host holds.
+it takes it as an operand; any other use of a param takes the value that the host holds.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ _WIDTH = 98
 
 
 class Abi(Protocol):
-    """What the module behind `Target.abi` offers. No name becomes one of `reserved`, which is the
-    record's."""
+    """The functions of the module behind `Target.abi`. No name of a sketch becomes one of
+    `reserved`, which is `Target.reserved`."""
 
     ABSENT: str  # what is passed for an optional tensor that is not there
 
     def entry(self, sketch: ir.Sketch, reserved: frozenset[str]) -> str:
-        """The name of the function: the sketch's, as the language allows it."""
+        """The name of the kernel's function: the sketch's name, as the language allows it."""
 
     def declaration(self, sketch: ir.Sketch, entry: str, reserved: frozenset[str]) -> str:
-        """The head of the function."""
+        """The head of the function `entry`: its name, parameters and return type."""
 
     def spelled(self, sketch: ir.Sketch, reserved: frozenset[str]) -> dict[str, str]:
-        """The parameters' names of the tensors, by the sketch's."""
+        """The parameter name of each tensor, by the tensor's name in the sketch."""
 
     def element(self, tensor: ir.Tensor) -> str:
-        """The type of a tensor's elements in words."""
+        """The element type of a tensor, in words."""
 
     def actual_extents(self, sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
         """Parameters that say which extent an axis that may broadcast has: (name, tensor, axis)."""
 
 
 def passed(sketch: ir.Sketch) -> list[ir.Tensor]:
-    """The tensors that callers know of."""
+    """The tensors that callers pass or receive: all but workspaces."""
     return [tensor for tensor in sketch.tensors if tensor.role is not ir.Role.WORKSPACE]
 
 
 def out_required(sketch: ir.Sketch) -> bool:
-    """True where the device may be known from the outputs only."""
+    """True where callers must pass the outputs, since all other tensors are optional."""
     given = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
     outputs = any(t.role is ir.Role.OUT for t in sketch.tensors)
     return outputs and all(tensor.optional for tensor in given)
@@ -63,7 +63,7 @@ def wrapped(start: str, parameters: list[str], end: str) -> str:
 
 
 def params_to_round(sketch: ir.Sketch) -> tuple[ir.Param, ...]:
-    """The params narrower than f64 that more than a tile operation in f32 may read, in order."""
+    """Float params below f64 that something other than f32 tile operations may read, in order."""
     wide = any(tile.dtype is DType.F64 for tile in sketch.tiles)
     read = {ref.name for value in _read(sketch) for ref in walk.references(value)}
     return tuple(
@@ -75,7 +75,7 @@ def params_to_round(sketch: ir.Sketch) -> tuple[ir.Param, ...]:
 
 
 def _read(sketch: ir.Sketch) -> Iterator[ir.Expr]:
-    """Every expression but params by themselves as operands."""
+    """Every expression of the sketch, but names that are operands of `Compute`s by themselves."""
     yield from (let.value for let in sketch.lets)
     yield from (require.condition for require in sketch.requires)
     for step in walk.statements(sketch.schedule):

@@ -1,4 +1,4 @@
-"""What a Coder returns: source, entry point, the launch contract, and where its lines come from."""
+"""The kernel that a Coder returns: source, entry point, the launch contract, and the source map."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ class Kernel:
     `out=` (the one `out` tensor, or a tuple of all in call order); it returns all `out` and `inout`
     tensors in call order (one: bare, several: a tuple). Arguments that do not fit raise an error
     class named `LaunchError`, a `ValueError`.
-    For C++ it names an `extern "C" int64_t` function that takes pointers of all non-workspace
+    For C++ `entry` names an `extern "C" int64_t` function that takes pointers of all non-workspace
     tensors in call order, then symbols as int64_t in declaration order, then params (integers as
     int64_t, floats as double) in declaration order, then, for each axis that may broadcast
-    (`X[M|1]`), its actual extent as int64_t; 0 means done, k > 0 that the launch condition of
-    number k does not hold (`launch_conditions(sketch)`), -1 that memory could not be had.
+    (`X[M|1]`), its actual extent as int64_t. It returns 0 when done, k > 0 where the launch
+    condition of number k does not hold (`launch_conditions(sketch)`), -1 where memory could not be
+    had.
     `sketch` is the signature: roles, dtypes, extents, requires. `foreign`: the source is not the
     built-in Coder's, so that verification also asks whether the kernel does the work itself.
-    `source_map` says which lines of `source` carry out which lines of the sketch's file; empty for
-    code by others. `library` has the parts of `source` that are not the kernel's own, in order;
-    empty for code by others, too.
+    `source_map` says which lines of `source` implement which lines of the sketch's file; empty for
+    code by others. `library` has the parts of `source` that come from the target's library, in
+    order; empty for code by others, too.
     """
 
     target: str
@@ -56,13 +57,13 @@ class Kernel:
     library: tuple[LibraryPart, ...] = attrs.field(default=(), eq=False, repr=False)
 
 
-#: Of a source map as data; raised with every change that an older reader would misread.
+#: Version of a source map as JSON; raised with every change that an older reader would misread.
 MAP_VERSION = 1
 
 
 def source_map_json(kernel: Kernel, sketch_text: str, code_name: str) -> dict[str, Any]:
-    """The map as data. The digests tell a reader whether it fits the texts in hand: `code_name`
-    names the file that holds the kernel, `sketch_text` is the sketch as written."""
+    """The source map of `kernel` as JSON data. Its digests tell readers whether it fits the texts
+    in hand: `code_name` is the file that holds the kernel, `sketch_text` the sketch as written."""
     return {
         "version": MAP_VERSION,
         "sketch": kernel.name,

@@ -1,4 +1,4 @@
-"""The languages that kernels are written in: how a file of one is called, quoted and read."""
+"""The languages that kernels are written in: how their files are named, quoted and parsed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Language:
     """One language of generated source.
 
-    `syntax` says how text of others in it is read: as Python, or as C (comments, `#include`,
+    `syntax` says how source text by others is parsed: as Python, or as C (comments, `#include`,
     functions with C linkage). `hosted`: a kernel's file holds a Python function that takes tensors;
     else it is compiled to a library with a function that takes pointers (`kernel.Kernel`).
     """
@@ -29,7 +29,7 @@ class Language:
 
     @property
     def suffix(self) -> str:
-        """The ending of a file of it, with the dot."""
+        """The usual suffix of a file in the language, with the dot."""
         return self.suffixes[0]
 
     @property
@@ -43,7 +43,7 @@ CPP = Language("c++", "C++", "C++17", (".cpp", ".cc", ".cxx"), "cpp", "c", hoste
 
 
 def parsed(source: str) -> ast.Module | None:
-    """Python text as a tree; None for what does not parse."""
+    """The syntax tree of Python text; None for text that does not parse."""
     import ast
 
     try:

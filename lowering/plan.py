@@ -1,7 +1,7 @@
 """The plan: a typed sketch mapped onto one target. Printed for people, read by both Coders.
 
 Passes (lowering/passes, one file each, in the order of passes/pipeline.PASSES) fill the plan in. An
-emitter walks the plan and decides nothing that stands here.
+emitter walks the plan and makes no decision that the plan records.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Capabilities:
 
 @attrs.frozen
 class GridAxis:
-    """One parallel loop of the grid, outermost first: variable = start + step * index, with
-    `count` iterations (an expression over host scalars). `start` may name variables of axes further
-    out; then `count` is the greatest of all, and an `If` in the body leaves out what is too much.
-    """
+    """One parallel loop of the grid, outermost first: variable = start + step * index, with `count`
+    iterations (an expression over host scalars). `start` may name variables of axes further out;
+    then `count` is the maximum over their iterations, and an `If` in the body skips those in
+    excess."""
 
     variable: str
     start: ir.Expr
@@ -113,7 +113,7 @@ STACK_BYTES = 4096
 class Storage:
     """Memory private to one program (grid point): `extents` elements, row-major, which hold `tile`
     or what the emitter needs beside tiles. `memory` is "stack" (a small compile-time size) or
-    "arena"; "" until sizes are looked at."""
+    "arena"; "" until `settled` decides."""
 
     name: str
     tile: str
@@ -122,7 +122,7 @@ class Storage:
     memory: str = ""
 
     def settled(self, constants: Mapping[str, ir.Expr]) -> Storage:
-        """The storage with its memory, for these values of constants."""
+        """The storage with its `memory` decided by its size at these values of the constants."""
         if self.memory:
             return self
         elements = constant_value(walk.substitute(product(self.extents), constants))
@@ -150,7 +150,7 @@ class PhasePlan:
 class HintAnswer:
     """What one hint of the sketch became on this target: `subject` is the loop or tile that carries
     it ("loop k", "tile acc"), `became` what was done ("num_stages=3", "not used"), `reason` why.
-    `unfused` is the answer for code by others, where the emitter's own fusion decided this one."""
+    `unfused` is the answer for code by others, where the emitter's own fusion decided `became`."""
 
     hint: str
     subject: str
@@ -159,7 +159,7 @@ class HintAnswer:
     unfused: HintAnswer | None = None
 
 
-#: What a hint became that nothing takes in.
+#: `HintAnswer.became` of a hint that no pass and no emitter uses.
 IGNORED = "ignored"
 
 
@@ -204,7 +204,7 @@ class Plan:
 
 
 def stores(body: Iterable[ir.Statement]) -> bool:
-    """True where something is written to memory, at whatever depth."""
+    """True where `body` writes to memory (a store or an atomic update), at any depth."""
     return any(isinstance(s, ir.Store | ir.Atomic) for s in walk.statements(body))
 
 
@@ -216,30 +216,30 @@ def is_product(statement: ir.Statement) -> TypeGuard[ir.Compute]:
 
 
 def has_product(body: tuple[ir.Statement, ...]) -> bool:
-    """True where a matrix product stands in the body, at whatever depth."""
+    """True where `body` contains a matrix product, at any depth."""
     return any(is_product(statement) for statement in walk.statements(body))
 
 
 def float_parts(statement: ir.Statement) -> Iterator[ir.Binary]:
-    """The comparisons of float scalars that a kernel makes in this statement. Floats that a tile
-    operation takes are the host's."""
+    """The binary operations on float scalars, such as comparisons, that a kernel evaluates in
+    `statement`; none for a tile operation, whose scalar float operands the host computes."""
     if not isinstance(statement, ir.Compute):
         for expression in expressions(statement):
             yield from _float_parts(expression)
 
 
 def takes_as_it_is(statement: ir.Compute) -> bool:
-    """Whether this is a conversion that looks at a scalar in the scalar's own type: integers, bools
-    and numbers that are rounded in a direction are made of it at once. Elsewhere it has the
-    operation's."""
+    """Whether `statement` is a conversion that reads a scalar operand in the operand's own type:
+    one to an integer or bool, or one that rounds in a direction. Any other statement reads it in
+    the type of its operation."""
     rounding = statement.attributes.get("round", "nearest")
     converts = Fact.CONVERTS in OPS[statement.operation].facts
     return converts and (not statement.dtype.is_float or rounding != "nearest")
 
 
 def carried(statement: ir.Compute) -> Iterator[ir.ScalarOperand]:
-    """The scalars that a statement looks at in their own types and no number stands for: those of
-    some conversions, and of operations on scalars alone."""
+    """The scalar operands, numbers excepted, that `statement` reads in their own types: those of
+    some conversions (`takes_as_it_is`), and those of the type of the statement itself."""
     for operand in statement.operands:
         if not isinstance(operand, ir.ScalarOperand) or _is_number(operand.value):
             continue
@@ -267,12 +267,12 @@ def _float_parts(expression: ir.Expr) -> Iterator[ir.Binary]:
 
 
 def literals(sketch: ir.Sketch) -> dict[str, ir.Expr]:
-    """The values of the constants, by name."""
+    """The values of the sketch's constants as literals, by name."""
     return {constant.name: ir.Literal(constant.value) for constant in sketch.constants}
 
 
 def with_constants(sketch: ir.Sketch, values: Mapping[str, int | float | bool]) -> ir.Sketch:
-    """The sketch with constants that the plan has chosen."""
+    """The sketch with the constants in `values` set to these and marked as chosen by the plan."""
     constants = tuple(
         attrs.evolve(c, value=values[c.name], chosen_by="plan") if c.name in values else c
         for c in sketch.constants
@@ -281,7 +281,7 @@ def with_constants(sketch: ir.Sketch, values: Mapping[str, int | float | bool]) 
 
 
 def subject(plan: Plan, loop: ir.For) -> str:
-    """`loop k`, by the name in the sketch; `loop k of line 7` where several have that name."""
+    """A loop in words: `loop k`, or `loop k of line 7` where several loops have that name."""
     name = _source_name(loop)
     alike = sum(_source_name(other) == name for other in source_loops(plan.sketch))
     return f"loop {name}" if alike == 1 else f"loop {name} of line {loop.span.line}"

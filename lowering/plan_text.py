@@ -106,7 +106,7 @@ class _Printer:
     def _body(
         self, body: Sequence[ir.Statement | ir.HostStep], depth: int, host: bool = False
     ) -> list[str]:
-        """The lines of statements; the host's steps are set apart, and marked."""
+        """The lines of statements; host steps follow a blank line and are marked by a comment."""
         lines: list[str] = []
         for statement in body:
             own = self._statement(statement, depth, "  # on the host" if host else "")
@@ -217,7 +217,7 @@ def _access(access: ir.Access) -> str:
 
 
 def flattened(value: ir.Expr) -> ir.Expr:
-    """An index tile that varies along one axis, without the axes beside it: `m` of `m[:, None]`."""
+    """An index tile that varies along one axis, without its other axes: `m` of `m[:, None]`."""
     match value:
         case ir.Ref(layout=layout) | ir.Iota(layout=layout) | ir.TileLanes(layout=layout):
             rank = sum(layout or ())
@@ -229,7 +229,7 @@ def flattened(value: ir.Expr) -> ir.Expr:
 
 
 def _memory(operation: str, arguments: list[str], statement: ir.Load | ir.Store | ir.Atomic) -> str:
-    """The call, and which lanes it is about: those valid, those read, and further conditions."""
+    """The call, with a comment on its lanes: the valid ones, those read, and further conditions."""
     if statement.where is not None:
         arguments.append(f"where={show(statement.where)}")
     notes = [_lanes(statement.domain).removeprefix("  # ")]

@@ -1,7 +1,7 @@
 """Which lines of generated code came from which lines of the sketch.
 
-Emitters note, while they print, which statement of the sketch the lines in hand carry out; nothing
-of it stands in the code. Takes ranges of printed lines with spans, gives a `SourceMap`.
+Emitters record, while they print, which statement of the sketch the current lines implement; the
+code itself shows nothing of this. Takes ranges of printed lines with spans, gives a `SourceMap`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ SourceMap: TypeAlias = tuple[tuple[int, tuple[int, ...]], ...]
 
 @attrs.frozen
 class Traced:
-    """A node of an emitter's own tree that knows where in the sketch it comes from. Says nothing
-    about meaning: nodes that differ in it alone are equal."""
+    """A node of an emitter's own tree that knows where in the sketch it comes from. `origins` take
+    no part in comparisons: nodes that differ in them alone are equal."""
 
     origins: tuple[Span, ...] = attrs.field(default=(), eq=False, repr=False, kw_only=True)
 
 
 @attrs.define(slots=False)  # for classes with further bases
 class TracedLines:
-    """Lines of code that are being written, with what they carry out.
+    """Lines of code that are being written, with the spans of the sketch that they implement.
 
-    Ranges of lines nest as statements do, and an inner one ends before the one around it; what is
-    inside says more, so a line belongs to the innermost range around it.
+    Ranges of lines nest as statements do, and an inner one ends before the one around it; a line
+    belongs to the innermost range around it, which is the most specific.
     """
 
     lines: list[str] = attrs.field(factory=list, kw_only=True)
@@ -41,7 +41,7 @@ class TracedLines:
 
     @contextmanager
     def tracing(self, *origins: Span) -> Iterator[None]:
-        """What is written inside carries out what stands at `origins`."""
+        """Record the lines written in this context as implementing the sketch at `origins`."""
         first = len(self.lines)
         yield
         known = tuple(span for span in origins if span != NOWHERE)
@@ -49,7 +49,7 @@ class TracedLines:
             self._ranges.append((first, len(self.lines), known))
 
     def carried_out(self, offset: int) -> dict[int, tuple[int, ...]]:
-        """Lines of the sketch by line of the code, 1-based; `offset` lines stand above."""
+        """Lines of the sketch by line of the code, 1-based; `offset` lines stand above the code."""
         found: dict[int, tuple[int, ...]] = {}
         for first, end, origins in reversed(self._ranges):
             numbers = tuple(sorted({span.line for span in origins}))

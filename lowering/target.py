@@ -1,6 +1,6 @@
-"""What a target is: one record, which everybody asks in place of the target's name.
+"""What a target is: one record, which other code asks instead of comparing the target's name.
 
-The record is data; what is heavy (the emitter, the toolchain) stands in it by its import path.
+The record is data; what is heavy (the emitter, the toolchain) is named in it by its import path.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
 
 @attrs.frozen
 class FailureRule:
-    """What tells a class of failures (`runtime.verify.verdict.FAILURES`); empty fields fit
-    everything.
+    """A rule that recognises the class `failure` of `runtime.verify.verdict.FAILURES`; an empty
+    field matches everything.
 
     `stages` are those of `ToolchainError`, `kinds` types of exceptions of which one must have been
     raised, `says` a pattern that the first diagnostic (`where` "message") or anything printed
@@ -33,7 +33,7 @@ class FailureRule:
 
 
 def out_of_resource(says: str) -> tuple[FailureRule, FailureRule]:
-    """The rules for what is said of a kernel that is too large: by a compiler, or at a launch."""
+    """The rules by which `says` tells a kernel that is too large: in a message or a launch log."""
     launch = FailureRule("resource", ("launch",), says=says, where="log")
     return FailureRule("resource", says=says), launch
 
@@ -45,16 +45,16 @@ class Target:
     `coder` is the module of the built-in Coder, with `emit(plan)`; `hints` the one with
     `answers(plan)`, which says what the hints became that only the target can answer: it is asked
     while a plan is made, and imports nothing of the emitter. `abi` is the module that says how a
-    kernel's function is spelled and called (`lowering.abi.Abi`),
-    `reserved` what no name of a sketch becomes in it, beside the words of its language. `toolchain`
-    is the module with `TOOLCHAIN`; `extras` pairs modules that it imports with the extra of sketchc
-    that brings them, and `distributions` are those whose versions stand beside results.
-    `interpreted_by` is the variable that, set to 1, has kernels take tensors of the CPU.
+    kernel's function is spelled and called (`lowering.abi.Abi`), `reserved` the identifiers, beside
+    the words of its language, that no name of a sketch may become in it. `toolchain` is the module
+    with `TOOLCHAIN`; `extras` pairs modules that it imports with the extra of sketchc that brings
+    them, and `distributions` are those whose versions stand beside results. `interpreted_by` is the
+    environment variable that, set to 1, has kernels take tensors of the CPU.
 
-    What others write for the target: `imports` are the modules or headers that a kernel may import
-    and is told of, `tolerated` more of them, `exits` the attributes of the DSL's own package that
-    lead out of the kernel, `extensions` the modules that the DSL builds and imports by itself.
-    `precisions_in(source)` are the classes of precision that a kernel's text asks for, and where.
+    For kernels by others: `imports` are the modules or headers that they may import and authors are
+    told of, `tolerated` further ones that are accepted, `exits` the attributes of the DSL's own
+    package that lead out of the kernel, `extensions` the modules that the DSL builds and imports by
+    itself. `precisions_in(source)` maps the precisions that a kernel's text asks for to the places.
     `failures` are rules for what this target's tools say; those of the class "infrastructure" go
     before the rules for all targets, those of the class "resource" among them, others after.
     """
@@ -68,7 +68,7 @@ class Target:
     toolchain: str
     dsl: str  # what its kernels are written with: "Triton"
     device: str = "cpu"  # torch's type of the devices that its tensors live on
-    #: by which its driver hides devices from a process, and how their files in /dev begin
+    #: the variable by which the driver hides devices from a process; prefix of their files in /dev
     devices_variable: str = ""
     device_files: str = ""
     backend: str = ""  # the paper's word: "ascend", "cuda" or "cpu"
@@ -77,8 +77,8 @@ class Target:
     distributions: tuple[str, ...] = ()
     interpreted_by: str = ""
     documents: str = ""  # their folder in docspec/
-    #: where the emitter prints the programs of `lowering.loops`, whose fusion decides which tiles
-    #: take memory: the names of its own, which none of theirs may be
+    #: set where the emitter prints programs of `lowering.loops`, whose fusion decides which tiles
+    #: take memory: the names that the emitter itself uses, which no local of a program may have
     loop_names: tuple[str, ...] | None = None
     kernel_mark: str = ""  # the decorator of kernels in a Python file: "triton.jit"
     dsl_names: tuple[str, ...] = ()  # what files call the DSL's package, or parts of it

@@ -1,8 +1,8 @@
-"""What each pass guarantees of a plan, as one table of rules, and the check of a plan by it.
+"""The guarantees of each pass as one table of rules, and the check of a plan against them.
 
 A rule holds from the pass that it names on, after every later pass too. The rules run between the
 passes where `sketchc.base.verification` is switched on: in all tests, and with `--verify-ir`. A
-broken one is a mistake of this project, never of a sketch.
+broken rule is a mistake of this project, never of a sketch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FUSED, STACK = "fused", "stack"
 
 @attrs.frozen
 class Rule:
-    """`broken` gives what contradicts the rule in a plan that has come past the pass `after`."""
+    """An invariant of plans past the pass `after`; `broken` describes each violation in a plan."""
 
     after: str
     text: str

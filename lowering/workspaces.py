@@ -7,12 +7,12 @@ from sketchc.ir import walk
 
 
 def shared_memory(sketch: ir.Sketch) -> dict[str, str]:
-    """The workspaces that lie in the memory of another one, by name; that one has its own.
+    """For each workspace that lies in the memory of another one, by name, the name of that one.
 
     A workspace is in use from the first step of the host that accesses it to the last: a loop of
-    the host is one step. What the memory holds then does not matter, since no element of a
-    workspace is loaded before it is stored, unless it has an initial value: such a one shares
-    nothing.
+    the host is one step. What its memory held before does not matter, since no element of a
+    workspace is loaded before it is stored, unless the workspace has an initial value: such a one
+    shares nothing.
     """
     used = _uses(sketch)
     spaces = {t.name: t for t in sketch.tensors if t.role is ir.Role.WORKSPACE and t.name in used}

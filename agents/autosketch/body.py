@@ -1,4 +1,4 @@
-"""The statements of a sketch while they are written: nested bodies, and what each of them holds."""
+"""The statements of a sketch while they are written: nested bodies, and the tiles of each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sketchc.agents.autosketch.loops import Scalar
 
 @attrs.define(eq=False)
 class Body:
-    """The statements of one body. `bound` are the axes that have a value there, and `held` the
-    tiles that hold scalars; `lanes` names the indices of lanes. What is said goes to the end, or
-    above the loop that is being written, so that a loop needs nothing but what its scalars need.
+    """The statements of one body. `bound` are the axes that have a value in it, `held` the tile of
+    each scalar computed so far, `lanes` the name of each axis's lane indices. A statement goes to
+    `place`: the end, or above the loop being written, so a loop holds only what depends on it.
     """
 
     bound: frozenset[str]
@@ -27,7 +27,7 @@ class Body:
 
     @property
     def names(self) -> set[str]:
-        """The names of all tiles that are visible here, or in a body within."""
+        """The names of all tiles that are visible in this body, or made in a body within it."""
         around = set[str]() if self.parent is None else self.parent._visible()
         return around | self._within()
 
@@ -44,17 +44,17 @@ class Body:
         self.place += 1
 
     def finished(self) -> None:
-        """What is said from now on stands below the loops so far."""
+        """Put all further statements below the loops written so far."""
         self.place = len(self.lines)
 
     def inner(self, variable: str, *header: str, in_loop: bool = False) -> Body:
-        """The body of a loop over `variable`; `in_loop` where one program runs it."""
+        """Open a loop over `variable`; its body is returned. `in_loop`: one program runs it."""
         scope = Body(self.bound | {variable}, self, in_loop=in_loop)
         self.lines[self.place : self.place] = [*header, scope]
         return scope
 
     def text(self, indent: str = "") -> Iterator[str]:
-        """The lines, with those of bodies within."""
+        """The lines of this body and, indented, of the bodies within it."""
         for line in self.lines:
             if isinstance(line, Body):
                 yield from line.text(indent + "    ")
@@ -62,7 +62,7 @@ class Body:
                 yield indent + line
 
     def of(self, used: set[str]) -> Body:
-        """The outermost body of this program in which these axes have values."""
+        """The outermost body of this program in which all axes `used` have values."""
         if self.in_loop and self.parent is not None and used <= self.parent.bound:
             return self.parent.of(used)
         return self

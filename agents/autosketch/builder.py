@@ -1,4 +1,4 @@
-"""The values of a graph so far, and what the rules of all operations need."""
+"""`Builder`, which collects the values of a graph, and helpers for the rules of operations."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from sketchc.ir.walk import parts
 
 
 def plain(operation: str) -> str:
-    """`prims::add` and `add` are one operation."""
+    """The name of an operation without the prefix `prims::`."""
     return operation.removeprefix("prims::")
 
 
-#: Stretches of equal values up to which a tensor that the task makes is chosen from by its place.
+#: A constant tensor has a form where it has at most so many stretches of equal values.
 _MOST_STRETCHES = 64
 
 
 def _chosen(made: Made, index: Index) -> Scalar:
-    """The value of a tensor that the task makes for itself at an index: choices between halves of
-    its places, in row-major order."""
+    """The element of the constant tensor `made` at `index`: a binary search, in nested `where`s,
+    by the row-major number of the index."""
     values, dtype = made.values, made.specification.dtype
     changes = [place for place in range(1, len(values)) if values[place] != values[place - 1]]
     if values and not changes:
@@ -66,7 +66,7 @@ def _chosen(made: Made, index: Index) -> Scalar:
 
 
 class Builder:
-    """The values made so far."""
+    """Collects the values of a graph; `number` is that of the node whose rule is running."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -76,7 +76,7 @@ class Builder:
         self.filled: list[ir.Expr] = []
 
     def loops(self) -> Loops:
-        """All values, and which of them the outputs are."""
+        """The loops of all values, with one more value for each output, and conditions on sizes."""
         outputs = [t.name for t in self.graph.declared.tensors if t.role is ir.Role.OUT]
         found = []
         for tensor, use in zip(outputs, self.graph.returned, strict=True):
@@ -94,7 +94,7 @@ class Builder:
     # ------------------------------------------------------------ operands
 
     def axes(self, shape: Sequence[ir.Expr], letter: str = "i") -> tuple[Axis, ...]:
-        """An axis for each extent, named after the node."""
+        """An axis for each extent of `shape`, named after the number of the current node."""
         return tuple(
             Axis(f"{letter}{self.number}_{place}", extent) for place, extent in enumerate(shape)
         )
@@ -104,7 +104,7 @@ class Builder:
         return self.graph.specification(operand).shape if isinstance(operand, Use | Made) else ()
 
     def element(self, operand: Any, index: Index) -> Scalar:
-        """An operand at an index; a number is the same at each."""
+        """The scalar of an operand at an index; a number is the same at every index."""
         match operand:
             case Use() if param := self.graph.param(operand):
                 return Number(ir.Ref(param.name, ir.NameKind.PARAM), param.dtype)
@@ -132,7 +132,7 @@ class Builder:
     # ------------------------------------------------------------ what a node gives
 
     def map(self, node: Node, body: Callable[[Index], Scalar], of: int = 0) -> None:
-        """The result of a node as a function of its index."""
+        """Define result `of` of a node as the map of `body` over its index."""
         specification = node.results[of]
         axes = self.axes(specification.shape)
         name = value_name(self.number, of)
@@ -140,11 +140,11 @@ class Builder:
         self.values[name] = Map(name, axes, specification.dtype, scalar)
 
     def view(self, node: Node, source: Any, index: Callable[[Index], Index]) -> None:
-        """The result at an index is the source at another one."""
+        """Define the result of a node at an index `own` as `source` at `index(own)`."""
         self.map(node, lambda own: self.element(source, index(own)))
 
     def named(self, node: Node, name: str, of: int = 0) -> None:
-        """The result is a value that has this name."""
+        """Define result `of` of a node as the value called `name`."""
         dtype = node.results[of].dtype
         self.map(node, lambda own: Element(name, own, dtype), of)
 
@@ -157,7 +157,7 @@ class Builder:
         body: Callable[[Index], Scalar],
         name: str,
     ) -> None:
-        """A reduction of `body`, which has this shape, over some of its axes."""
+        """Define the value `name`: `body`, of extents `shape`, reduced over its axes `dims`."""
         kept = [place for place in range(len(shape)) if place not in dims]
         axes = tuple(Axis(f"i{name}_{n}", shape[place]) for n, place in enumerate(kept))
         over = tuple(Axis(f"r{name}_{n}", shape[place]) for n, place in enumerate(dims))
@@ -189,7 +189,7 @@ def _complement(scalar: Scalar) -> Scalar:
 
 
 def value_name(node: int, of: int) -> str:
-    """What result `of` of a node is called."""
+    """The name of the value that is result `of` of node number `node`."""
     return f"v{node}" + (f"_{of}" if of else "")
 
 
@@ -197,8 +197,8 @@ Rule = Callable[[Builder, Node], None]
 
 
 def place_if_found(here: Scalar, best: Scalar, places: Index, shape: Sequence[ir.Expr]) -> Scalar:
-    """The number of a place, in row-major order, where what stands there is the best, or NaN;
-    elsewhere one behind the last."""
+    """The row-major number of the index `places` where its element `here` equals `best` or is NaN;
+    elsewhere the number of elements, which is one behind the last."""
     hit: Scalar = Apply("eq", (here, best), DType.BOOL)
     if best.dtype.is_float:
         hit = Apply("logical_or", (hit, Apply("isnan", (here,), DType.BOOL)), DType.BOOL)
@@ -207,7 +207,7 @@ def place_if_found(here: Scalar, best: Scalar, places: Index, shape: Sequence[ir
 
 
 def broadcast(index: Index, shape: Sequence[ir.Expr]) -> Index:
-    """The index of an operand of this shape, right-aligned; its extents of 1 are repeated."""
+    """The index of an operand of extents `shape`, broadcast (right-aligned) to that of `index`."""
     own = index[len(index) - len(shape) :]
     return tuple(
         ir.Literal(0) if e == ir.Literal(1) else i for i, e in zip(own, shape, strict=True)
@@ -215,7 +215,7 @@ def broadcast(index: Index, shape: Sequence[ir.Expr]) -> Index:
 
 
 def integer(value: Any) -> int:
-    """A number that does not follow the sizes. Raises `UsageError`."""
+    """The value of a constant integer. Raises `UsageError` where it depends on the sizes."""
     if isinstance(value, ir.Literal):
         return int(value.value)
     if isinstance(value, int):
@@ -224,7 +224,7 @@ def integer(value: Any) -> int:
 
 
 def alike(operands: Sequence[Scalar]) -> list[Scalar]:
-    """Numbers in the type of the tensors beside them."""
+    """The operands; params, and beside a float tensor all numbers, get the first tensor's type."""
     dtypes = [o.dtype for o in operands if not isinstance(o, Number) and o.dtype is not DType.BOOL]
     if not dtypes:
         return list(operands)
@@ -235,13 +235,13 @@ def alike(operands: Sequence[Scalar]) -> list[Scalar]:
 
 
 def is_param(scalar: Scalar) -> bool:
-    """Whether it is a number that forward takes, which has a type of its own."""
+    """Whether a scalar is a param: a number that forward takes, which has a type of its own."""
     value = scalar.value if isinstance(scalar, Number) else None
     return isinstance(value, ir.Ref) and value.kind is ir.NameKind.PARAM
 
 
 def as_float(number: Number, dtype: DType) -> Number:
-    """The number in a float type."""
+    """The number in the float type `dtype`."""
     value = number.value
     known = symbolic.constant_value(value) if isinstance(value, ir.Expr) else value
     if known is None or isinstance(known, bool):
@@ -250,17 +250,17 @@ def as_float(number: Number, dtype: DType) -> Number:
 
 
 def summed_in(dtype: DType) -> DType:
-    """The type that sums of a type are added up in: half precision in f32."""
+    """The accumulator type of sums of `dtype`: f32 for half precision, else `dtype`."""
     return DType.F32 if dtype in (DType.F16, DType.BF16) else dtype
 
 
 def converted(scalar: Scalar, dtype: DType) -> Scalar:
-    """The scalar in a type."""
+    """The scalar, cast to `dtype` unless it has that type."""
     return scalar if scalar.dtype is dtype else Apply("cast", (scalar,), dtype)
 
 
 def linear(*terms: tuple[ir.Expr, int], shift: int = 0) -> ir.Expr:
-    """The sum of terms, each times its factor, and of a number."""
+    """`shift` plus the sum of value * factor over the `terms`, which are (value, factor)."""
     total: ir.Expr = ir.Literal(shift)
     for value, factor in terms:
         total = ir.Binary("+", total, ir.Binary("*", value, ir.Literal(factor)))

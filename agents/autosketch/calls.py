@@ -1,4 +1,4 @@
-"""Operations on scalars as a sketch says them: as calls, and within expressions."""
+"""Operations on scalars as text of a sketch: as calls, and within expressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sketchc.ops.table import ARITHMETIC, COMPARISONS, OPS, Category, Result
 #: How operations are written in an expression.
 _SIGNS = {operation: sign for sign, operation in (ARITHMETIC | COMPARISONS).items()}
 
-#: What the result of an operation is called.
+#: Operation -> the name of the tile that holds its result.
 _NOUNS = {
     "add": "sum_of",
     "sub": "difference",
@@ -31,12 +31,12 @@ _NOUNS = {
 
 
 def named(text: str) -> ir.Expr:
-    """What stands in an expression as it is: a tile's name, a number, a call."""
+    """An expression that is written as `text`: a tile's name, a number, or a call."""
     return ir.Ref(text, ir.NameKind.LOOP)
 
 
 def operands_of(scalar: Apply) -> Iterator[Scalar]:
-    """The operands; where numbers alone make a float, they do not look like integers."""
+    """The operands; ints become floats where numbers (and conditions) alone make a float."""
     numbers = all(isinstance(e, Number) or e.dtype is DType.BOOL for e in scalar.operands)
     for each in scalar.operands:
         if numbers and scalar.dtype.is_float and isinstance(each, Number):
@@ -47,8 +47,8 @@ def operands_of(scalar: Apply) -> Iterator[Scalar]:
 
 
 def in_one_type(scalar: Apply) -> bool:
-    """Whether an expression computes an operation as a call does: nothing is rounded on the way to
-    a tile of its own, and integers, which are indices in expressions, are left out."""
+    """Whether an expression computes an elementwise operation as a call does: all types are f32, or
+    all f64, conditions aside, so nothing is rounded. Integers are indices in expressions: False."""
     row = OPS[scalar.operation]
     if row.result is Result.DESTINATION or row.category is not Category.ELEMENTWISE:
         return False
@@ -58,7 +58,7 @@ def in_one_type(scalar: Apply) -> bool:
 
 
 def in_expression(scalar: Apply, operands: Sequence[ir.Expr]) -> ir.Expr:
-    """An operation on operands as it is written in an expression."""
+    """The operation of `scalar` on `operands` as an expression: an operator, or else a call."""
     sign = _SIGNS.get(scalar.operation)
     if sign is not None:
         return ir.Binary(sign, *operands)
@@ -83,5 +83,5 @@ def _keyword(value: object) -> str:
 
 
 def noun(scalar: Apply) -> str:
-    """What its result is called."""
+    """The name for a tile that holds the result of an operation."""
     return _NOUNS.get(scalar.operation, "value")

@@ -1,7 +1,7 @@
-"""What a task asks of its sizes: a window fits its image.
+"""The conditions of a task on its sizes, such as that a window fits its image.
 
-PyTorch refuses an image that is smaller than a window that runs over it. A sketch says so, too:
-then no proof and no run has to look at sizes at which the task has no result.
+PyTorch refuses an image that is smaller than a window that runs over it. The sketch requires the
+same, so that no proof and no run has to consider sizes at which the task has no result.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, substitute
 
-#: The largest size that a window asks for, and how many larger ones are looked at.
+#: The smallest valid size is searched below the first; so many sizes from it on must be valid.
 _LARGEST = 1024
 _FURTHER = 16
 
 
 def requirements(declared: ir.Sketch, extents: Iterable[ir.Expr]) -> tuple[ir.Require, ...]:
-    """Conditions on the symbols with which each of the extents is 1 at least."""
+    """Conditions on the symbols under which each of the extents is at least 1."""
     values = _let_values(declared)
     least: dict[str, tuple[int, ir.Expr]] = {}
     others: dict[ir.Expr, None] = {}
@@ -40,15 +40,15 @@ def requirements(declared: ir.Sketch, extents: Iterable[ir.Expr]) -> tuple[ir.Re
 
 
 def _at_least(symbol: str, size: int, extent: ir.Expr) -> ir.Expr:
-    """That a symbol has this size at least: of an extent with a name that it has a place, for then
-    what the tensor's proofs need is known of that name."""
+    """The condition that a symbol is at least `size`; for an extent with a name of its own, that
+    the name is at least 1, since proofs about the tensor need this fact of the name."""
     if isinstance(extent, ir.Ref):
         return ir.Binary(">=", extent, ir.Literal(1))
     return ir.Binary(">=", ir.Ref(symbol, ir.NameKind.SYMBOL), ir.Literal(size))
 
 
 def _let_values(declared: ir.Sketch) -> Mapping[str, ir.Expr]:
-    """What each `let` is of the symbols."""
+    """The value of each `let` in terms of the symbols, by name."""
     found: dict[str, ir.Expr] = {}
     for let in declared.lets:
         found[let.name] = substitute(let.value, found)
@@ -60,8 +60,8 @@ def _positive(value: ir.Expr, sizes: Mapping[str, int]) -> bool:
 
 
 def _smallest(value: ir.Expr, name: str) -> int | None:
-    """The smallest size from which on a formula of one symbol is 1 at least; None where that is not
-    found."""
+    """The smallest size of the symbol `name` from which on the formula `value` is at least 1; None
+    where none is found."""
     for size in range(1, _LARGEST):
         if _positive(value, {name: size}):
             further = range(size, size + _FURTHER)

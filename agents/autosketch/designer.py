@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Design:
-    """A sketch, or an earlier stage of it, as text; `held`: why it is for the task's own sizes, or
-    some of them, alone ("" where it is not)."""
+    """A sketch, or an earlier stage of it, as text. `held`: the reason why all sizes, or some, are
+    fixed at the task's own ("" where none is)."""
 
     text: str
     held: str = ""
 
 
-#: Of so many symbols each one is held at the task's own size, before all are.
+#: With so many symbols, each single one is fixed at the task's own size before all are.
 _FEW = (2, 3)
 
 
@@ -63,9 +63,9 @@ def design(task: TaskClient, stage: str = "sketch") -> str:
 
 
 def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
-    """Designs, those that serve most first: for all sizes that may vary; then, where the task runs
-    otherwise at other sizes, with one symbol less; then for the task's own sizes. Raises as
-    `design` does where there is none."""
+    """Designs, the most general first: for all sizes that may vary; then, where the task runs other
+    operations at other sizes, with some symbols fixed; then for the task's own sizes. Raises what
+    `design` raises where there is none."""
     name = sketch_name(task.path.stem)
     first: UsageError | None = None
     symbols: int | None = None
@@ -89,8 +89,8 @@ def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
 
 
 def _fewer(symbols: int | None, error: UsageError | None) -> Iterator[Callable[[int], bool]]:
-    """Which of the symbols vary, where not all can: all but those at which the task runs otherwise,
-    or but one where these are not known; then none."""
+    """Predicates on symbol numbers, true for those that vary, where not all can: all but those that
+    change what the task runs, or all but one where they are not known; then none."""
     if isinstance(error, DiffersError):
         if error.symbols:
             yield lambda number: number not in error.symbols
@@ -101,8 +101,8 @@ def _fewer(symbols: int | None, error: UsageError | None) -> Iterator[Callable[[
 
 
 def _texts(signature: Signature, stage: str) -> Iterator[str]:
-    """One that takes forward's numbers as they come, where there is one, and then one that holds
-    the task's own."""
+    """The text of the stage with forward's numbers as params, where that is possible, and then with
+    the task's own numbers as constants."""
     if params_of(signature):
         with suppress(UsageError):
             traces = read_traces(signature, numbers=True)
@@ -112,7 +112,7 @@ def _texts(signature: Signature, stage: str) -> Iterator[str]:
 
 
 def followed_numbers(task: TaskClient) -> Collection[int]:
-    """Those of forward's numbers, by position, that the sketch of a task takes as they come."""
+    """The positions of those of forward's numbers that are params of the sketch of a task."""
     with suppress(UsageError):
         traces = read_traces(read_signature(task, "followed", windows=False), numbers=True)
         _designed(traces, "sketch")
@@ -142,10 +142,10 @@ def _text(stage: Graph | Loops | Phases) -> str:
 
 
 class BuiltinDesigner:
-    """The agent "autosketch": "designed" or "gave_up"."""
+    """The agent "autosketch"; its outcome is "designed" or "gave_up"."""
 
     def run(self, state: RunState, context: RunContext) -> Turn:
-        """Design, and put the sketch through the gate."""
+        """Put designs of the task through the gate until one passes."""
         context.progress.note("designer", "traces the task")
         turn: Turn | None = None
         try:

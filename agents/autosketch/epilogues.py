@@ -1,7 +1,7 @@
-"""What follows a matrix product element by element is computed where the product is stored.
+"""Elementwise operations on a matrix product are computed where the product is stored.
 
-A reduction behind it (a maximum, then the sum of exponentials) then loads what it needs, instead of
-the product and all that is added to it or multiplied with it, in each of its passes.
+A reduction of the result (a maximum, then the sum of exponentials) then loads that result in each
+of its passes, instead of the product and all that is added to it or multiplied with it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.walk import names
 
-#: Operations from which on a value that is read more than once is computed once.
+#: A value that is read more than once and takes more operations than this is stored.
 _MUCH = 200
 
 
 def with_epilogues(loops: Loops) -> Loops:
-    """The values; those that memory is to hold in the place of a product are marked."""
+    """The loops with those maps marked `stored` that memory is to hold in place of a product."""
     readers: dict[str, dict[str, list[Element]]] = defaultdict(lambda: defaultdict(list))
     plain: set[str] = set()
     for name, value in loops.values.items():
@@ -67,9 +67,9 @@ def with_epilogues(loops: Loops) -> Loops:
 
 
 def with_held(loops: Loops) -> Loops:
-    """The values; those are marked, for memory to hold, that are read more than once and take much
-    to compute from what memory holds: of a norm behind a norm behind a norm, each would take the
-    one before three times; and the rows of parts side by side that a reduction combines."""
+    """The loops with those maps marked `stored` that are read more than once and take many
+    operations (each of several norms in a row would compute the one before three times), and
+    those that concatenate rows which a reduction or scan combines."""
     readers: dict[str, int] = defaultdict(int)
     for value in loops.values.values():
         for source in {e.source for s in computed_from(value) for e in elements(s)}:
@@ -92,9 +92,9 @@ def with_held(loops: Loops) -> Loops:
 
 
 def _joined_rows(loops: Loops) -> set[str]:
-    """The maps whose places are chosen from parts side by side, where lanes of a reduction or scan
-    are such places: what lies outside of a part is padding there, which counts as nothing for none
-    of them."""
+    """The names of the maps that concatenate parts along an axis over which a reduction, scan or
+    choice runs: there it would read padding outside of a part, and no padding is neutral for all
+    of these."""
     found: set[str] = set()
     seen: set[tuple[str, frozenset[str]]] = set()
 
@@ -121,7 +121,8 @@ def _joined_rows(loops: Loops) -> set[str]:
 
 
 def _beyond(loops: Loops, element: Element, axes: Sequence[Axis]) -> set[str]:
-    """The axes along which an index may leave its source: all that are not read from end to end."""
+    """The axes along which the index of `element` may leave its source: all that do not run through
+    an extent of it from end to end."""
     own = {axis.ref: axis.extent for axis in axes}
     extents = loops.shape(element.source)
     moved = (
@@ -135,8 +136,8 @@ def _beyond(loops: Loops, element: Element, axes: Sequence[Axis]) -> set[str]:
 def _step(
     loops: Loops, value: Value, name: str, read: list[Element], plain: set[str]
 ) -> Map | None:
-    """The only value that reads another, where it takes its elements one by one, and nothing else
-    but what follows from the task's tensors."""
+    """The value `name`, the only reader of `value`, where it is a map that reads it elementwise (by
+    the elements `read`) and else only what is computed from the task's tensors; None otherwise."""
     reader = loops.values[name]
     if not isinstance(reader, Map) or reader.dtype is not value.dtype:
         return None

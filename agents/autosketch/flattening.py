@@ -1,4 +1,4 @@
-"""Fewer axes: neighbouring axes that are run through as one, of tensors and of views of them."""
+"""Merges neighbouring axes of a phase into one, where tensors or views of them allow it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from sketchc.ir.walk import free_name, names, substitute
 
 
 class Flattener:
-    """Makes several axes one, where every access allows it. `shapes` of all tensors and views, to
-    which it adds, and `views`: what tensor each is of. `fixed` are tensors that no view is made of:
-    that a loop wrote what it loads is proved where both have the same axes."""
+    """Merges axes where every access allows it. `shapes` are the extents of all tensors and views,
+    those it makes included; `views` is the tensor of each view. No view is made of the tensors in
+    `fixed`: that a loop stored what it loads is proved only where both have the same axes."""
 
     def __init__(self, shapes: dict[str, tuple[ir.Expr, ...]]) -> None:
         self.shapes = shapes
@@ -34,8 +34,8 @@ class Flattener:
         self.fixed: set[str] = set()
 
     def flattened(self, phase: Phase) -> Phase:
-        """The phase with neighbouring axes made one, where every access allows it: a view of the
-        tensor has one axis there."""
+        """The phase with neighbouring axes merged where every access allows it, by views of the
+        tensors in which they are one axis."""
         phase = phase.changed(lambda own: own, self.undivided)
         while True:
             pairs = [pair for group in phase.groups for pair in itertools.pairwise(group)]
@@ -63,7 +63,7 @@ class Flattener:
                 yield element.source, element.index
 
     def joinable(self, phase: Phase, first: Axis, second: Axis) -> bool:
-        """Whether all accesses have the two side by side, as one axis of a view would be."""
+        """Whether all accesses have the two axes side by side, as one axis of a view needs it."""
         pair = {first.name, second.name}
         if pair & _besides(phase):
             return False
@@ -80,9 +80,9 @@ class Flattener:
         return True
 
     def divided(self, phase: Phase, first: Axis, second: Axis) -> Phase | None:
-        """The phase with views that have the first axis as one of their own, where a tensor has it
-        as the last digit of a subscript, as `i*42 + c`; None where the two are no neighbours then,
-        either."""
+        """The phase with views that have `first` as an axis of their own, where a tensor has it as
+        the last digit of a subscript, as `i*42 + c`; None where `first` and `second` are not
+        joinable then, either."""
         upper = [axis for group in phase.groups for axis in group if axis != first]
 
         def element(each: Element) -> Element:
@@ -109,8 +109,8 @@ class Flattener:
         return changed if differs and self.joinable(changed, first, second) else None
 
     def cut(self, phase: Phase, first: Axis, second: Axis) -> Phase | None:
-        """The phase with the first axis as two, where an access has its upper digit, as `c//42`;
-        None where the lower one is no neighbour of the second axis then."""
+        """The phase with `first` split into two axes, where an access has its upper digit, as
+        `c//42`; None where the lower axis is not joinable with `second` then."""
         found = {
             (symbolic.simplify(extent), subscript.right)
             for source, index in self.accesses(phase)
@@ -140,7 +140,7 @@ class Flattener:
         return self.divided(phase.changed(axes, element), lower, second)
 
     def joined(self, phase: Phase, first: Axis, second: Axis) -> Phase:
-        """The phase with the two as one."""
+        """The phase with the axes `first` and `second` merged into one."""
         extent = symbolic.simplify(ir.Binary("*", first.extent, second.extent))
         axis = Axis(first.name, extent)
 
@@ -158,8 +158,8 @@ class Flattener:
         return phase.changed(axes, element)
 
     def counted(self, phase: Phase, group: tuple[Axis, ...]) -> Phase:
-        """The phase with a group of axes run through by one number, whose digits they are; where an
-        access has them side by side, it has that number in a view."""
+        """The phase with the axes of `group` replaced by one axis whose digits they are; an access
+        that has them side by side becomes an access of a view by that axis."""
         joint, digits = counter(group)
 
         def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -171,7 +171,7 @@ class Flattener:
         return attrs.evolve(changed, fold=attrs.evolve(changed.fold, digits=held))
 
     def viewed(self, each: Element, group: tuple[Axis, ...], joint: Axis) -> Element:
-        """The access by the number of a group of axes, where it has them side by side."""
+        """The access, of a view by `joint` where it has the axes of `group` side by side."""
         refs = tuple(axis.ref for axis in group)
         starts = range(len(each.index) - len(group) + 1)
         found = (n for n in starts if each.index[n : n + len(group)] == refs)
@@ -185,7 +185,7 @@ class Flattener:
         return attrs.evolve(each, source=source, index=index)
 
     def undivided(self, each: Element) -> Element:
-        """The access with two digits of a number side by side as that number, in a view."""
+        """The access, of a view with a number in place of two subscripts that are its digits."""
         while each.source not in self.fixed:
             pairs = (
                 (n, whole)
@@ -202,20 +202,20 @@ class Flattener:
         return each
 
     def dense(self, source: str, place: int, group: tuple[Axis, ...]) -> bool:
-        """Whether the tensor's axes from `place` on are those of the group."""
+        """Whether the tensor's extents from `place` on are the group's, the first of them aside."""
         own = self.shapes[source][place + 1 : place + len(group)]
         return all(
             symbolic.equal(extent, axis.extent) for extent, axis in zip(own, group[1:], strict=True)
         )
 
     def view(self, source: str, place: int) -> str:
-        """The tensor with the axes `place` and the next one as one."""
+        """The name of a view of `source` in which axis `place` and the next one are one axis."""
         own = self.shapes[source]
         extent = _product(own[place], own[place + 1])
         return self.view_as(source, (*own[:place], extent, *own[place + 2 :]))
 
     def view_as(self, source: str, shape: Index) -> str:
-        """The tensor with these extents."""
+        """The name of a view of `source` with the extents `shape`, an existing one if possible."""
         base = self.views.get(source, source)
         for name, other in self.views.items():
             if other == base and self.shapes[name] == shape:
@@ -226,7 +226,7 @@ class Flattener:
 
 
 def _besides(phase: Phase) -> set[str]:
-    """The axes that a phase has elsewhere than in an index: in numbers and conditions."""
+    """The names of axes that a phase uses in numbers and conditions, outside of any index."""
     found: set[str] = set()
     for part in itertools.chain.from_iterable(map(parts, phase.scalars())):
         match part:
@@ -238,7 +238,7 @@ def _besides(phase: Phase) -> set[str]:
 
 
 def counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:
-    """The number that runs through a group of axes, and what these are of it."""
+    """The joint axis that runs through a group of axes, and each of these as a digit of it."""
     whole: ir.Expr = ir.Literal(1)
     digits: list[tuple[Axis, ir.Expr]] = []
     number = ir.Ref("".join(axis.name for axis in group), ir.NameKind.LOOP)
@@ -251,7 +251,7 @@ def counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:
 
 
 def _product(one: ir.Expr, other: ir.Expr) -> ir.Expr:
-    """The product as it is written: a normal form would spell the factors otherwise than the
+    """The product of two extents, not normalized: a normal form would spell the factors unlike the
     tensors' extents, which proofs compare them with."""
     if ir.Literal(1) in (one, other):
         return other if one == ir.Literal(1) else one
@@ -261,13 +261,13 @@ def _product(one: ir.Expr, other: ir.Expr) -> ir.Expr:
 
 
 def joined_number(group: Sequence[Axis]) -> ir.Expr:
-    """The number in terms of the axes."""
+    """The row-major number of an index along the axes of `group`, as a formula over them."""
     whole = row_major([axis.ref for axis in group], [axis.extent for axis in group])
     return symbolic.simplify(whole)
 
 
 def _undivided(first: ir.Expr, second: ir.Expr, extent: ir.Expr) -> ir.Expr | None:
-    """The number of which two subscripts are the digits, the second one below the extent."""
+    """The number whose digits are `first` and `second`, the latter modulo `extent`; else None."""
     match second:
         case ir.Binary("%", number, divisor) if symbolic.equal(divisor, extent):
             upper = ir.Binary("//", number, divisor)

@@ -31,27 +31,27 @@ from sketchc.ir.walk import declared_names, free_name, names, parts
 from sketchc.runtime.tasks.description import TaskFailure, TensorSpec
 from sketchc.runtime.tasks.signature import PRIMES, Group, Signature
 
-#: So many sizes of a symbol in a row are looked at, so that each divisor meets each remainder; two
-#: others are far away.
+#: The task is traced at so many consecutive sizes of a symbol, so that each divisor meets each
+#: remainder, and at two sizes far away.
 _IN_A_ROW = 8
-#: The largest stride, or the like, that more sizes are looked at for.
+#: The largest constant argument, such as a stride, for which more sizes are traced.
 _LARGEST_STEP = 64
-#: So many sizes more are looked at where extents are divided by one stride behind the other: each
+#: So many more sizes are traced where several strides divide an extent one after the other: each
 #: of these divisions shall meet all remainders.
 _SCATTERED = 12
-#: The first size of the smallest symbol, and how far those of others are apart.
+#: The first size of the smallest symbol, and the distance between those of the symbols.
 _FIRST, _APART = 11, 24
-#: How far a size that a model is built with moves, twice and three times.
+#: A size that a model is built with moves by two and three times this, not far away.
 _NEAR = 8
-#: So many symbols are added up, or multiplied, in a formula.
+#: At most so many symbols are added up, or multiplied, in a formula.
 _MOST_TERMS = 4
-#: So many extents are looked at for a product.
+#: At most so many extents are tried as factors of a product.
 _MOST_FACTORS = 16
 #: Divisors that formulas of one symbol are tried with; offsets are as large.
 _DIVISORS = tuple(range(2, _IN_A_ROW + 1))
 
 
-#: Powers of a number that are looked at, and the number in terms of its power.
+#: Exponents of the powers of a number that are tried, and the number in terms of its power.
 _ROOTS: Mapping[int, Callable[[ir.Expr], ir.Expr]] = {
     2: lambda power: ir.Function("sqrt", (power,)),
     -2: lambda power: ir.Function("rsqrt", (power,)),
@@ -59,22 +59,22 @@ _ROOTS: Mapping[int, Callable[[ir.Expr], ir.Expr]] = {
     4: lambda power: ir.Function("pow", (power, ir.Literal(0.25))),
     -4: lambda power: ir.Function("pow", (power, ir.Literal(-0.25))),
 }
-#: The largest number that what follows the sizes is divided by: the length of a resized axis.
+#: The largest constant that a whole number from the sizes is divided by: a resized axis's length.
 _LARGEST_DIVISOR = 4096
-#: A number of so few digits behind the point is what was meant, if it will do.
+#: A slope is rounded to so many decimals, if the rounded one gives the numbers as well.
 _SHORT = 10
 #: What is added to an extent in a power or a logarithm.
 _SHIFTS = (1, -1, 2, -2)
-#: Loops of a fixed number of iterations stay unrolled in traces of so few operations, and where
-#: there are not so many times fewer with them.
+#: Loops of a fixed number of iterations stay unrolled in traces of at most `_LONG` operations, and
+#: where rolling them does not leave `_LESS` times fewer.
 _LONG, _LESS = 250, 3
-#: How near a power comes to a whole number.
+#: The relative tolerance within which two floats are equal.
 _EXACT = 1e-12
 
 
 class DiffersError(UsageError):
-    """The task runs otherwise at other sizes: those of the symbols of these numbers, where that is
-    known."""
+    """The task runs other operations, or has other arguments, at other sizes. `symbols`: the
+    numbers of the symbols whose sizes alone change that, where they are known."""
 
     def __init__(self, what: str, symbols: Collection[int] = ()) -> None:
         super().__init__(f"the task runs otherwise at other sizes, in no way that is known: {what}")
@@ -129,7 +129,7 @@ class Graph:
     returned: tuple[Use | Made, ...]
 
     def param(self, use: Use) -> ir.Param | None:
-        """The number of forward's that this is, if it is one."""
+        """The param (a number that forward takes) that `use` refers to, if it is one."""
         return next((p for p in self.declared.params if p.name == use.parameter), None)
 
     def specification(self, use: Use | Made) -> Specification:
@@ -175,7 +175,7 @@ def _text(value: Any) -> str:
 
 @attrs.frozen
 class Traces:
-    """What a task runs, at several sizes: enough that `divisors` meet each remainder."""
+    """Traces of a task (`each`) at several sizes: enough that `divisors` meet each remainder."""
 
     signature: Signature
     points: Sequence[tuple[int, ...]]
@@ -193,8 +193,8 @@ class Traces:
         return _Merged(self, extents).graph()
 
     def steps(self) -> list[int]:
-        """What extents may be divided by and is too large for the sizes that were looked at:
-        constant arguments, as strides and factors of shapes are."""
+        """Integer arguments, such as strides and factors of shapes, that may divide an extent and
+        are too large for the number of sizes that were traced."""
         found: set[int] = set()
         for node in self.each[0]["nodes"]:
             for value in node["arguments"].values():
@@ -202,7 +202,7 @@ class Traces:
         return sorted(found)
 
     def divided_by(self) -> int:
-        """What all strides, one behind the other, would divide an extent by."""
+        """The product of all strides: what they divide an extent by, one after the other."""
         strides = (node["arguments"].get("stride") for node in self.each[0]["nodes"])
         return math.prod(max(_integers(value), default=1) for value in strides)
 
@@ -216,13 +216,13 @@ def _uses_in(values: Sequence[Any]) -> Iterator[Use]:
 
 
 def _integers(value: object) -> list[int]:
-    """The numbers that an argument has."""
+    """The integers in an argument, which may be a list."""
     return [n for n in (value if isinstance(value, list) else [value]) if type(n) is int]
 
 
 def read_traces(signature: Signature, *, numbers: bool = False) -> Traces:
-    """Trace the task; with `numbers`, forward's numbers are params where any will do. Raises
-    `TaskFailure` where it cannot be traced."""
+    """Trace the task; with `numbers`, forward's numbers are params where the task can be traced for
+    any value. Raises `TaskFailure` where it cannot be traced."""
     traced = _Traced(signature)
     if numbers:
         traced.open_numbers()
@@ -238,16 +238,16 @@ def read_traces(signature: Signature, *, numbers: bool = False) -> Traces:
     return found
 
 
-#: What sketches call their loops and what these add up or choose, words of the language, and what a
-#: target calls its result.
+#: Names that params do not get: those that sketches use for loops and for what these add up or
+#: choose, words of the language, and a target's name for its result.
 _LETTERS = "ijklmnpqrstuvwxyz"
 _SUMS = "total|product|largest|smallest|running|place|best"
 _TAKEN = re.compile(rf"(?:[{_LETTERS}]|step|once|{_SUMS})(?:_?\d+|_tile|_lane)?|out|inf|nan")
 
 
 def params_of(signature: Signature) -> list[tuple[int, ir.Param]]:
-    """The positions of forward's numbers, and their params: under the names of the arguments, where
-    a sketch has no other use for them."""
+    """The positions of forward's numbers, and their params, which have the names of the arguments
+    where a sketch has no other use for those names."""
     description, sketch = signature.prober.description, signature.sketch
     used = {*declared_names(sketch)}
     inputs = enumerate(description.inputs)
@@ -263,7 +263,7 @@ def params_of(signature: Signature) -> list[tuple[int, ir.Param]]:
 
 
 class _Traced:
-    """What a task runs, looked at once at each of the sizes that are asked for."""
+    """The traces of a task, which is traced once at each of the sizes asked for."""
 
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
@@ -287,8 +287,8 @@ class _Traced:
         return prober.task.trace(inputs, substitutes)
 
     def open_numbers(self) -> None:
-        """Let the numbers be params of which the task takes any: a tensor without axes stands for
-        each in the traces, so that what looks at its value, or needs a number, shows."""
+        """Make params of the numbers of which the task takes any value: a 0-d tensor stands for
+        each in the traces, so that a task fails that looks at the value or needs a number."""
         point = next(_points(self.signature.groups, _IN_A_ROW, 0))
         for position, param in params_of(self.signature):
             if param.dtype is DType.BOOL:
@@ -298,8 +298,8 @@ class _Traced:
                 self.open[position] = param
 
     def alike(self, first: tuple[int, ...], second: tuple[int, ...]) -> None:
-        """Raises `DiffersError` where loops alone do not explain what differs at two sizes: before
-        the task is looked at in many others."""
+        """Raises `DiffersError` where the traces at two sizes differ in length even with their
+        loops rolled: before the task is traced at many others."""
 
         def count(point: tuple[int, ...]) -> int:
             return len(rolled(self.at(point))["nodes"])
@@ -311,7 +311,8 @@ class _Traced:
             raise DiffersError(_operations(counts), alone)
 
     def at_sizes(self, steps: Sequence[int] = (), scattered: int = 0) -> Traces:
-        """The traces at `_points` for these divisors."""
+        """The traces at `_points` for the divisors `steps`, with loops rolled where lengths differ
+        or are much shorter so."""
         groups = self.signature.groups
         row = max((_IN_A_ROW, *steps))
         points = list(_points(groups, row, scattered))
@@ -332,7 +333,7 @@ class _Traced:
 
 
 def _shorter(traces: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The traces; where they are long, with their loops, if they are much shorter so."""
+    """The traces; long ones with their loops rolled, where all are much shorter so."""
     long = len(traces[0]["nodes"])
     if long <= _LONG:
         return traces
@@ -351,9 +352,9 @@ def _operations(counts: Sequence[int]) -> str:
 def _points(
     groups: Sequence[Group], row: int, scattered: int, apart: int | None = None
 ) -> Iterator[tuple[int, ...]]:
-    """Sizes of all groups at once: `row` of them one after the other, each group in an order of its
-    own, and far from each other, or `apart`; then two far away, and some that are `scattered`. What
-    is larger in the task is larger here: a window fits its image."""
+    """Sizes of all groups at once: first `row` consecutive ones, each group in an order of its own
+    and at a distance (`apart`) from the others; then two far away, and `scattered` more. A group
+    that is larger in the task is larger here: a window fits its image."""
     if not groups:
         yield ()
         return
@@ -381,20 +382,20 @@ def _points(
 
 
 def step_name(operations: Sequence[str], counter: int) -> str:
-    """What the steps of the loop are called whose counter is this node."""
+    """The name of the step of the loop whose counter is node number `counter`."""
     number = operations[:counter].count("steps::counter")
     return f"step_{number + 1}" if number else "step"
 
 
 def needs_name(extent: ir.Expr) -> bool:
-    """Whether an extent is a quotient or shifted: what a tensor's place is split by is easier to
-    read, and to prove, by a name."""
+    """Whether an extent has a quotient or a constant term: divided by such an extent, an index is
+    easier to read, and proofs about it are easier, where the extent has a name."""
     quotient = any(isinstance(e, ir.Binary) and e.operator == "//" for e in parts(extent))
     return quotient or (bool(names(extent)) and () in symbolic.normalize(extent))
 
 
 def _with_lets(declared: ir.Sketch, extents: Sequence[ir.Expr]) -> ir.Sketch:
-    """The sketch with names for extents of outputs that need one, and for some between."""
+    """The sketch with names for extents of outputs, and for `extents`, where they need one."""
     lets: dict[ir.Expr, ir.Let] = {}
     used = {symbol.name for symbol in declared.symbols} | {t.name for t in declared.tensors}
 
@@ -418,7 +419,7 @@ def _with_lets(declared: ir.Sketch, extents: Sequence[ir.Expr]) -> ir.Sketch:
 
 
 class _Merged:
-    """Several traces as one graph."""
+    """Merges traces into one graph, with formulas for the numbers in which they differ."""
 
     def __init__(self, traces: Traces, extents: Sequence[ir.Expr]) -> None:
         signature = traces.signature
@@ -433,7 +434,7 @@ class _Merged:
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
         self.inputs |= {position: param.name for position, param in traces.params.items()}
         self.states = {p.state: p.name for p in parameters if p.state is not None}
-        #: formulas by what they give; the extents that are declared go first
+        #: formulas by their values in the traces; the extents that are declared go first
         self.solved: dict[tuple[int, ...], ir.Expr] = {}
         for tensor in self.declared.tensors:
             for extent in tensor.extents:
@@ -442,7 +443,7 @@ class _Merged:
             self.solved.setdefault(self.values(let.value), ir.Ref(let.name, ir.NameKind.LET))
 
     def values(self, extent: ir.Expr) -> tuple[int, ...]:
-        """What an extent is in each trace."""
+        """The value of an extent in each trace."""
         found = []
         for point in self.points:
             known = dict(zip((symbol.name for symbol in self.symbols), point, strict=True))
@@ -459,7 +460,7 @@ class _Merged:
         return Graph(self._with_types(nodes), nodes, tuple(returned))
 
     def _with_types(self, nodes: Sequence[Node]) -> ir.Sketch:
-        """The declarations, with params of the type that all operations take them in."""
+        """The declarations; a param gets the type in which all operations use it, if it is one."""
         graph = Graph(self.declared, tuple(nodes), ())
         wanted: dict[str, set[DType]] = {param.name: set() for param in self.declared.params}
         for node in nodes:
@@ -485,7 +486,7 @@ class _Merged:
         arguments = {
             n: self.value([node["arguments"][n] for node in each]) for n in each[0]["arguments"]
         }
-        # Of what is split there may be more parts at some sizes: nothing uses them.
+        # A split may have more parts at some sizes: nothing uses these.
         results = zip(*(node["tensors"] for node in each), strict=False)
         return Node(names.pop(), arguments, tuple(self.specification(list(r)) for r in results))
 
@@ -496,7 +497,7 @@ class _Merged:
         return Specification(dtype, tuple(self.value([one["shape"] for one in each], sizes=True)))
 
     def value(self, each: list[Any], *, sizes: bool = False) -> Any:
-        """One argument: what the traces hold there."""
+        """One argument from its values in the traces; `sizes`: numbers in it are extents."""
         first = each[0]
         match first:
             case list():
@@ -535,8 +536,8 @@ class _Merged:
                 return first
 
     def number(self, each: Sequence[float]) -> Any:
-        """A float: the same in all traces, or a whole number, a root of one, or one over these,
-        that follows the sizes; or one that does over a number that does not."""
+        """A float: a constant, if all traces have the same; else a formula: a whole number, a root
+        of one, the reciprocal of these, a whole number over a constant, or a `curve`."""
         if len({repr(one) for one in each}) == 1:
             return each[0]
         if all(one.is_integer() for one in each):
@@ -560,8 +561,8 @@ class _Merged:
         raise DiffersError(f"the number {each[0]}")
 
     def curve(self, each: Sequence[float]) -> ir.Expr | None:
-        """A quotient of two extents, or a line, a power or a logarithm of one, which may be
-        shifted, or of a product of two, that gives these numbers."""
+        """A formula that gives these numbers: a quotient of two extents, or a linear function of an
+        extent, a shifted one or a product of two, or of a power or the logarithm of these."""
         columns = list(zip(*self.points, strict=True))
         bases: dict[tuple[int, ...], ir.Expr] = dict(zip(columns, self.symbols, strict=True))
         for values, known in self.solved.items():
@@ -600,7 +601,7 @@ class _Merged:
         return self.solved[each]
 
     def sums(self, each: Sequence[int], columns: Sequence[tuple[int, ...]]) -> Iterator[ir.Expr]:
-        """Multiples of symbols, added up."""
+        """Sums of multiples of symbols and a constant that give these numbers."""
         for count in range(1, min(len(columns), _MOST_TERMS) + 1):
             for chosen in itertools.combinations(range(len(columns)), count):
                 matrix = np.array([*(columns[n] for n in chosen), (1,) * len(each)], float).T
@@ -632,8 +633,8 @@ class _Merged:
         yield from self.products(each)
 
     def chains(self, each: Sequence[int]) -> Iterator[ir.Expr]:
-        """Quotients of extents that are quotients, as one: what (n // a + b) // c gives is
-        (n + a*b) // (a*c)."""
+        """Quotients of known quotients that give these numbers, as one quotient:
+        (n // a + b) // c is (n + a*b) // (a*c)."""
         quotients = [*self._known_quotients()]
         # The smaller a divisor, the more of its remainders are met.
         for divisor, (values, numerator, first, shift) in itertools.product(
@@ -655,7 +656,7 @@ class _Merged:
                     yield values, numerator, divisor, terms.get((), 0)
 
     def products(self, each: Sequence[int]) -> Iterator[ir.Expr]:
-        """Products of extents that are known, times a number."""
+        """Products of known extents, times a constant, that give these numbers."""
         dividing = [
             (values, known)
             for values, known in self.solved.items()
@@ -672,7 +673,7 @@ class _Merged:
 
 
 def _line(each: Sequence[float], values: Sequence[float]) -> tuple[float, float] | None:
-    """Slope and shift of the line through these points."""
+    """Slope and shift of the line slope*v + shift that gives `each` for `values`; else None."""
     low, high = values.index(min(values)), values.index(max(values))
     measured = (each[high] - each[low]) / (values[high] - values[low])
     scale = max(map(abs, each))
@@ -694,7 +695,7 @@ def _on_line(expression: ir.Expr, slope: float, shift: float) -> ir.Expr:
 def _lines(
     each: Sequence[int], values: Sequence[int], expression: ir.Expr, divisors: Sequence[int]
 ) -> Iterator[ir.Expr]:
-    """Formulas a*v + b and (v + b) // d + c that give these numbers."""
+    """Formulas a*v + b and (v + b) // d + c that give `each`, for `expression` v with `values`."""
     if len(set(values)) < 2:
         return
     one, other = next(
@@ -718,7 +719,7 @@ def _lines(
 def _quotients(
     each: Sequence[int], values: Sequence[int], divisors: Sequence[int]
 ) -> Iterator[tuple[int, int, int]]:
-    """Numbers d, b and c for which (v + b) // d + c gives these numbers."""
+    """Numbers d, b and c for which (v + b) // d + c gives `each` for the v in `values`."""
     reach = max(divisors)
     offsets = sorted(range(-reach, reach + 1), key=abs)
     for divisor, offset in itertools.product(divisors, offsets):

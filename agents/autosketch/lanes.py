@@ -1,4 +1,4 @@
-"""Which axis of a phase lies along its tiles, and how subscripts follow it."""
+"""Which axis of a phase lies along its tiles, and how subscripts depend on it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sketchc.ir import symbolic
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, substitute
 
-#: Lanes up to which an axis of a known extent is one tile.
+#: An axis of a constant extent up to this is one tile.
 _ONE_TILE = 1024
 
 
 @attrs.frozen
 class Lanes:
-    """An axis that lies along a tile, and how many lanes a tile has: a tuned size, or all.
-    `digits`: the axes that it runs through, where it runs through several."""
+    """An axis that lies along a tile. `size`: the tuned size of a tile, None where one tile has the
+    whole axis. `digits`: the axes that a joint axis runs through, as formulas over it."""
 
     axis: Axis
     size: str | None
@@ -29,7 +29,7 @@ class Lanes:
 
     @property
     def names(self) -> set[str]:
-        """All that have a value in each lane."""
+        """The names of the axes that have a value in each lane: `axis` and its digits."""
         return {self.axis.name, *(axis.name for axis, _ in self.digits)}
 
     @property
@@ -53,10 +53,10 @@ class Lanes:
         return "0" if self.size is None else f"{self.variable}*{self.size}"
 
 
-#: So many rows or columns of a matrix product are one block.
+#: Up to so many rows or columns of a matrix product are one block.
 _ONE_BLOCK = 16
 
-#: So many accesses are as much as one that differs along one more axis.
+#: So many accesses weigh as much as one that depends on one more axis.
 _HEAVIER = 8
 
 #: The axes along a tile, in order; none for one number.
@@ -64,7 +64,7 @@ Dims = tuple[Lanes, ...]
 
 
 def lanes_of(axis: Axis) -> Lanes:
-    """The lanes of tiles along an axis: all of a short one."""
+    """The lanes of tiles along `axis`: all of a short axis, else the tuned size "T"."""
     match axis.extent:
         case ir.Literal(int(extent)) if extent <= _ONE_TILE:
             return Lanes(axis, None)
@@ -85,9 +85,9 @@ def width(dims: Dims) -> str:
 
 
 def runs_along(phase: Phase) -> Counter[str]:
-    """What runs through memory along each axis: accesses, those that differ along more axes much
-    heavier, since they are made more often. Of a number and its last digit, as in `j*64 + r`, it is
-    the digit that does."""
+    """How many accesses run through memory along each axis, by its name; those that depend on more
+    axes weigh much more, since they are made more often. In `j*64 + r`, where `r` is the last digit
+    of a number, only `r` counts."""
     found: Counter[str] = Counter()
     extents = _extents(phase)
     axes = extents.keys()
@@ -102,7 +102,7 @@ def runs_along(phase: Phase) -> Counter[str]:
 
 
 def windows(phase: Phase) -> set[str]:
-    """The axes of windows: they move a subscript that another axis decides, and are no digits."""
+    """The axes of windows: they shift a subscript that a row or column is in, and are no digit."""
     rows = {axis.name for axis in (*phase.rows, *phase.columns)}
     extents = _extents(phase)
     found: set[str] = set()
@@ -120,8 +120,8 @@ def _extents(phase: Phase) -> dict[str, ir.Expr]:
 def _is_digit(
     subscript: ir.Expr, name: str, others: Collection[str], extents: Mapping[str, ir.Expr]
 ) -> bool:
-    """Whether a subscript is a number with this as its last digit, of more values than a window
-    has: another axis moves it by just the digit's extent."""
+    """Whether the axis `name` is the last digit of the number `subscript`, with a larger extent
+    than a window has: one of the axes `others` moves the subscript by just that extent."""
     extent = extents.get(name)
     if extent is None or (isinstance(extent, ir.Literal) and extent.value <= _ONE_BLOCK):
         return False
@@ -134,32 +134,32 @@ def _is_digit(
 
 
 def _moved(subscript: ir.Expr, name: str) -> ir.Expr:
-    """By how much a subscript grows with an axis."""
+    """By how much a subscript grows when the axis `name` grows by 1."""
     further = ir.Binary("+", ir.Ref(name, ir.NameKind.LOOP), ir.Literal(1))
     return ir.Binary("-", substitute(subscript, {name: further}), subscript)
 
 
 def shaped(own: Dims, whole: Dims) -> str:
-    """`[:, None]` and such: a tile along some axes beside others along more."""
+    """The suffix that broadcasts a tile along `own` to one along `whole`, such as `[:, None]`."""
     if len(whole) < 2 or len(own) != 1:
         return ""
     return "[:, None]" if own == whole[:1] else "[None, :]"
 
 
 def last_place(index: Index, lanes: Lanes) -> int:
-    """The last subscript that an axis decides."""
+    """The position of the last subscript that depends on the axis of `lanes` or its digits."""
     return max(n for n, each in enumerate(index) if lanes.names & names(each))
 
 
 def step_in(expression: ir.Expr, lanes: Lanes, used: Sequence[Lanes]) -> tuple[int, ir.Expr] | None:
-    """Step and rest of a subscript that is linear in one axis of the tile."""
+    """Step and rest of a subscript that is linear in the axis of `lanes` and in no other `used`."""
     if any(each is not lanes and each.names & names(expression) for each in used):
         return None
     return line_of(expression, lanes.axis.name)
 
 
 def line_of(expression: ir.Expr, lane: str) -> tuple[int, ir.Expr] | None:
-    """Step and rest where an index is step*lane + rest."""
+    """Step and rest where `expression` is step*lane + rest, with a constant step; else None."""
     ref = ir.Ref(lane, ir.NameKind.LOOP)
     moved = substitute(expression, {lane: ir.Binary("+", ref, ir.Literal(1))})
     step = symbolic.constant_value(ir.Binary("-", moved, expression))

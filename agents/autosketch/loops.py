@@ -22,15 +22,16 @@ from sketchc.ir.walk import names, substitute
 
 Index = tuple[ir.Expr, ...]
 
-#: Factors of indices are fractions up to here.
+#: The largest denominator of a fraction that an index is multiplied by.
 _MOST_DENOMINATOR = 64
 
 
 @attrs.frozen
 class Element:
-    """The element of a tensor or value at an index. `pad`: what stands outside of it, or where the
-    condition `where` fails; without one, the index lies inside. `ignored`: nobody looks at what
-    stands outside. `fetched`: names in the index whose value is data."""
+    """The element of a tensor or value at an index. `pad`: the value outside of the source, or
+    where the condition `where` fails; without one, the index lies inside. `ignored`: the value
+    outside is never used. `fetched`: names in the index whose values are data, with these values.
+    """
 
     source: str
     index: Index
@@ -77,7 +78,7 @@ class Axis:
 
 @attrs.frozen
 class Map:
-    """`body` at each index of `axes`. `stored`: memory holds it, where it is read."""
+    """`body` at each index of `axes`. `stored`: memory holds the map for those that read it."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -114,8 +115,8 @@ class Scan:
 
 @attrs.frozen
 class Best:
-    """At each index of `axes` one of the largest of `body` along the axis `over`, or of the
-    smallest, that which `along`, one of the axes, counts, the best first; `places`: its index."""
+    """At each index of `axes` the n-th largest, or smallest, of `body` along the axis `over`, where
+    n, from 0, is the index of the axis `along` among them; `places`: its index along `over`."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -146,10 +147,10 @@ class Scatter:
 
 @attrs.frozen
 class Stepped:
-    """What a state is before and behind each step of a loop, at an index of axes: a further one
-    comes first, which is 0 for `first`, and one more behind each step. `body` follows the name of
-    `step`, which is that of the step; there the state before the step stands at this index.
-    Without a `first` it is no state, and the further index is that of the step."""
+    """A state of a loop, before and after each step, at an index of `axes` behind a further index:
+    0 for the initial value `first`, s + 1 for the value after step s. `body` is that value in terms
+    of the index of `step`, at which, as the further index, it reads the state before the step.
+    Without a `first` it is no state but a result of each step, at the step's own index."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -160,7 +161,7 @@ class Stepped:
 
     @property
     def ahead(self) -> int:
-        """How far what a step gives is behind the step's index."""
+        """How far the further index of a step's result is above the step's: 1 for a state."""
         return 0 if self.first is None else 1
 
 
@@ -190,8 +191,8 @@ def combined_over(value: Value) -> tuple[Axis, ...]:
 
 
 def operations(value: Value, sizes: Mapping[str, int]) -> int:
-    """How many operations an element of a value takes; `sizes` are those of the values that are
-    computed where they are read."""
+    """How many operations an element of a value takes; `sizes` has this number for each value that
+    is computed where it is read."""
     found = itertools.chain.from_iterable(map(parts, computed_from(value)))
     return sum(1 + (sizes.get(e.source, 0) if isinstance(e, Element) else 0) for e in found)
 
@@ -202,8 +203,8 @@ def is_expanded(value: Value | None) -> bool:
 
 
 def is_product(value: Value) -> bool:
-    """Whether a value is dear: the sum of products of two values, each of which lacks an axis of
-    the result."""
+    """Whether a value is as expensive as a matrix product: a sum of products of two factors, each
+    of which lacks an axis of the result."""
     match value:
         case Reduction(operation="sum", body=Apply("mul", operands)):
             axes = {axis.name for axis in value.axes if axis.extent != ir.Literal(1)}
@@ -274,14 +275,14 @@ def text(scalar: Scalar) -> str:
 
 
 def parts(scalar: Scalar) -> Iterator[Scalar]:
-    """The scalar and all below it; what stands several times comes as often."""
+    """The scalar and all scalars below it, in pre-order; repeated ones are yielded as often."""
     yield scalar
     for operand in below_it(scalar):
         yield from parts(operand)
 
 
 def below_it(scalar: Scalar) -> tuple[Scalar, ...]:
-    """What a scalar is computed of: operands, and the data in an index."""
+    """The scalars directly below a scalar: its operands, or the data in its index."""
     match scalar:
         case Apply(operands=operands):
             return operands
@@ -297,7 +298,7 @@ def elements(scalar: Scalar) -> Iterator[Element]:
 
 
 def names_below(scalar: Scalar) -> set[str]:
-    """The names in all indices and numbers."""
+    """The names in all indices, conditions and numbers of a scalar."""
     found: set[str] = set()
     for part in parts(scalar):
         match part:
@@ -310,7 +311,7 @@ def names_below(scalar: Scalar) -> set[str]:
 
 
 def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:
-    """The scalar with indices replaced."""
+    """The scalar with the names that are keys of `index` replaced by their expressions."""
     match scalar:
         case Element(index=own):
             where = None if scalar.where is None else substitute(scalar.where, index)
@@ -327,9 +328,9 @@ def at(scalar: Scalar, index: Mapping[str, ir.Expr]) -> Scalar:
 
 
 def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scalar:
-    """The scalar in terms of the task's tensors and of reductions: maps are replaced by their
-    bodies. A map that is read outside of its extents stays, but where it only orders the axes of
-    its source. `axes` are the extents of all indices."""
+    """The scalar in terms of the task's tensors and of values that memory holds: other maps are
+    replaced by their bodies. A map that may be read outside of its extents stays, unless it only
+    permutes the axes of its source. `axes` are the extents of all indices."""
     match scalar:
         case Element(source, _, dtype, pad):
             here = looked_up(loops, scalar, axes)
@@ -361,7 +362,7 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
 
 
 def looked_up(loops: Loops, element: Element, axes: Mapping[str, ir.Expr]) -> Element:
-    """The element with its index simplified; data that is a formula over indices goes into it."""
+    """The element with a simplified index, in which data that is a formula over indices stands."""
     left = []
     known: dict[str, ir.Expr] = {}
     for name, value in element.fetched:
@@ -376,7 +377,8 @@ def looked_up(loops: Loops, element: Element, axes: Mapping[str, ir.Expr]) -> El
 
 
 def _fetching(scalar: Scalar, fetched: tuple[tuple[str, Scalar], ...]) -> Scalar | None:
-    """The scalar with the data that its indices name; None where a number names it."""
+    """The scalar with the data `fetched` in each element whose index names it; None where a number
+    names it."""
     if not fetched:
         return scalar
     given = {name for name, _ in fetched}
@@ -402,7 +404,7 @@ def _fetching(scalar: Scalar, fetched: tuple[tuple[str, Scalar], ...]) -> Scalar
 
 
 def as_index(scalar: Scalar) -> ir.Expr | None:
-    """A whole number that is computed of indices, as a formula over them."""
+    """An integer scalar that is computed from indices, as a formula over them; else None."""
     found = _rational(scalar)
     if found is None or not scalar.dtype.is_integer:
         return None
@@ -411,7 +413,7 @@ def as_index(scalar: Scalar) -> ir.Expr | None:
 
 
 def _scaled(value: ir.Expr, factor: Fraction) -> ir.Expr:
-    """The product, rounded down."""
+    """The product of `value` and `factor`, rounded down."""
     moved = ir.Binary("*", value, ir.Literal(factor.numerator))
     if factor.denominator == 1:
         return moved
@@ -419,7 +421,7 @@ def _scaled(value: ir.Expr, factor: Fraction) -> ir.Expr:
 
 
 def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
-    """A number that is computed of indices, as a formula and what it is multiplied by."""
+    """A number that is computed from indices, as a formula and a factor of it; else None."""
     match scalar:
         case Number(bool()):
             return None
@@ -461,7 +463,7 @@ def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
 def _combined(
     name: str, one: tuple[ir.Expr, Fraction] | None, other: tuple[ir.Expr, Fraction] | None
 ) -> tuple[ir.Expr, Fraction] | None:
-    """Two whole numbers; zero changes no sum."""
+    """The operation `name` on two numbers with factor 1, or a number plus or minus 0; else None."""
     if one is None or other is None:
         return None
     if name in ("add", "sub") and other[0] == ir.Literal(0):
@@ -473,8 +475,8 @@ def _combined(
 
 
 def _nonnegative(expression: ir.Expr) -> bool:
-    """Whether a formula is at least 0 by its form, as any name and divisor of it is; that is more
-    than `never_negative` may take for granted."""
+    """Whether a formula is at least 0 by its form, given that its names and divisors are; that is
+    more than `never_negative` may take for granted."""
     match expression:
         case ir.Literal(value):
             return value >= 0
@@ -491,7 +493,7 @@ def _nonnegative(expression: ir.Expr) -> bool:
 
 
 def _padded(scalar: Scalar) -> Scalar:
-    """A scalar of which nobody looks at what stands outside."""
+    """The scalar with its elements padded with 0 outside, where their values are never used."""
     match scalar:
         case Element(pad=None, fetched=fetched):
             data = tuple((name, _padded(value)) for name, value in fetched)
@@ -503,7 +505,7 @@ def _padded(scalar: Scalar) -> Scalar:
 
 
 def _orders(value: Map, body: Element) -> bool:
-    """Whether the map is its source with axes in another order, or with axes of 1."""
+    """Whether a map is its source with the axes in another order, with or without axes of 1."""
     left = [axis.ref for axis in value.axes if axis.extent != ir.Literal(1)]
     held = [each for each in body.index if each != ir.Literal(0)]
     return len(held) == len(left) and all(each in held for each in left)
@@ -532,8 +534,8 @@ def simplified(expression: ir.Expr, axes: Mapping[str, ir.Expr]) -> ir.Expr:
 
 
 def _folded(operator: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    """A sum, difference or product without what changes nothing. (The normal form would write a
-    remainder as a difference.)"""
+    """A sum, difference or product; adding 0 or multiplying by 1 leaves the operand as it is. (The
+    normal form would write a remainder as a difference.)"""
     match operator, left, right:
         case ("+", ir.Literal(0), other) | ("+" | "-", other, ir.Literal(0)):
             return other
@@ -589,7 +591,7 @@ def below(expression: ir.Expr, bound: ir.Expr, axes: Mapping[str, ir.Expr]) -> b
 
 
 def row_major(places: Sequence[ir.Expr], shape: Sequence[ir.Expr]) -> ir.Expr:
-    """The number of a place, in row-major order."""
+    """The number, in row-major order, of the index `places` in a tensor of extents `shape`."""
     number: ir.Expr = ir.Literal(0)
     for each, extent in zip(places, shape, strict=True):
         number = ir.Binary("+", ir.Binary("*", number, extent), each)

@@ -26,7 +26,7 @@ _TABLE = {name: rule for family in _FAMILIES for name, rule in family.RULES.item
 
 
 class NoFormError(UsageError):
-    """Operations have no form, at whatever sizes."""
+    """The task has operations for which the Designer has no form, whatever their sizes."""
 
 
 def build_loops(graph: Graph) -> Loops:

@@ -1,4 +1,4 @@
-"""What a phase is: the launches of a sketch before they are written, and all that one computes."""
+"""Phases: the launches of a sketch before they are written, with all that each computes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from sketchc.ir.walk import names
 
 @attrs.frozen
 class Pass:
-    """A reduction of a row: `body` over the axes `over`. Earlier passes are elements without an
-    index of the pass's name."""
+    """A reduction of a row: `body` over the axes `over`. The result of an earlier pass is an
+    element of that pass's name without an index."""
 
     name: str
     operation: str
@@ -38,15 +38,15 @@ class Pass:
 _OfAxes = Callable[[tuple[Axis, ...]], tuple[Axis, ...]]
 _OfElement = Callable[[Element], Element]
 
-#: Axes with what they are of the number that runs through all of them.
+#: Axes, each with its value as a digit of the joint axis that runs through all of them.
 Digits = tuple[tuple[Axis, ir.Expr], ...]
 
 
 @attrs.frozen
 class Product:
     """The sum over `over` of left * right, for each of `down` (axes of `left` alone) and `across`
-    (those of `right` alone): a matrix product. `digits`: by the name of an axis that runs through
-    several, those."""
+    (those of `right` alone): a matrix product. `digits`: by the name of a joint axis, the axes that
+    it runs through."""
 
     name: str
     dtype: DType
@@ -104,7 +104,7 @@ class Running:
         return (self.body,)
 
     def changed(self, axes: _OfAxes, element: _OfElement) -> Running:
-        """See `Phase.changed`; the axis is no part of a group."""
+        """See `Phase.changed`; the axis, alone in its group, stays as it is."""
         return attrs.evolve(self, body=mapped(self.body, element))
 
     def lines(self) -> Iterator[str]:
@@ -115,8 +115,8 @@ class Running:
 
 @attrs.frozen
 class Chosen:
-    """The best of `body` along the axis `over`, as many as `axis` has places: the values, or their
-    `places`."""
+    """The largest or smallest values of `body` along the axis `over`, as many as the extent of
+    `axis`; `places`: their indices instead."""
 
     name: str
     dtype: DType
@@ -132,11 +132,11 @@ class Chosen:
         return (self.axis,), (self.over,)
 
     def scalars(self) -> tuple[Scalar, ...]:
-        """The scalars computed: that of which the best are wanted."""
+        """The scalars computed: the one from whose values the best are chosen."""
         return (self.body,)
 
     def changed(self, axes: _OfAxes, element: _OfElement) -> Chosen:
-        """See `Phase.changed`; neither axis is part of a larger group."""
+        """See `Phase.changed`; both axes, each alone in its group, stay as they are."""
         return attrs.evolve(self, body=mapped(self.body, element))
 
     def lines(self) -> Iterator[str]:
@@ -149,8 +149,8 @@ class Chosen:
 
 @attrs.frozen
 class Scattered:
-    """What the phase gives is combined with what its target holds at its place, for each of `over`
-    in order; `fetched` are names in the place, whose value is data."""
+    """The phase's result is combined with what its target holds at the phase's place, for each
+    index of `over` in order; `fetched` are the names in the place whose values are data."""
 
     name: str
     over: tuple[Axis, ...]
@@ -181,7 +181,7 @@ class Scattered:
 class Phase:
     """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
     the index `place`. `fold`: what is computed for many elements at once; there are no passes and
-    columns then. `step`: the loop of the host that it is part of."""
+    columns then. `step`: the loop of the host that the phase is part of."""
 
     target: str
     dtype: DType
@@ -200,12 +200,12 @@ class Phase:
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
-        """Axes that are run through together."""
+        """The groups of axes; the axes of a group are run through together."""
         folded = () if self.fold is None else self.fold.groups
         return (self.rows, self.columns, *folded, *(each.over for each in self.passes))
 
     def changed(self, axes: _OfAxes, element: _OfElement) -> Phase:
-        """The phase with its groups of axes and its accesses changed."""
+        """The phase with `axes` applied to its groups of axes and `element` to its accesses."""
         target = element(Element(self.target, self.place, self.dtype))
         fold = None if self.fold is None else self.fold.changed(axes, element)
         passes = tuple(
@@ -227,8 +227,8 @@ class Phase:
 
 @attrs.frozen
 class Phases:
-    """The launches in order; `shapes` of all tensors, workspaces and views by name, and what the
-    last two are: types, and the tensors that they are views of."""
+    """The launches in order; by name: `shapes` of all tensors, workspaces and views, the types of
+    `workspaces`, and for `views` the tensors that they are views of."""
 
     declared: ir.Sketch
     phases: tuple[Phase, ...]
@@ -237,7 +237,7 @@ class Phases:
     views: Mapping[str, str]
 
     def unnamed(self) -> list[ir.Expr]:
-        """Extents of workspaces that want a name, as formulas of symbols."""
+        """Extents of workspaces that need a name, as formulas of symbols."""
         found = (extent for name in self.workspaces for extent in self.shapes[name])
         behind = [phase.step.extent for phase in self.phases if phase.step is not None]
         found = (e for e in found if not any(_is_next(e, extent) for extent in behind))
@@ -259,12 +259,12 @@ class Phases:
 
 
 def _is_next(extent: ir.Expr, other: ir.Expr) -> bool:
-    """Whether an extent is one more than another: nothing is split by it."""
+    """Whether `extent` is `other` + 1, as that of a state of a loop: no index is divided by it."""
     return symbolic.equal(extent, ir.Binary("+", other, ir.Literal(1)))
 
 
 def mapped(scalar: Scalar, change: Callable[[Element], Scalar]) -> Scalar:
-    """The scalar with its elements changed."""
+    """The scalar with `change` applied to each of its elements."""
     match scalar:
         case Element():
             fetched = tuple((name, mapped(each, change)) for name, each in scalar.fetched)

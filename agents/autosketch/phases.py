@@ -60,9 +60,9 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.walk import free_name, substitute
 
-#: Operations that one element may take.
+#: The most operations that one element may take.
 _MOST_PARTS = 4000
-#: How often phases are built anew because others load what a workspace holds by then.
+#: How often phases are built anew, so that all load what came to be held in a workspace.
 _ROUNDS = 4
 #: What workspaces are called: of reductions, of other values, and of states of loops.
 _NOUNS = ("PARTIAL", "INTERIM", "STATES")
@@ -71,7 +71,8 @@ _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"
 
 
 def build_phases(loops: Loops) -> Phases:
-    """Decide what is computed together. Raises `UsageError` where an element takes too much."""
+    """Decide what is computed together. Raises `UsageError` where an element takes too many
+    operations."""
     loops = with_held(with_epilogues(with_shifted_means(without_repeats(loops))))
     _fits(loops)
     kept: frozenset[str] = frozenset()
@@ -89,7 +90,7 @@ def build_phases(loops: Loops) -> Phases:
 
 
 def _fits(loops: Loops) -> None:
-    """Refuses what would be computed again and again where it is needed."""
+    """Refuses values one element of which takes more than `_MOST_PARTS` operations."""
     sizes: dict[str, int] = {}
     for name, value in loops.values.items():
         size = operations(value, sizes)
@@ -113,7 +114,7 @@ def _renamed(axes: Sequence[Axis], letters: str) -> tuple[Axis, ...]:
 
 
 def _apart(axes: Sequence[Axis], passes: Iterable[Pass]) -> tuple[Axis, ...]:
-    """The axes of a pass; none has the name of one with another extent in passes before."""
+    """The axes of a pass, renamed where earlier `passes` have the name with another extent."""
     taken = {axis.name: axis.extent for each in passes for axis in each.over}
     used = {axis.name for axis in axes}
     found = []
@@ -129,7 +130,7 @@ def _apart(axes: Sequence[Axis], passes: Iterable[Pass]) -> tuple[Axis, ...]:
 
 
 class _Builder:
-    """Phases so far, and the reductions that workspaces hold."""
+    """Builds phases: those found so far, and the values that workspaces hold."""
 
     def __init__(self, loops: Loops, kept: frozenset[str]) -> None:
         """`kept`: values that a workspace holds for some phase, so that others load them, too."""
@@ -146,7 +147,8 @@ class _Builder:
         self.step: Axis | None = None
 
     def phases(self) -> Phases:
-        """What was found, with workspaces and views that are used, numbered as they are written."""
+        """The phases found, with merged axes, and the workspaces and views that they use, numbered
+        in the order in which phases write them."""
         flat = tuple(along_columns(self.flat.flattened(phase)) for phase in self.found)
         views, used = self.flat.views, self.numbered()
         taken = {used[n]: extents for n, extents in self.shapes.items() if n not in views}
@@ -165,7 +167,7 @@ class _Builder:
         return Phases(self.loops.declared, named, taken, workspaces, bases)
 
     def numbered(self) -> dict[str, str]:
-        """The names of all tensors; workspaces in the order of the phases that write them."""
+        """The final names of all tensors, by name; workspaces are numbered in order of writing."""
         found = {name: name for name in self.shapes if name not in self.workspaces}
         targets = (self.flat.views.get(phase.target, phase.target) for phase in self.found)
         for target in targets:
@@ -177,14 +179,14 @@ class _Builder:
     # ------------------------------------------------------------ one tensor
 
     def extents(self, axes: Sequence[Axis]) -> dict[str, ir.Expr]:
-        """The extents of axes, and of the loop of the host around them."""
+        """The extents, by name, of axes and of the loop of the host around them."""
         around = () if self.step is None else (self.step,)
         return {axis.name: axis.extent for axis in (*around, *axes)}
 
     def tensor(
         self, target: str, axes: tuple[Axis, ...], wanted: Scalar, before: Index = ()
     ) -> None:
-        """Phases that compute a tensor, or the part of it at the subscripts `before`."""
+        """Add the phases that compute a tensor, or the part of it at the subscripts `before`."""
         extents = self.extents(axes)
         result = resolved(self.loops, wanted, extents)
         whole = tuple(ir.Literal(0) if axis.extent == ir.Literal(1) else axis.ref for axis in axes)
@@ -226,9 +228,9 @@ class _Builder:
         )
 
     def scattered(self, target: str, axes: tuple[Axis, ...], whole: Index, wanted: Element) -> bool:
-        """Phases for a tensor into which something is scattered, if it is that: its base, and then
-        what goes where data says. Programs share no place: each axis that is a subscript of its own
-        may run in parallel, the others run in order."""
+        """Add the phases of a tensor that is a scatter; False if it is none. First comes its base,
+        then what goes where data says. Programs share no place: each axis that is a subscript of
+        its own may run in parallel, the others run in order."""
         value = self.loops.values.get(wanted.source)
         if not isinstance(value, Scatter) or wanted.index != whole or wanted.pad is not None:
             return False
@@ -254,14 +256,14 @@ class _Builder:
         return True
 
     def in_memory(self, scalar: Scalar, extents: Mapping[str, ir.Expr]) -> Scalar:
-        """A scalar of what memory holds."""
+        """The scalar in terms of the task's tensors and of workspaces."""
         return mapped(resolved(self.loops, scalar, extents), self.stored)
 
     def folded(
         self, axes: Sequence[Axis], result: Scalar
     ) -> tuple[Element, Product | Running | Chosen] | None:
-        """The element of a result that is a matrix product for these axes, or else a scan, or a
-        choice of the best."""
+        """The first element of a result that is a matrix product for these axes, or else a scan,
+        or a choice of the best, with that fold; None where there is none."""
         for kind in (self.product, self.running, self.chosen):
             for element in elements(result):
                 fold = kind(element, axes)
@@ -272,8 +274,8 @@ class _Builder:
     def merged(
         self, goal: Element, axes: tuple[Axis, ...], result: Scalar
     ) -> tuple[Element, tuple[Axis, ...], Scalar]:
-        """The result with neighbouring axes as one, where a reduction or scan has the two as one
-        axis, so that it is computed where it is needed."""
+        """The result, its goal and its axes, with neighbouring axes as one where a reduction or
+        scan in the result has them as one axis, so that it can be computed in the same phase."""
         while (group := next(self.joins(axes, result), None)) is not None:
             goal, axes, result = self.as_one(group, goal, axes, result)
         return goal, axes, result
@@ -281,7 +283,7 @@ class _Builder:
     def as_one(
         self, group: tuple[Axis, ...], goal: Element, axes: tuple[Axis, ...], result: Scalar
     ) -> tuple[Element, tuple[Axis, ...], Scalar]:
-        """The result with a group of axes as one."""
+        """The result, its goal and its axes, with a group of axes merged into one."""
         joint, digits = counter(group)
         whole = joined_number(group)
         places = {axis.name: value for axis, value in digits}
@@ -299,7 +301,7 @@ class _Builder:
         return element(goal), axes, at(mapped(result, element), places)
 
     def joins(self, axes: tuple[Axis, ...], result: Scalar) -> Iterator[tuple[Axis, ...]]:
-        """Neighbouring axes that are one in a reduction or scan."""
+        """The groups of neighbouring axes that are one axis of a reduction or scan in a result."""
         runs = [
             axes[first:last]
             for first, last in itertools.combinations(range(len(axes) + 1), 2)
@@ -315,7 +317,8 @@ class _Builder:
     def split(
         self, goal: Element, axes: tuple[Axis, ...], result: Scalar
     ) -> tuple[Element, tuple[Axis, ...], Scalar]:
-        """The result with an axis as two, where a reduction has its digits as axes."""
+        """The result, its goal and its axes, with an axis as two where a reduction in the result
+        has its digits as axes."""
         for element in list(elements(result)):
             value = self.loops.values.get(element.source)
             if not isinstance(value, Map | Reduction) or is_expanded(value):
@@ -336,8 +339,8 @@ class _Builder:
         return goal, axes, result
 
     def shared(self, value: Reduction) -> bool:
-        """Whether a workspace holds a reduction: for another phase, or since several read it and it
-        is dear."""
+        """Whether a workspace holds a reduction: for another phase, or since it is a matrix product
+        that several values read."""
         if value.name in self.computing:
             return False
         if value.name in self.kept:
@@ -345,13 +348,13 @@ class _Builder:
         return self.readers[value.name] > 1 and is_product(value)
 
     def product(self, element: Element, axes: Sequence[Axis]) -> Product | None:
-        """The reduction that an element is of, as a matrix product for these axes: a sum of
-        products of two elements, each with an axis of its own."""
+        """The reduction that an element reads as a matrix product for these axes: a sum of products
+        of two elements, each with an axis of its own; None where it is none."""
         value = self.loops.values.get(element.source)
         if not isinstance(value, Reduction) or value.operation != "sum":
             return None
         if self.shared(value) or element.pad is not None:
-            return None  # of a part of the axes, there is no product for the rest
+            return None  # loaded from a workspace, or padded
         own = {axis.name: axis for axis in axes}
         held = [e for e in element.index if e != ir.Literal(0)]
         if not value.dtype.is_float or len(held) != len(set(held)):
@@ -388,13 +391,13 @@ class _Builder:
         return Product("product", value.dtype, down, across, tuple(wide), first, second)
 
     def factor(self, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Element | None:
-        """The element that a factor of a product is: one of the task's tensors, or of a value that
-        memory is to hold."""
+        """The element that a factor of a product is, of one of the task's tensors or of a value
+        that memory is to hold; None where it is none."""
         held = mapped(scalar, lambda element: looked_up(self.loops, element, axes))
         return _factor(resolved(self.loops, scalar, axes)) or _factor(held)
 
     def running(self, element: Element, axes: Sequence[Axis]) -> Running | None:
-        """The scan that an element is of, where it follows these axes."""
+        """The scan that an element reads, where its index is that of these axes; else None."""
         value = self.loops.values.get(element.source)
         if not isinstance(value, Scan) or not _whole(value, element, axes):
             return None
@@ -405,7 +408,7 @@ class _Builder:
         return Running("running", value.operation, value.dtype, axis, body)
 
     def chosen(self, element: Element, axes: Sequence[Axis]) -> Chosen | None:
-        """The choice that an element is of, where it follows these axes."""
+        """The choice that an element reads, where its index is that of these axes; else None."""
         value = self.loops.values.get(element.source)
         if not isinstance(value, Best) or not _whole(value, element, axes):
             return None
@@ -419,12 +422,12 @@ class _Builder:
         return Chosen(name, value.dtype, axis, over, value.largest, value.places, body)
 
     def stored(self, element: Element) -> Element:
-        """The element where memory holds it: in a workspace, if it is one of a value."""
+        """The element of the tensor that memory holds: of a workspace, if its source is a value."""
         value = self.loops.values.get(element.source)
         return element if value is None else attrs.evolve(element, source=self.workspace(value))
 
     def rows(self, axes: Sequence[Axis], result: Scalar) -> tuple[Axis, ...]:
-        """The axes of the reductions in a result: those of the one that has the most."""
+        """The rows of a phase: of the reductions in its result, the axes of that with the most."""
         best: tuple[Axis, ...] = ()
         for element in elements(result):
             value = self.loops.values.get(element.source)
@@ -488,7 +491,7 @@ class _Builder:
         return name
 
     def workspace(self, value: Value) -> str:
-        """The tensor that holds a value, after a phase of its own."""
+        """The workspace that holds a value; the phases that compute it are added before its use."""
         if isinstance(value, Stepped):
             return self.stepped(value)
         if value.name not in self.held:
@@ -509,8 +512,8 @@ class _Builder:
         return self.held[value.name]
 
     def stepped(self, value: Stepped) -> str:
-        """The tensor that holds a state behind each step of a loop, after all phases of the loop;
-        within these, it is named only."""
+        """The workspace that holds a state after each step of a loop; at the first use of one of
+        the loop's states, all phases of the loop are added."""
         if value.name not in self.held:
             if self.step is not None:
                 refuse("the built-in Designer has no form for a loop within a loop")
@@ -536,7 +539,8 @@ class _Builder:
         return self.held[value.name]
 
     def states(self, states: Sequence[Stepped], *, first: bool) -> None:
-        """Phases that compute the first of each state, or those behind a step."""
+        """Add the phases that compute the initial value of each state (`first`), or that after a
+        step."""
         for each in states:
             axes = _renamed(each.axes, "ijklmnpq")
             own = {old.name: new.ref for old, new in zip(each.axes, axes, strict=True)}
@@ -548,7 +552,7 @@ class _Builder:
 
 
 def _whole(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> bool:
-    """Whether the index of an element is that of a phase with these axes."""
+    """Whether the index of an element has all of these axes, each by itself, and nothing else."""
     own = {axis.name for axis in axes}
     index = [e for a, e in zip(value.axes, element.index, strict=True) if a.extent != ir.Literal(1)]
     if element.pad is not None or len(set(index)) < len(index):
@@ -559,18 +563,18 @@ def _whole(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> bool:
 
 
 def _followed(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> Axis:
-    """The axis of the phase that is the one along which a value is scanned, or counted."""
+    """The axis, of those of a phase, by which an element runs along `value.along`."""
     index = element.index[value.axes.index(value.along)]
     return next((axis for axis in axes if axis.ref == index), value.along)
 
 
 def _upper(subscript: ir.Expr, axis: Axis, lower: Axis) -> bool:
-    """Whether a subscript is the upper digit of an axis whose lower one is the other."""
+    """Whether a subscript is the upper digit of `axis`, whose lower one has `lower`'s extent."""
     return subscript == ir.Binary("//", axis.ref, lower.extent)
 
 
 def _of_row(index: Index, rows: Sequence[Axis]) -> bool:
-    """Whether an index is that of the row itself."""
+    """Whether an index is that of the row itself: `rows` in order, zeros aside."""
     held = [e for e in index if e != ir.Literal(0)]
     return [r.ref for r in rows] == held
 
@@ -580,7 +584,7 @@ def _replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
 
 
 def _factor(scalar: Scalar) -> Element | None:
-    """The element that a factor is, but for a type that is wider."""
+    """The element that a factor is, a cast between floats aside; None where it is none."""
     if any(each.fetched for each in elements(scalar)):
         return None
     match scalar:
@@ -593,7 +597,8 @@ def _factor(scalar: Scalar) -> Element | None:
 
 
 def _readers(loops: Loops) -> Counter[str]:
-    """How many outputs and values that memory holds read each of these, through others or not."""
+    """For each value that memory holds, how many outputs and other such values read it, directly or
+    through maps."""
     found: Counter[str] = Counter()
     outputs = {name for _, name in loops.outputs}
     through: dict[str, frozenset[str]] = {}

@@ -1,4 +1,4 @@
-"""Phases as a program: those that differ in their tensors alone are one sketch, called for each."""
+"""Phases as a program: phases that differ only in their tensors are calls of one sketch."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sketchc.ir.walk import free_name, names
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MADE = re.compile(r"^\s*(?:for\s+(\w+)\s+in\b|(\w+)\s*=(?!=))")
 _STORED = re.compile(r"->\s*([A-Za-z_]\w*)\s*\[")
-#: What a sketch is called after.
+#: What a sketch is named after: the fold of its phase.
 _KINDS = {Product: "product", Running: "scan", Chosen: "choice", Scattered: "scatter"}
 
 
 @attrs.frozen
 class _Part:
-    """A tensor of a phase, or what is at one index of its first axis, where the phase has that
-    index alone."""
+    """A tensor of a phase, or the part of it at one `index` of its first axis, where the phase
+    accesses no other index."""
 
     name: str
     index: str | None
@@ -43,13 +43,14 @@ class _Part:
         return phases.shapes[self.name][self.index is not None :]
 
     def text(self) -> str:
-        """How a call gives it."""
+        """The part as an argument of a call."""
         return self.name if self.index is None else f"{self.name}[{self.index}]"
 
 
 @attrs.frozen
 class _Callee:
-    """A sketch to be: the first of the phases that it is for, and its tensors in order."""
+    """A sketch that is called: the first of the phases that it stands for, and the phase's tensors
+    in order."""
 
     written: Written
     name: str
@@ -58,7 +59,8 @@ class _Callee:
 
 @attrs.frozen
 class _Call:
-    """A call of it: the phase that it stands for, with the tensors in the callee's order."""
+    """A call of `callee`: the phase that the call stands for, with its tensors in the callee's
+    order."""
 
     callee: _Callee
     written: Written
@@ -66,8 +68,8 @@ class _Call:
 
 
 def write_program(phases: Phases, name: str) -> str:
-    """The program in canonical form; the sketch, where that is no longer or a program does not
-    hold: where a phase rests on what another one says."""
+    """The program in canonical form; the single sketch, where that is not longer, or where the
+    program does not check, since a phase needs facts that another one states."""
     written = written_phases(phases)
     sketch = write_sketch(phases, name, written)
     calls = _calls(phases, written, name)
@@ -87,7 +89,7 @@ def write_program(phases: Phases, name: str) -> str:
 
 
 def _calls(phases: Phases, written: Sequence[Written], name: str) -> list[_Call]:
-    """The calls, in order."""
+    """A call for each phase, in order; phases that differ only in names have one callee."""
     known: dict[object, _Callee] = {}
     taken = {name, *phases.shapes}
     calls = []
@@ -104,7 +106,8 @@ def _calls(phases: Phases, written: Sequence[Written], name: str) -> list[_Call]
 
 
 def _in_parts(phases: Phases, written: Written) -> tuple[Written, dict[str, _Part]]:
-    """The phase on parts of tensors, where it has one index of their first axes alone."""
+    """The phase on parts of tensors, where it accesses a single index of a tensor's first axis, and
+    the parts by the names of the tensors."""
     text = "\n".join(written.lines)
     parts = {}
     for name in phases.shapes:
@@ -120,8 +123,8 @@ def _in_parts(phases: Phases, written: Written) -> tuple[Written, dict[str, _Par
 def _without_names(
     phases: Phases, written: Written, parts: dict[str, _Part]
 ) -> tuple[object, tuple[_Part, ...]]:
-    """What is left of a phase without the names of its tensors, of what it makes and of the turn,
-    and its tensors in the order in which it has them."""
+    """A key that is equal for phases that differ only in the names of tensors, of tiles and loops,
+    and of the step; and the phase's tensors in the order of their first use."""
     code = [line for line in written.lines if not line.lstrip().startswith("#")]
     made = {name for line in code for found in _MADE.findall(line) for name in found if name}
     step = written.phase.step
@@ -152,7 +155,7 @@ def _dtype(phases: Phases, name: str) -> str:
 
 
 def _role(written: Written, part: _Part) -> str:
-    """What the phase does with a tensor."""
+    """The role of a tensor in a phase: "in", "out" or "inout"."""
     stored = any(part.name in _STORED.findall(line) for line in _statements(written))
     word = rf"\b{part.name}\b"
     reads = (re.search(word, _STORED.sub("", line)) for line in _statements(written))
@@ -160,7 +163,7 @@ def _role(written: Written, part: _Part) -> str:
 
 
 def _statements(written: Written) -> Iterator[str]:
-    """The statements, each in one line."""
+    """The statements of a phase without comments, each in one line."""
     whole = ""
     for line in written.lines:
         if not line.lstrip().startswith("#"):
@@ -171,7 +174,7 @@ def _statements(written: Written) -> Iterator[str]:
 
 
 def _sizes(phases: Phases, callee: _Callee) -> tuple[list[str], list[ir.Let]]:
-    """The sizes that a sketch has as symbols, and the host values that it has itself."""
+    """The symbols that a called sketch uses, and the `let`s that it uses, which it declares too."""
     body = {name for line in callee.written.lines for name in _NAME.findall(line)}
     extents = [extent for part in callee.tensors for extent in part.extents(phases)]
     used = body | {name for extent in extents for name in names(extent)}
@@ -184,7 +187,7 @@ def _sizes(phases: Phases, callee: _Callee) -> tuple[list[str], list[ir.Let]]:
 
 
 def _from_shapes(phases: Phases, callee: _Callee) -> set[str]:
-    """The sizes that an input has as an extent; others are params."""
+    """The extents of a called sketch's inputs, as text; sizes that are none of these are params."""
     inputs = [part for part in callee.tensors if _role(callee.written, part) == "in"]
     return {show(extent) for part in inputs for extent in part.extents(phases)}
 
@@ -226,7 +229,7 @@ def _sketch(phases: Phases, callee: _Callee) -> Iterator[str]:
 
 
 def _call(phases: Phases, call: _Call) -> str:
-    """The call of a sketch on these tensors."""
+    """The text of a call of a sketch."""
     callee = call.callee
     pairs = list(zip(callee.tensors, call.tensors, strict=True))
     roles = {part.name: _role(callee.written, part) for part in callee.tensors}

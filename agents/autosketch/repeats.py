@@ -1,5 +1,5 @@
-"""What is computed twice is computed once: reductions that add up the same numbers, as a mean and
-the deviation from it, and what the passes over a row compute of each of its elements."""
+"""Removes repeated computations: of reductions that combine the same elements, as a mean and the
+deviation from it do, and of what several passes over a row compute of each element."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sketchc.agents.autosketch.phase import Pass, Phase
 
 
 def without_repeats(loops: Loops) -> Loops:
-    """The values; of two reductions that combine the same, the later one is the first by another
-    name."""
+    """The loops in which, of two reductions that combine the same elements, the later one is a map
+    of the first."""
     values: dict[str, Value] = {}
     known: dict[object, Reduction] = {}
     for name, value in loops.values.items():
@@ -35,7 +35,7 @@ def without_repeats(loops: Loops) -> Loops:
 
 
 def _meaning(loops: Loops, value: Reduction) -> object:
-    """What a reduction combines, whatever its indices are called."""
+    """A key that is equal for reductions that differ only in the names of their indices."""
     own = (*value.axes, *value.over)
     axes = [Axis(f"'{number}", axis.extent) for number, axis in enumerate(own)]
     names = {old.name: new.ref for old, new in zip(own, axes, strict=True)}
@@ -46,7 +46,7 @@ def _meaning(loops: Loops, value: Reduction) -> object:
 
 def along_columns(phase: Phase) -> Phase:
     """The phase with its passes along the axes of its columns, where they have the same extents:
-    what both compute of an element has one name then."""
+    what both compute of an element is the same scalar then."""
     return attrs.evolve(phase, passes=tuple(_along(each, phase.columns) for each in phase.passes))
 
 

@@ -1,9 +1,9 @@
-"""A loop of the task, which a trace has unrolled, as a loop again.
+"""Finds the loops of a task, which a trace has unrolled, and makes them loops again.
 
-Iterations are the same operations again and again. What an iteration takes of the one before it is
-a state of the loop, a number that grows by as much each time follows its step, and what is taken of
-all iterations, in order, stays as one tensor. The result is a trace with the operations of
-`runtime.tasks.worker.recurrent`.
+Iterations are the same operations again and again. What an iteration takes from the one before it
+is a state of the loop, a number that grows by a constant is a function of the step, and results of
+all iterations, in order, are kept as one tensor. The result is a trace with the operations of
+`runtime.tasks.worker.recurrent`, and `steps::joined`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 
 Trace = Mapping[str, Any]
 T = TypeVar("T")
-#: So many iterations make a loop.
+#: A loop has at least so many iterations.
 _LEAST = 8
-#: Views, which stand where they are made: they move to where they are used.
+#: Views: a trace has them where they are made, and they are moved to where they are used.
 _VIEWS = frozenset(
     {
         *("select", "select_copy", "slice_copy"),
@@ -29,9 +29,9 @@ _VIEWS = frozenset(
         *(f"prims::{name}" for name in ("split_dim", "collapse_view", "broadcast_in_dim")),
     }
 )
-#: So many of them, one after the other.
+#: A chain of at most so many views is followed.
 _FEW = 16
-#: So many ways to see iterations are tried.
+#: At most so many repetitions are tried as iterations.
 _TRIED = 32
 
 
@@ -40,7 +40,7 @@ _NOTHING = [{"dtype": "NoneType", "shape": []}]
 
 
 class _NoLoopError(Exception):
-    """Operations that are alike, and no loop."""
+    """Repeated operations that are no iterations of a loop."""
 
 
 def live(trace: Trace) -> Trace:
@@ -49,9 +49,9 @@ def live(trace: Trace) -> Trace:
 
 
 def rolled(trace: Trace) -> Trace:
-    """The trace with its loops; as it is where it has none."""
-    # What nothing needs in the end, as a state behind the last step, makes a step like the others;
-    # elsewhere it is in the way.
+    """The trace with its loops rolled, and without the nodes that nothing needs."""
+    # Nodes that nothing needs, as for a state after the last step, make that step like the others;
+    # elsewhere they are in the way.
     return min((_rolled(trace, whole) for whole in (True, False)), key=_length)
 
 
@@ -78,7 +78,7 @@ def _roll(trace: Trace) -> Trace | None:
 
 
 def _made(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """What is made where there is a loop."""
+    """The results of those `makers` that raise no `_NoLoopError`."""
     for make in makers:
         with suppress(_NoLoopError):
             yield make()
@@ -115,7 +115,7 @@ def _given(node: Mapping[str, Any]) -> list[Any]:
 
 
 def _moved(value: Any, places: Mapping[tuple[int, int], Any]) -> Any:
-    """The value with results of nodes replaced."""
+    """The value with results of nodes, given as (node, result), replaced as `places` says."""
     if _is_use(value):
         return places.get((value["node"], value["of"]), value)
     if isinstance(value, list):
@@ -126,7 +126,7 @@ def _moved(value: Any, places: Mapping[tuple[int, int], Any]) -> Any:
 
 
 def _with_moved(node: Mapping[str, Any], places: Mapping[tuple[int, int], Any]) -> dict[str, Any]:
-    """The node with results of nodes in its arguments replaced."""
+    """The node with results of nodes in its arguments replaced as `places` says."""
     arguments = {name: _moved(value, places) for name, value in node["arguments"].items()}
     return {**node, "arguments": arguments}
 
@@ -144,8 +144,8 @@ class _Nodes:
         self.places: dict[tuple[int, int], Any] = {}
         every = [_given(node) for number, node in enumerate(self.old) if self.needed[number]]
         self.readers = Counter(use["node"] for use in _uses([*every, self.returned]))
-        #: Views of results that are put side by side, as a stack of them is: they stand where the
-        #: results do, so that they are a part of the iterations.
+        #: Views of results that are concatenated, as for a stack, by the node of the result: they
+        #: come directly after it, so that they are a part of the iterations.
         self.early: dict[int, list[int]] = {}
         for number, node in enumerate(self.old):
             if late and self.needed[number] and node["operation"] == "prims::cat":
@@ -153,7 +153,7 @@ class _Nodes:
                     self.early_view(use["node"])
 
     def all_needed(self, whole: bool) -> list[bool]:
-        """For each node whether it stays: what gives nothing is there for what it does."""
+        """For each node whether it stays; one without results stays for its effect."""
         found = [whole or node["tensors"] == _NOTHING for node in self.old]
         for use in _uses(self.returned):
             found[use["node"]] = True
@@ -163,8 +163,8 @@ class _Nodes:
         return found
 
     def trace(self) -> Trace:
-        """Views of the task's tensors that have one reader stand before it; what is copied as it is
-        stays what it was."""
+        """The new trace: views of the task's tensors that have one reader stand before that reader,
+        and a copy that changes neither type nor extents is replaced by its source."""
         for number, node in enumerate(self.old):
             late = self.late and self.readers[number] == 1 and self.is_view(node)
             if not late and self.needed[number]:
@@ -180,7 +180,7 @@ class _Nodes:
             self.early.setdefault(sources[0], []).append(number)
 
     def is_view(self, node: Mapping[str, Any]) -> bool:
-        """Whether a node is a view of a tensor of the task, or of another one."""
+        """Whether a node is a view of a tensor of the task, directly or through other views."""
         for _ in range(_FEW):
             if node["operation"] not in _VIEWS:
                 return False
@@ -207,7 +207,7 @@ class _Nodes:
             self.emit(view)
 
     def copies(self, node: Mapping[str, Any]) -> bool:
-        """Whether what is copied has the form of what it is copied to."""
+        """Whether the source of a copy is a result with the type and extents of the copy."""
         source = node["arguments"]["src"]
         if not _is_use(source):
             return False
@@ -219,7 +219,7 @@ class _Nodes:
 
 
 def _kind(value: Any) -> Any:
-    """What a value is, whichever node or number it is."""
+    """A key of an argument that is the same for all tensors, and for all integers."""
     if isinstance(value, dict):
         return "tensor" if _is_tensor(value) else str(value)
     if isinstance(value, list):
@@ -228,7 +228,7 @@ def _kind(value: Any) -> Any:
 
 
 def _repetitions(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """Where nodes begin to repeat, and after how many: what covers most first."""
+    """(start, period): where nodes begin to repeat, and after how many; the longest run first."""
     numbers: dict[Any, int] = {}
     kinds = np.array(
         [
@@ -256,7 +256,7 @@ def _repetitions(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 
 @attrs.frozen
 class _Own:
-    """Result `of` of node `place` of an iteration: of the same one, or of the one `before`."""
+    """Result `of` of node `place` of an iteration: of the current one, or of the one `before`."""
 
     place: int
     of: int
@@ -273,8 +273,8 @@ class _Line:
 
 @attrs.frozen
 class _Row:
-    """All of one result in a row among what a node joins, from number `first` on; the last
-    iteration's stands first where they are `backwards`."""
+    """The result `own` of all iterations in a row among the tensors that a node concatenates, from
+    number `first` on; in reverse order where it is `backwards`."""
 
     first: int
     own: _Own
@@ -293,8 +293,8 @@ class _Loop:
             raise _NoLoopError
         self.body = [self.arguments(place) for place in range(period)]
         self.end = start + self.count * period
-        #: By the place of an operation that writes what a step gives into a tensor, one place of an
-        #: axis after the other: what it writes, the axis, and whether it begins with the last one.
+        #: By the place of an operation that writes a result of each step to the next index of an
+        #: axis of a tensor: the result, the axis, and whether it begins with the last index.
         self.written = {
             place: found for place in range(period) if (found := self.writes(place)) is not None
         }
@@ -305,7 +305,7 @@ class _Loop:
             raise _NoLoopError
 
     def writes(self, place: int) -> tuple[_Own, int, bool] | None:
-        """See `written`."""
+        """The entry of `written` for the operation at `place`; None where it is no such write."""
         node, given = self.old[self.start + place], self.body[place]
         state = _Own(place, 0, before=True)
         if node["operation"] != "select_scatter" or given["self"] != state:
@@ -320,7 +320,7 @@ class _Loop:
         return (source, dim, ways[line]) if line in ways else None
 
     def iterations(self) -> int:
-        """So many iterations are alike."""
+        """How many iterations have the same operations."""
         first = [node["operation"] for node in self.old[self.start : self.start + self.period]]
         count = 1
         while True:
@@ -337,7 +337,7 @@ class _Loop:
         return {name: self.value([one[name] for one in each]) for name in each[0]}
 
     def value(self, each: Sequence[Any]) -> Any:
-        """What an argument is in terms of the step."""
+        """An argument in terms of the step, from its values in `each` iteration."""
         first = each[0]
         if all(one == first for one in each):
             if any(use["node"] >= self.start for use in _uses(first)):
@@ -363,7 +363,7 @@ class _Loop:
         return own
 
     def own(self, use: Any, turn: int) -> _Own | None:
-        """A result as one of the iteration number `turn`, or of that before it."""
+        """A result as one of iteration number `turn` or of the one before it; None if neither."""
         if not _is_use(use):
             return None
         turn_of, place = divmod(use["node"] - self.start, self.period)
@@ -374,8 +374,8 @@ class _Loop:
     # ------------------------------------------------------------ the trace anew
 
     def trace(self, by_number: bool) -> Trace:
-        """The whole trace. What follows the loop may read the result of one iteration `by_number`,
-        beside the last."""
+        """The whole trace, with the loop rolled. `by_number`: what follows the loop may read the
+        result of a single iteration before the last."""
         nodes = list(self.old[: self.start])
         counter = len(nodes)
         step = {"node": counter, "of": 0}
@@ -402,7 +402,8 @@ class _Loop:
         return self.old[self.start + own.place]["tensors"][own.of]
 
     def rest(self, nodes: list[Any], known: Mapping[_Own, Any], by_number: bool) -> Trace:
-        """What follows the loop: it reads the last of the results, or all of one."""
+        """Add to `nodes` what follows the loop, which reads the last of the results or all of one;
+        returns the whole trace."""
         states = list(self.initial)
         kept = [own for own in self.read_later() if attrs.evolve(own, before=True) not in states]
         wanted = [*(attrs.evolve(own, before=False) for own in states), *kept]
@@ -439,27 +440,29 @@ class _Loop:
         return {"nodes": nodes, "returned": _moved(self.returned, self.places)}
 
     def turn_of(self, use: Mapping[str, int]) -> tuple[int, _Own] | None:
-        """Which iteration gave a result, and which of an iteration's it is."""
+        """The number of the iteration that gave a result, and which of its results that is; None
+        for a result of no iteration."""
         if not self.start <= use["node"] < self.end:
             return None
         turn, place = divmod(use["node"] - self.start, self.period)
         return turn, _Own(place, use["of"])
 
     def read_by_number(self, rows: Mapping[int, _Row | None]) -> set[_Own]:
-        """The results of which an iteration before the last is read by itself."""
+        """The results of the loop that something reads of a single iteration before the last."""
         alone = [self.outside(self.old[n], row) for n, row in rows.items()]
         turns = filter(None, map(self.turn_of, _uses([*alone, self.returned])))
         return {own for turn, own in turns if turn < self.count - 1}
 
     def outside(self, node: Mapping[str, Any], row: _Row | None) -> list[Any]:
-        """What a node behind the loop takes, but for all of one result in a row."""
+        """The arguments of a node behind the loop, without those that are its `row`."""
         if row is None:
             return _given(node)
         parts = node["arguments"]["tensors"]
         return [*parts[: row.first], *parts[row.first + self.count :]]
 
     def select(self, nodes: list[Any], value: Any, whole: Mapping[_Own, Any]) -> None:
-        """What reads an iteration by itself reads its place among all of that result."""
+        """For each result of a single iteration in `value`, add a node that selects it from the
+        tensor of all iterations (`whole`)."""
         for use in _uses(value):
             found = self.turn_of(use)
             if found is None or found[1] not in self.indexed:
@@ -474,7 +477,7 @@ class _Loop:
             nodes.append(_node("select_copy", arguments, [self.result(own)]))
 
     def read_later(self) -> list[_Own]:
-        """The results that what follows the loop reads."""
+        """The results of the loop that nodes behind it, or the task's outputs, read."""
         later = [_given(node) for node in self.old[self.end :]]
         owns = (own for _, own in filter(None, map(self.turn_of, _uses([*later, self.returned]))))
         found = (self.written[own.place][0] if own.place in self.written else own for own in owns)
@@ -483,8 +486,8 @@ class _Loop:
     def later(
         self, nodes: list[Any], node: Mapping[str, Any], row: _Row | None, whole: Mapping[_Own, Any]
     ) -> None:
-        """Add a node behind the loop. One that puts all of one result side by side, maybe with
-        others around it, becomes one that joins the result, and another for these."""
+        """Add a node behind the loop. One that concatenates all of one result (its `row`), maybe
+        with others around it, becomes a `steps::joined`, and a concatenation with the others."""
         others = self.outside(node, row)
         self.select(nodes, others, whole)
         if row is None:
@@ -502,7 +505,8 @@ class _Loop:
             nodes.append({**node, "arguments": {**node["arguments"], "tensors": around}})
 
     def side_by_side(self, node: Mapping[str, Any]) -> _Row | None:
-        """All of one result among what a node joins."""
+        """The run of one result of all iterations among the tensors that a node concatenates; None
+        where there is none."""
         if node["operation"] != "prims::cat":
             return None
         parts = node["arguments"]["tensors"]
@@ -520,7 +524,7 @@ class _Loop:
 def _joined(
     sequence: Any, dim: int, backwards: bool, stacked: bool, tensors: list[Any]
 ) -> dict[str, Any]:
-    """What all steps gave side by side along an axis, or along a new one."""
+    """A node that concatenates the results of all steps along an axis, or stacks them."""
     arguments = {"sequence": sequence, "dim": dim, "backwards": backwards, "stacked": stacked}
     return _node("steps::joined", arguments, tensors)
 
@@ -536,7 +540,7 @@ def _owns(value: Any) -> Iterator[_Own]:
 
 
 def _in_terms(value: Any, known: Mapping[_Own, Any], counter: int) -> Any:
-    """An argument of the loop's body as data."""
+    """An argument of the loop's body in the form that a trace has."""
     match value:
         case _Own():
             return known[value]

@@ -78,13 +78,13 @@ _SIZES = {
 #: A longer expression is computed in steps.
 _LONGEST = 48
 
-#: Where lanes are digits: each point of the tuning space is proved, and those are dear to prove.
+#: Where lanes have digits: each point of the tuning space is proved, and that takes long there.
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 
 
 @attrs.frozen
 class Written:
-    """A phase as lines of a sketch, without what is around it; `sizes` are its tile sizes."""
+    """A phase as lines of a sketch, without the sketch around them; `sizes` are its tile sizes."""
 
     phase: Phase
     lines: tuple[str, ...]
@@ -98,7 +98,7 @@ def written_phases(phases: Phases) -> list[Written]:
 
 
 def tile_sizes(written: Sequence[Written]) -> str:
-    """The declaration of what these phases tune, empty where that is nothing."""
+    """The declaration of the tile sizes that these phases tune, empty where there are none."""
     sizes = [size for size in _SIZES if any(size in each.sizes for each in written)]
     folds = (each.phase.fold for each in written)
     digits = any(isinstance(fold, Product) and fold.digits for fold in folds)
@@ -118,7 +118,7 @@ def write_sketch(phases: Phases, name: str, written: Sequence[Written] = ()) -> 
 
 
 def in_steps(parts: Iterable[tuple[Phase, Sequence[str]]]) -> Iterator[str]:
-    """What stands for each phase, in the loops of the host that phases are steps of."""
+    """The lines of each phase, within the loops of the host that phases are steps of."""
     for step, several in groupby(parts, lambda part: part[0].step):
         indent = "    "
         if step is not None:
@@ -139,8 +139,8 @@ def formatted(name: str, lines: Sequence[str]) -> str:
 
 
 def declarations(phases: Phases, memory: str = "workspace", tuned: str = "") -> Iterator[str]:
-    """The sections that declare what the phases share; `memory` is what that between them is
-    called, `tuned` the declaration of tile sizes."""
+    """The sections that declare what the phases share; `memory` is the name of the section of
+    workspaces, `tuned` the declaration of tile sizes."""
     declared = phases.declared
     if declared.symbols:
         yield f"symbols: {', '.join(symbol.name for symbol in declared.symbols)};"
@@ -175,7 +175,7 @@ def _listed(extents: Sequence[ir.Expr]) -> str:
 
 
 def _spelled(dtype: DType) -> str:
-    """The type of a tile, which is f32 where nothing is said."""
+    """The type of a tile as a further argument of `alloc`; "" for the default, f32."""
     return "" if dtype is DType.F32 else f", {dtype.value}"
 
 
@@ -187,8 +187,8 @@ def _identity(each: Pass) -> str:
 
 
 def _uses(*scalars: Scalar) -> Counter[Scalar]:
-    """How often each part is an operand, or one of these scalars themselves, where what is the same
-    is computed once."""
+    """How often each scalar is an operand in these scalars, or one of them itself, where equal
+    scalars are computed once."""
     found = Counter(scalars)
     seen: set[Scalar] = set()
     left = [*scalars]
@@ -202,12 +202,12 @@ def _uses(*scalars: Scalar) -> Counter[Scalar]:
 
 
 def _widens(source: Scalar, cast: Apply) -> bool:
-    """Whether a load does what a cast does."""
+    """Whether a load of `source` can do the cast: from a float to one of at least its bytes."""
     return source.dtype.is_float and cast.dtype.is_float and cast.dtype.bytes >= source.dtype.bytes
 
 
 class _PhaseWriter:
-    """One phase as statements."""
+    """Writes one phase as statements."""
 
     def __init__(self, phases: Phases, phase: Phase) -> None:
         self.phases = phases
@@ -261,7 +261,7 @@ class _PhaseWriter:
         yield from top.text()
 
     def in_rows(self, top: Body) -> None:
-        """Programs over rows: passes or a scan, and each element."""
+        """Write programs over rows: passes or a fold, then each element."""
         phase, scope = self.phase, top
         if phase.passes or phase.fold or not phase.columns:
             lanes = None if self.beside is None else self.lanes(self.beside)
@@ -320,7 +320,7 @@ class _PhaseWriter:
         return found
 
     def multiplied(self, top: Body, product: Product) -> None:
-        """Blocks of a matrix product, and what is computed of each element of it."""
+        """Write programs over blocks of a matrix product: the product, then each element."""
         groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
         down, across, over = (
             Lanes(axis, block_size(axis, size), product.digits.get(axis.name, ()))
@@ -360,18 +360,18 @@ class _PhaseWriter:
         return scope.inner(variable, *head)
 
     def in_a_launch(self, scope: Body, top: Body) -> Body:
-        """Where a phase has no loop around it, and another comes before or after: one of its own,
-        with one iteration."""
+        """The body for a phase's statements: that of a loop with one iteration, where the phase has
+        no loop around it and is not the only one, else `scope`."""
         alone = scope is not top or len(self.phases.phases) == 1
         return scope if alone else self.parallel(scope, "once", "1")
 
     # ------------------------------------------------------------ passes
 
     def scanned(self, scope: Body, scan: Running, dims: Dims) -> tuple[Body, Dims]:
-        """What stands before the result in the loop over a scanned axis; its body and tiles.
+        """Write the loop over a scanned axis up to the result; returns its body and tile's axes.
 
-        Rows side by side are added up place by place; else blocks of a row are scanned, and what
-        all blocks before hold is carried along."""
+        Rows side by side are accumulated index by index; else blocks of a row are scanned, and the
+        total of all blocks before is carried along."""
         dtype, combine = _spelled(scan.dtype), _COMBINES[scan.operation]
         start = f'init={_IDENTITIES[scan.operation]}, llm_hint=["fastest", "accumulator"]'
         if self.beside is not None:
@@ -399,7 +399,7 @@ class _PhaseWriter:
         return inner, (along,)
 
     def chosen(self, scope: Body, choice: Chosen) -> Dims:
-        """The best of a row so far, with each block of it: their tile."""
+        """Write the loop that updates a row's best with each block; returns their tile's axes."""
         own, along = Lanes(choice.axis, None), self.lanes(choice.over)
         dtype = choice.body.dtype
         limits = dtype.limits
@@ -421,7 +421,7 @@ class _PhaseWriter:
         return (own,)
 
     def scattered(self, scope: Body, scatter: Scattered, dims: Dims) -> None:
-        """What goes to places that are data, after what stands there was read, if that counts."""
+        """Write stores to places that are data, combined with what they hold where that counts."""
         phase = self.phase
         inner = self.opened(scope, scatter.over, None)
         self.uses = _uses(phase.result, *(each for _, each in scatter.fetched))
@@ -438,8 +438,8 @@ class _PhaseWriter:
     def multiplied_on(
         self, scope: Body, scan: Running, along: Lanes, operand: str, carry: str
     ) -> None:
-        """A block of a running product that begins with what all blocks before hold: the product
-        of a block by itself may overflow where that of all places before does not."""
+        """Write a block of a running product, which begins with the product `carry` of all blocks
+        before: that of a block by itself may overflow where the running one does not."""
         lane = show(self.bindings(scope, [along.axis.ref], (along,))[along.axis.name])
         last = f"min(({along.variable} + 1)*T, {show(along.axis.extent)}) - 1"
         lanes = width((along,))
@@ -454,7 +454,7 @@ class _PhaseWriter:
         scope.say(f"reduce_sum({factor}, 0, {carry})")
 
     def reduced(self, scope: Body, each: Pass, dims: Dims) -> None:
-        """One pass over the row."""
+        """Write one pass over the row."""
         wide = [axis for axis in each.over if axis.name not in self.windows]
         along = None
         if self.beside is None and wide:
@@ -481,7 +481,7 @@ class _PhaseWriter:
             inner.say(f"copy({operand}, {each.name})")
 
     def opened(self, scope: Body, loops: Sequence[Axis], along: Lanes | None) -> Body:
-        """The body of loops of one program, with names of tiles of its own."""
+        """Open loops of one program over `loops`, then tiles of `along`; returns the inner body."""
         inner = scope
         for axis in loops:
             head = f"for {axis.name} in range({show(axis.extent)}):"
@@ -495,7 +495,7 @@ class _PhaseWriter:
         return inner
 
     def result(self, scope: Body, dims: Dims) -> None:
-        """The last pass: each element of the row."""
+        """Write the last pass: each element of the row."""
         phase = self.phase
         if phase.passes and phase.columns:
             along = None if self.beside is not None else self.lanes(self.longest(phase.columns))
@@ -508,7 +508,7 @@ class _PhaseWriter:
     # ------------------------------------------------------------ scalars
 
     def evaluated(self, scope: Body, scalar: Scalar, dims: Dims, *, infix: bool = False) -> str:
-        """A tile with all lanes of a scalar; `infix`: or an expression that has them."""
+        """The name of a tile along all of `dims` with a scalar; `infix`: or such an expression."""
         self.uses = _uses(scalar)
         self.tile_of = None if infix else scalar
         operand = self.operand(scope, scalar, dims)
@@ -520,7 +520,7 @@ class _PhaseWriter:
         return name
 
     def along_tile(self, scalar: Scalar, dims: Dims) -> Dims:
-        """The axes of the tile along which it differs."""
+        """The axes, of those of the tile, along which a scalar differs."""
         held = self.beside or self.phase.fold
         if held and any(e.source in self.passes for e in elements(scalar)):
             return dims
@@ -528,12 +528,12 @@ class _PhaseWriter:
         return tuple(each for each in dims if each.names & used)
 
     def operand(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> str:
-        """What stands for a scalar in a call; statements that compute it are said, in the outermost
-        body in which they can stand."""
+        """The text of a scalar as an argument of a call; statements that compute it are added to
+        the outermost body in which they can stand."""
         return show(self.value(scope, scalar, dims, beside))
 
     def value(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> ir.Expr:
-        """The same as an expression, beside others along `beside`: tiles are names in it."""
+        """What `operand` gives, as an expression beside others along `beside`: tiles are names."""
         if isinstance(scalar, Number):
             return self.number(scope, scalar, beside or dims)
         if isinstance(scalar, Element) and scalar.source in self.passes:
@@ -558,8 +558,8 @@ class _PhaseWriter:
         return named(where.held[scalar] + shaped(own, beside or own))
 
     def follows(self, scalar: Scalar) -> set[str]:
-        """The axes of which each index gives another value. What is added up so far is another one
-        at each place of the axis."""
+        """The axes on which the value of a scalar depends. A running total depends on the axis of
+        its scan, too."""
         found = names_below(scalar) & self.axes.keys()
         fold = self.phase.fold
         if isinstance(fold, Running) and any(e.source == fold.name for e in elements(scalar)):
@@ -567,7 +567,7 @@ class _PhaseWriter:
         return found
 
     def number(self, scope: Body, number: Number, dims: Dims) -> ir.Expr:
-        """A number, or lanes of one."""
+        """A number as an expression, with lane indices where it depends on axes."""
         value = number.value
         if not isinstance(value, ir.Expr):
             return named(number_text(value))
@@ -593,8 +593,8 @@ class _PhaseWriter:
         return name
 
     def applied(self, scope: Body, scalar: Apply, dims: Dims, *, infix: bool) -> str | ir.Expr:
-        """An expression, where it is short, and used once; else a call, which writes into an
-        operand that nobody else needs, where there is one: the tile's name."""
+        """An operation as an expression, where it is short and used once; else the name of the tile
+        that a call writes: of an operand that nobody else needs, where there is one."""
         wide = self.along_tile(scalar, dims)
         operands = [self.value(scope, each, dims, wide) for each in operands_of(scalar)]
         alone = self.uses_of(scope, scalar) == 1 and scalar != self.tile_of
@@ -609,14 +609,14 @@ class _PhaseWriter:
         return name
 
     def uses_of(self, scope: Body, part: Scalar) -> int:
-        """How often a part is used that is computed in a body: in the body of a row, by all that
-        the phase computes."""
+        """How often a scalar that is computed in a body is used: in a loop's body by what is being
+        written, in the body of a row by all that the phase computes."""
         return (self.uses if scope.in_loop else self.all_uses)[part]
 
     def spare(
         self, scope: Body, scalar: Apply, dtype: DType, wide: Dims, dims: Dims
     ) -> Iterator[str]:
-        """The tiles of this type that an operation reads, and nobody after it."""
+        """The tiles of type `dtype` along `wide` that an operation reads, and nothing after it."""
         for each in scalar.operands:
             if self.uses_of(scope, each) != 1 or isinstance(each, Number):
                 continue
@@ -669,14 +669,15 @@ class _PhaseWriter:
         return f"{element.source}[{_listed([substitute(each, replaced) for each in index])}]"
 
     def inside(self, index: ir.Expr, extent: ir.Expr, dims: Dims) -> ir.Expr:
-        """A subscript that may lie outside: one that is the same for all lanes becomes a lane."""
+        """The subscript `index`; one that may lie outside of `extent` and is the same for all lanes
+        becomes one of lane indices."""
         varies = any(each.names & names(index) for each in dims)
         if varies or below(index, extent, self.axes):
             return index
         return ir.Binary("+", index, ir.Ref(_IOTA, ir.NameKind.BINDING))
 
     def bindings(self, scope: Body, index: Sequence[ir.Expr], dims: Dims) -> dict[str, ir.Expr]:
-        """Names of the lanes that subscripts have, shaped as the axes of a tile."""
+        """The lane indices of each axis in the subscripts, shaped as axes of the tile `dims`."""
         found: dict[str, ir.Expr] = {}
         used = names_in(index)
         for lanes in (each for each in dims if each.names & used):
@@ -689,7 +690,7 @@ class _PhaseWriter:
         return found
 
     def bind(self, scope: Body, lanes: Lanes) -> None:
-        """The indices of lanes, and their digits."""
+        """Write tiles of the indices of lanes, and of their digits."""
         axis = lanes.axis.name
         whole = self.name(scope, axis if lanes.digits else f"{axis}_lane")
         scope.lanes[axis] = whole
@@ -726,7 +727,7 @@ class _PhaseWriter:
         return ends if step == 1 else f"{ends}:{step}"
 
 
-#: A lane that makes a subscript one of lanes.
+#: The lane index 0, which makes a subscript that it is added to one of lane indices.
 _IOTA = "iota(1)"
 
 

@@ -4,7 +4,8 @@ Knows nothing of runs: the Coder of `sketchc gen` uses it, and so does the loop 
 --coder llm` (`code_until_right`), which writes, checks and repairs until the code does what the
 sketch says: there is no task, the sketch's interpretation is the reference. A
 reply that cannot be used goes back with the reason a bounded number of times; a prompt that is too
-long is asked again with fewer documents. Repairs are edits of the code, not rewrites.
+long is asked again with fewer documents. Repairs are edits of the code, a rewrite only where none
+applies.
 """
 
 from __future__ import annotations
@@ -185,15 +186,15 @@ class _Conversation:
         raise AssertionError
 
 
-#: Decides on a kernel; the number is that of the attempt.
+#: A function that gives the verdict on a kernel; the number is that of the attempt.
 Check = Callable[["Kernel", int], "Verdict"]
-#: Hears in a line what is going on.
+#: A function that is told, in a line, what is going on.
 Note = Callable[[str], None]
 
 
 @attrs.frozen
 class Attempt:
-    """One candidate. `again`: it is the one before, whose evidence was taken again."""
+    """One candidate. `again`: the candidate before once more, whose evidence was taken again."""
 
     number: int
     kernel: Kernel
@@ -254,7 +255,7 @@ def _next(writer: KernelWriter, attempts: list[Attempt]) -> Kernel:
 
 
 def _again(last: Attempt, number: int, check: Check) -> Attempt:
-    """The candidate before once more: with the inputs of that verdict, and with others."""
+    """The candidate of `last` checked again: with the inputs of its verdict, and with others."""
     same = check(last.kernel, last.number)
     verdict = taken_again(last.verdict, same, check(last.kernel, number))
     return Attempt(number, last.kernel, verdict, again=True)
@@ -273,8 +274,8 @@ def _told(attempt: Attempt) -> str:
 
 
 def sketch_check(plan: Plan, folder: Path, seed: int, timeout: float) -> Check:
-    """Decides by the sketch's own interpretation at small sizes; builds go into `folder`, one place
-    for each attempt, and `timeout` (seconds) bounds each run."""
+    """A check of kernels against the sketch's own interpretation at small sizes; builds go into
+    `folder`, one place for each attempt, and `timeout` (seconds) bounds each run."""
     tool = toolchain(plan.target)
 
     def check(kernel: Kernel, number: int) -> Verdict:

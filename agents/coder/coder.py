@@ -87,7 +87,7 @@ def documents_of(target: str) -> DocSpec | None:
 
 
 def _assignment(state: RunState, context: RunContext) -> Assignment:
-    """What is to be written. Raises `DiagnosticError` for a sketch that does not lower."""
+    """The assignment of a run. Raises `DiagnosticError` for a sketch that does not lower."""
     # A kernel that somebody gave may have a name of its own.
     entry = "" if state.kernel is None else state.kernel.entry
     sizes = reach(context.description, context.target)
@@ -116,7 +116,8 @@ def _coded(state: RunState, kernel: Kernel, origin: str, reason: str) -> Turn:
 
 
 def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
-    """No usable reply. What was to be mended still is: its failure and evidence stay on top."""
+    """The turn after no usable reply. A kernel that was to be mended still is: the failure and the
+    evidence are those that were to be mended."""
     if not mending:
         return Turn(attrs.evolve(state, kernel=None), "gave_up", reason)
     assert state.feedback is not None
@@ -125,7 +126,7 @@ def _gave_up(state: RunState, reason: str, mending: bool) -> Turn:
 
 
 def _refused(state: RunState, context: RunContext, error: DiagnosticError) -> Turn:
-    """The sketch does not lower: what the Designer must know."""
+    """The turn after a sketch that does not lower, with what the Designer must know."""
     found = diagnostics_json(Source(f"{context.name}.sketch", state.sketch), error.diagnostics)
     errors = [d for d in error.diagnostics if d.severity is Severity.ERROR]
     failure = "resource" if any(d.code in _RESOURCE_CODES for d in errors) else "design"

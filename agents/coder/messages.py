@@ -53,7 +53,7 @@ _OWN = (Kind.SIZE, Kind.REPEAT, Kind.ELEMENTS, Kind.WIDTH, Kind.FETCHED)
 @attrs.frozen
 class Contract:
     """What the code must offer. `checks` are refused with a message (Python) or by their number
-    (C++, 1-based); `bounds` are upper bounds of symbols; `results` name what is returned."""
+    (C++, 1-based); `scalars` are the other arguments in words; `results` name what is returned."""
 
     language: Language
     entry: str
@@ -92,7 +92,7 @@ def contract_of(sketch: ir.Sketch, target: str, entry: str = "") -> Contract:
 
 
 def _described(tensor: ir.Tensor, abi: Abi) -> str:
-    """Type, extents and role of a tensor in words."""
+    """Type and extents of a tensor in words, and whether it may be absent."""
     extents = ", ".join(
         f"{show(extent)} or 1" if any(tensor.broadcast[axis : axis + 1]) else show(extent)
         for axis, extent in enumerate(tensor.extents)
@@ -102,7 +102,7 @@ def _described(tensor: ir.Tensor, abi: Abi) -> str:
 
 
 def _scalars(sketch: ir.Sketch, abi: Abi) -> tuple[str, ...]:
-    """Symbols and params in words."""
+    """Symbols, params, and the actual extents of axes that may broadcast, in words."""
     lines = [f"{symbol.name}: size, 0 or more" for symbol in sketch.symbols]
     for param in sketch.params:
         default = "" if param.default is None else f", default {param.default}"
@@ -247,7 +247,7 @@ def _system(assignment: Assignment) -> Message:
 
 
 def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, Any]:
-    """What both prompts show."""
+    """The values of the templates that the prompts for writing and for repairing share."""
     target = load_target(assignment.target)
     plan = assignment.plan
     types = dict.fromkeys(tensor.dtype.value for tensor in assignment.sketch.tensors)
@@ -270,7 +270,7 @@ def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, An
 
 
 def _flags(target: str) -> str:
-    """What a compiler is told, warnings apart."""
+    """The flags of a target's compiler, those of warnings left out."""
     flags: tuple[str, ...] = getattr(toolchain(target), "flags", ())
     return " ".join(flag for flag in flags if not flag.startswith("-W"))
 

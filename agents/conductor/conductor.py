@@ -91,7 +91,7 @@ def ask(model: LanguageModel, state: RunState, context: RunContext, found: Route
 
 
 def may_dispute(state: RunState) -> bool:
-    """Whether a model may say that nothing is wrong: of what the Verifier found, once a verdict."""
+    """Whether a model may say that nothing is wrong: after a Verifier's step, once a verdict."""
     return state.history[-1].agent == "verifier" and not state.disputed
 
 
@@ -117,7 +117,7 @@ def parse(text: str, decide: bool, dispute: bool = False) -> Advice:
 
 
 def facts(state: RunState, context: RunContext, found: Route) -> dict[str, Any]:
-    """What the template shows; nothing in it depends on the machine."""
+    """The values of the prompt's template; nothing in them depends on the machine."""
     last = state.history[-1]
     failure = failure_of(last)
     earlier = [
@@ -327,7 +327,7 @@ def _without_designer(found: Route, team: Team) -> Route:
 
 
 def _retry(history: Sequence[Step]) -> Route:
-    """Once more, unless the machinery has failed too often in a row."""
+    """To the Verifier once more, unless the machinery has failed too often in a row."""
     count = 0
     for step in reversed(history):
         if step.agent == "verifier" and step.failure != "infrastructure":
@@ -497,7 +497,8 @@ def evidence_of(state: RunState, context: RunContext) -> Evidence:
 def _plan_seconds(
     state: RunState, context: RunContext, sizes: Mapping[str, int], params: Mapping[str, Any]
 ) -> float | None:
-    """The plan's time at the failing sizes, on hardware that is really there."""
+    """The plan's estimated time at the failing sizes; None without one, or where the target is
+    interpreted."""
     if toolchain(context.target).status().interpreted:
         return None
     try:

@@ -12,7 +12,7 @@ from sketchc.agents.config.settings import Configuration
 from sketchc.agents.llm.settings import ModelSettings, TargetSettings
 from sketchc.reporting.language_pages import main, table
 
-#: What the code has for "not set", in the reader's words.
+#: Defaults that the code has as "not set", in the reader's words.
 _UNSET = {
     "llm.provider": "none: must be set",
     "llm.base_url": "OpenAI's",

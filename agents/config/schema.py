@@ -28,7 +28,7 @@ PROVIDERS = {"openai": "", "replay": "FILE", "mailbox": "DIR"}
 #: What the wildcards of a key stand for.
 WILDCARDS: dict[str, tuple[str, ...]] = {"LEVEL": LEVELS, "TARGET": tuple(TARGETS)}
 
-#: Keys that would put the key itself into a file, by their letters alone.
+#: Names, by their letters alone, that are refused: they would put a secret into a file.
 KEY_NAMES = frozenset({"apikey", "key", "secret", "password", "token", "apitoken", "accesstoken"})
 
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")

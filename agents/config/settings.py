@@ -12,7 +12,7 @@
 
 `schema` has a row for every key; docs/CONFIGURATION.md lists them. A level without a
 model uses that of the nearest level that has one, the more capable of two that are equally near.
-What a file says about paths is meant from the file's folder.
+Relative paths in a file start at the file's folder.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 def _changed(
     llm: LlmSettings, values: Mapping[str, Any], models: Mapping[str, ModelSettings], folder: Path
 ) -> LlmSettings:
-    """`llm` with these models and with what the dotted keys say; paths are meant from `folder`."""
+    """`llm` with these models and what the dotted keys say; relative paths start at `folder`."""
     plain = _group(values, "llm")
     if "provider" in plain:
         plain["provider"], plain["location"] = split_provider(plain["provider"], folder)
@@ -185,8 +185,8 @@ def override(
     configuration: Configuration, *, model: str | None = None, **said: Any
 ) -> Configuration:
     """The configuration with what the command line says, by the names of its options (`_OPTIONS`);
-    None is not said. `model` names the model of every level, on every target. Raises `UsageError`
-    for what no file could say either."""
+    None: the option is not given. `model` names the model of every level, on every target. Raises
+    `UsageError` for a value that a file could not have either."""
     from sketchc.agents.config.schema import SETTINGS, TEXT
 
     kinds = {setting.key: setting.kind for setting in SETTINGS}
@@ -238,7 +238,7 @@ def _from_text(kind: Any, text: str, variable: str) -> Any:
 
 
 def _change(configuration: Configuration, changes: Mapping[str, tuple[str, Any]]) -> Configuration:
-    """Put `changes` (key -> origin, value) in.
+    """The configuration with `changes` (key -> origin, value) made.
 
     The name of a level's model that is given here wins over the ones of single targets, too.
     """

@@ -71,7 +71,7 @@ class Finding:
 
     @property
     def rank(self) -> int:
-        """How far the sketch came."""
+        """The number of the stage that the sketch reached; more is better."""
         return STAGES.index(self.stage)
 
 
@@ -127,7 +127,7 @@ def _planned(
 
 
 def _executed(source: Source, plan: Plan, context: RunContext) -> Finding | None:
-    """Whether results depend on tile sizes, or a rule breaks, at random small sizes (R6b)."""
+    """The finding, if results depend on tile sizes or a rule breaks at random small sizes (R6b)."""
     if max(map(fixed_elements, plan.sketch.tensors), default=1) > MOST_FIXED_ELEMENTS:
         return None
     found = self_check(source, context.constants, context.seed)
@@ -137,14 +137,14 @@ def _executed(source: Source, plan: Plan, context: RunContext) -> Finding | None
 
 
 def _with_short_numbers(found: Diagnostic) -> Diagnostic:
-    """With four significant digits in what was computed: the last ones may depend on the machine,
-    and a prompt must not."""
+    """The diagnostic with four significant digits in numbers that were computed: the last digits
+    may depend on the machine, and a prompt must not."""
     notes = tuple(_FRACTION.sub(lambda number: f"{float(number[0]):.4g}", n) for n in found.notes)
     return attrs.evolve(found, notes=notes)
 
 
 def _bound(sketch: ir.Sketch, context: RunContext) -> Finding | None:
-    """Whether the task's values reach the sketch."""
+    """The finding, if the task's values cannot be bound to the sketch, or have other types."""
     try:
         bound = bind(sketch, context.description, context.constants)
     except UsageError as error:
@@ -159,8 +159,8 @@ def _problem(stage: str, said: str) -> Finding:
 
 
 def _compared(plan: Plan, context: RunContext) -> Finding | None:
-    """The interpreter against the task's reference, at small shapes. What it takes too long for is
-    left to the verification of the kernel: it is the same comparison, of faster code."""
+    """The finding, if the interpreted sketch differs from the task's reference at small shapes. A
+    time-out is none: the verification of the kernel makes the same comparison with faster code."""
     try:
         verdict = check_design(plan, context.task, context.folder, context.seed, context.constants)
     except TaskFailure:

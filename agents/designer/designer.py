@@ -86,7 +86,7 @@ def _doing(number: int, state: RunState, context: RunContext) -> str:
 
 
 def _attempt(number: int, conversation: _Conversation, context: RunContext) -> Attempt:
-    """One reply, judged."""
+    """One reply of the model, and what the gate says of its sketch."""
     reply = conversation.ask()
     try:
         text = single_block(reply.text, "sketch")
@@ -137,7 +137,7 @@ class _Conversation:
         return self.reply
 
     def refuse(self, attempt: Attempt, earlier: list[Attempt]) -> None:
-        """Add the reply and what is wrong with it, and choose who is asked next."""
+        """Add the reply and what is wrong with it, and choose the level that is asked next."""
         assert self.reply is not None
         assert attempt.finding is not None
         self.level = _level(attempt, earlier)
@@ -154,7 +154,7 @@ class _Conversation:
 
 
 def _level(attempt: Attempt, earlier: list[Attempt]) -> str:
-    """Which level mends this attempt."""
+    """The level of models that is asked to mend this attempt."""
     found = attempt.finding
     assert found is not None
     if found.stage == "meaning":
@@ -176,7 +176,8 @@ def _designed(state: RunState, attempts: list[Attempt]) -> Turn:
 
 
 def _gave_up(state: RunState, attempts: list[Attempt]) -> Turn:
-    """The best attempt stays: the one that came furthest, the latest of several."""
+    """The turn without an accepted sketch. The best attempt stays: the one that came furthest, the
+    latest of several."""
     refused = [(item, item.finding) for item in attempts if item.finding is not None]
     best, found = max(
         refused, key=lambda pair: (bool(pair[0].sketch), pair[1].rank, pair[0].number)

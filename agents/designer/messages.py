@@ -30,7 +30,7 @@ def sketch_name(name: str) -> str:
 
 
 def system_message(context: RunContext, examples: bool = True) -> Message:
-    """The same for all tasks of a target, so that a provider's cache holds it."""
+    """The system message: the same for all tasks of a target, so that a provider caches it."""
     return message(
         "system",
         "designer.jinja",

@@ -40,7 +40,7 @@ class Provider(Protocol):
     name: str  # "openai", "replay", "mailbox"
 
     def send(self, request: Request, idempotency_key: str, streamed: Streamed) -> Reply:
-        """One try. Raises an `LlmError`."""
+        """Send the request once. Raises an `LlmError`."""
 
 
 @runtime_checkable
@@ -69,7 +69,7 @@ class Spend:
 
 
 def spent_on(records: Sequence[Record]) -> Spend:
-    """What calls used, their time apart."""
+    """The calls, tokens and costs of `records`, without their time."""
     replies = [record.reply for record in records if record.reply is not None]
     return Spend(
         calls=len(records),
@@ -84,9 +84,9 @@ def spent_on(records: Sequence[Record]) -> Spend:
 class Caps:
     """Limits of one run; None is no limit. `cost` is in the currency of the prices.
 
-    They are looked at before each try, with the prompt's tokens, estimated by its length, and their
+    Caps are checked before each try, with the prompt's tokens, estimated by its length, and their
     price. How long the reply gets is not known beforehand: by one reply, tokens and cost may end up
-    above their caps. A recording and a mailbox are not paid for: the cap on cost is not theirs.
+    above their caps. The cap on cost does not hold for a recording or a mailbox: neither is paid.
     """
 
     calls: int | None = None
@@ -120,7 +120,7 @@ class RetryPolicy:
 
 @attrs.frozen
 class Timing:
-    """Time and chance, so that tests need not wait for either."""
+    """The clock, the pause and the random numbers of a client, which tests replace."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -205,8 +205,8 @@ class Client:
         return None
 
     def _wait(self, error: LlmError, attempt: int) -> None:
-        """Sleep before the next try; raises `error` where none is to follow, and
-        `CapReachedError` where the cap on time would pass meanwhile."""
+        """Sleep before the next try; raises `error` where no further try is to follow, and
+        `CapReachedError` where the cap on time would be reached meanwhile."""
         delay = None
         if error.retry:
             delay = self._retry.delay(attempt, error.retry_after, self._timing.fraction())
@@ -252,11 +252,11 @@ class Client:
 
 
 def complete_whole(model: LanguageModel, request: Request, largest: int = LARGEST_OUTPUT) -> Reply:
-    """A reply that is not cut off: one that is, is asked for once more with twice the limit on
-    output tokens (`largest` at most).
+    """A reply that is not cut off: where the first one is, the request is sent once more with twice
+    the limit on output tokens (`largest` at most).
 
     Both are paid for. Raises `TruncatedError` where the second is cut off as well, or the first was
-    at `largest` already; otherwise as `complete`.
+    at `largest` already; otherwise what `complete` raises.
     """
     reply = model.complete(request)
     if reply.finish != "length":
@@ -277,7 +277,7 @@ def complete_whole(model: LanguageModel, request: Request, largest: int = LARGES
 
 
 def _reached(cap: str, used: float, limit: float, prompt: float = 0) -> CapReachedError:
-    """`prompt`: what the next prompt alone needs, where the cap is not reached without it."""
+    """The error; `prompt`: what the next prompt needs, where the cap is not reached without it."""
 
     def shown(value: float) -> str:
         return {"cost": f"{value:.4g}", "seconds": f"{value:.1f}"}.get(cap, f"{value}")

@@ -72,7 +72,7 @@ class Record:
 class Contents:
     """What a ledger file holds. `size` is the length in bytes of its whole lines; anything behind
     them is half-written. `header` is None in a file that nothing whole was written to. `texts` are
-    those of constant parts by version."""
+    the texts of constant parts by version."""
 
     header: Header | None
     records: tuple[Record, ...]
@@ -260,8 +260,8 @@ def _dump(plain: Mapping[str, Any]) -> bytes:
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Two runs on one ledger would pay twice and mix their records. The lock is the process's: it
-    ends with it, however it ends, and the processes it starts do not have it."""
+    """Lock the file: two runs on one ledger would pay twice and mix their records. The lock ends
+    with this process, however that ends, and the processes that it starts do not have the lock."""
     try:
         import fcntl
     except ImportError:  # no POSIX: no lock
@@ -303,14 +303,14 @@ def _header_from_json(data: Any, path: Path) -> Header:
 
 
 def _record_to_json(record: Record, texts: Mapping[str, str]) -> dict[str, Any]:
-    """One record; `texts` are those of parts that stand in it for the first time."""
+    """One record as JSON data; `texts` are those of parts that no record before it has."""
     plain = attrs.asdict(record, value_serializer=_with_references)
     head = {name: plain.pop(name) for name in ("number", "started", "provider")}
     return {**head, "parts": dict(texts), **plain}
 
 
 def _with_references(_: object, field: Any, value: Any) -> Any:
-    """Messages as they stand in a ledger, anything else as it is."""
+    """A serializer for attrs: messages as they stand in a ledger, other values as they are."""
     if field is None or field.name != "messages":
         return value
     return [{"role": message.role, "content": _content_to_json(message)} for message in value]
@@ -326,7 +326,7 @@ def _content_to_json(message: Message) -> Any:
 
 
 def _record_from_json(data: Any, expected: int, texts: dict[str, str]) -> Record:
-    """One record; `texts` of parts by version, to which it adds its own."""
+    """The record in JSON data; the texts of its parts are added to `texts`, keyed by version."""
     if (number := data["number"]) != expected:
         raise TypeError(f"it has the number {number}, where {expected} comes next")
     data["reply"]  # KeyError

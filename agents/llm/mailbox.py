@@ -97,7 +97,8 @@ class MailboxProvider:
     # ------------------------------------------------------------ prompts
 
     def _find(self, request: Request) -> Path | None:
-        """The file of this very prompt that no call has used: a run that goes on."""
+        """The file of this very prompt, left by an earlier process of the run and not used by any
+        call; None where there is none."""
         files = [
             path
             for _, label, path in self._prompts()
@@ -108,7 +109,7 @@ class MailboxProvider:
         return unused[0] if unused else None
 
     def _prompts(self) -> list[tuple[int, str, Path]]:
-        """All prompts of the folder, by number: that, their label, and the file."""
+        """All prompts of the folder as (number, label, file), by number."""
         return sorted(
             (int(match[1]), match[2], path)
             for path in self.folder.iterdir()
@@ -185,7 +186,7 @@ def prompt_text(request: Request, name: str) -> str:
 
 
 def _label(request: Request) -> str:
-    """What a file's name says besides its number."""
+    """The part of a prompt's file name behind the number: the purpose and the request's key."""
     purpose = re.sub(r"[^A-Za-z0-9_-]+", "-", request.purpose)
     return f"{purpose}-{request.key[:8]}"
 
@@ -195,7 +196,7 @@ def _reply_name(prompt: Path) -> str:
 
 
 def _state(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file does; None while it is missing or empty."""
+    """Inode, size and time of change of a file; None while it is missing or empty."""
     try:
         found = path.stat()
     except OSError:

@@ -1,5 +1,5 @@
-"""What is said to a language model and what comes back: plain frozen data, no provider in it;
-and what can go wrong in between.
+"""Requests to a language model and its replies, as plain frozen data that knows no provider, and
+the errors of calls.
 
 A message is made of text that varies from run to run (the task, diagnostics, replies) and of
 constant parts (the language, a target's documents, facts of a chip), which have a name and a
@@ -59,7 +59,7 @@ class Message:
 
     @property
     def varying(self) -> list[Any]:
-        """What two messages that say the same have in common: texts, and names of parts."""
+        """The texts, and the names of the parts: equal for two messages that ask the same."""
         return [piece if isinstance(piece, str) else {"part": piece.name} for piece in self.pieces]
 
 
@@ -81,7 +81,7 @@ class Request:
 
     @property
     def whole_key(self) -> str:
-        """The same over whole texts: the key of this request in ledgers that know no parts."""
+        """SHA-256 over purpose, level and whole texts: the key in ledgers that know no parts."""
         return self._digest([[m.role, [m.content]] for m in self.messages])
 
     @property
@@ -130,7 +130,7 @@ class LanguageModel(Protocol):
     """What agents talk to. `sketchc.agents.llm.client.Client` implements it."""
 
     def complete(self, request: Request) -> Reply:
-        """Ask and wait. Raises a subclass of `errors.LlmError`."""
+        """Ask, and wait for the reply. Raises a subclass of `LlmError`."""
 
 
 class LlmError(Exception):
@@ -154,7 +154,7 @@ class AuthenticationError(LlmError, kind="authentication"):
 
 
 class RateLimitError(LlmError, kind="rate_limit", retry=True):
-    """HTTP 429."""
+    """Too many requests in a time (HTTP 429)."""
 
 
 class ServerError(LlmError, kind="server", retry=True):

@@ -66,8 +66,8 @@ class Gathered:
     reasoning: int = 0  # characters
 
     def take(self, body: object, part: str) -> None:
-        """A completion in one piece (`part` is "message"), or one event of a stream ("delta"), of
-        which some have no choices (usage, filters). Raises `ShapeError`."""
+        """Add a completion in one piece (`part` is "message"), or one event of a stream ("delta"),
+        some of which have no choices (usage, filters). Raises `ShapeError`."""
         whole = part == "message"
         data = _mapping(body, "the body" if whole else "an event")
         choices = [] if data.get("choices") is None else data["choices"]
@@ -208,11 +208,11 @@ class Translator:
         return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 2] + " …"
 
     def timed_out(self) -> TimeoutFailure:
-        """No complete reply came in time."""
+        """The error that no complete reply came in time."""
         return TimeoutFailure(f"no complete reply from {self.where} within {self.timeout:g} s")
 
     def broken(self, reason: object) -> ConnectionFailure:
-        """There is no connection, or it broke."""
+        """The error that there is no connection, or that it broke."""
         return ConnectionFailure(f"the connection to {self.where} failed: {self.hide(str(reason))}")
 
     def translate(self, error: Exception, model: str) -> LlmError | None:
@@ -245,7 +245,7 @@ class Translator:
         return None
 
     def odd_reply(self, what: str) -> ServerError:
-        """The server sent something else than the API promises."""
+        """The error that the server sent something else than the API promises."""
         return ServerError(f"{self.where} sent no chat completion: {self.hide(what)}")
 
     def _status(self, error: openai.APIStatusError, model: str) -> LlmError:
@@ -333,13 +333,13 @@ DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 @attrs.frozen
 class Dialect:
-    """What a server takes, as far as servers differ."""
+    """The parameters of a request that only some servers accept."""
 
     stream_options: bool = True
     limit_name: str = "max_tokens"
 
     def after(self, status: int, words: Said) -> Dialect | None:
-        """What to try next when a server refused a request, None for nothing."""
+        """The dialect to try next when a server refused a request; None where there is none."""
         if status not in (400, 422) or too_long(words):
             return None
         if self.stream_options and "stream_options" in words.all:
@@ -358,7 +358,7 @@ class _Call:
     response: Any = None
 
     def hang_up(self) -> None:
-        """Wake the thread that reads: nobody waits for the reply, which is paid by its length."""
+        """Close the connection, since nobody waits for the reply, which is paid by its length."""
         self.abandoned.set()
         if self.response is None:
             return
@@ -384,7 +384,7 @@ class OpenAIProvider:
         _keep_out_of_logs(self._key)
 
     def send(self, request: Request, idempotency_key: str, streamed: Streamed) -> Reply:
-        """One try. Raises an `LlmError`, or `UsageError` where no model is configured."""
+        """Send the request once. Raises `LlmError`; `UsageError` where no model is configured."""
         model = self._model(request.level)
         start = time.monotonic()
         call = _Call()
@@ -412,7 +412,7 @@ class OpenAIProvider:
                 call.hang_up()
 
     def price(self, request: Request, usage: Usage) -> float | None:
-        """In the currency of the prices of the request's model; None without both of them."""
+        """The cost of `usage` in the currency of the model's prices; None without both prices."""
         return _cost(usage, self._model(request.level))
 
     def _connect(self) -> openai.OpenAI:
@@ -517,8 +517,8 @@ class OpenAIProvider:
         gathered.take(body, "message")
 
     def _read_events(self, call: _Call, events: Iterator[Any], gathered: Gathered) -> None:
-        """Raises `ConnectionFailure` for a stream that ends too early; one that breaks after its
-        reply is complete (before the usage came) is as good as whole."""
+        """Add the events of a stream. Raises `ConnectionFailure` for one that ends too early; one
+        that breaks after its reply is complete (before the usage came) is as good as whole."""
         broken: Exception | None = None
         try:
             for event in events:
@@ -554,12 +554,12 @@ class OpenAIProvider:
         )
 
     def _clean(self, text: str) -> str:
-        """Without the key, should a server echo it, and with nothing that UTF-8 cannot hold."""
+        """`text` without the key, should a server echo it, or anything that UTF-8 cannot hold."""
         return redact(text, self._key).encode(errors="replace").decode()
 
 
 def _cost(usage: Usage, model: ModelSettings) -> float | None:
-    """In the currency of the prices, which are per million tokens; None without both prices."""
+    """The cost in the currency of the prices (per million tokens); None without both prices."""
     if model.price_input is None or model.price_output is None:
         return None
     paid = usage.input_tokens * model.price_input + usage.output_tokens * model.price_output
@@ -567,7 +567,7 @@ def _cost(usage: Usage, model: ModelSettings) -> float | None:
 
 
 def _checked_key(key: str) -> str:
-    """A key that cannot stand in a header would show up in the error about it."""
+    """The key. Raises `UsageError` for one that no header can hold: an error would show it."""
     if any(not 32 < ord(character) < 127 for character in key):
         refuse(
             "the key of the language model holds a blank, a control character or a character "

@@ -1,4 +1,4 @@
-"""How a provider is made of its settings."""
+"""Makes a provider from its settings, and a client of it."""
 
 from __future__ import annotations
 

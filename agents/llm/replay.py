@@ -103,8 +103,8 @@ class ReplayProvider:
 
 
 def _renewed(recorded: Request, asked: Request) -> Request:
-    """The recorded request with the parts of the one that is asked: how these differ is no reason
-    for a miss."""
+    """The recorded request with the parts that `asked` has: a part whose text has changed is no
+    reason for a miss."""
     now = {part.name: part for part in asked.parts}
     messages = (
         Message(m.role, [p if isinstance(p, str) else now.get(p.name, p) for p in m.pieces])
@@ -133,7 +133,7 @@ def _lines(request: Request) -> list[str]:
 
 
 def _difference(request: Request, recorded: Request) -> str:
-    """Where two prompts part, in three lines."""
+    """The first difference between two prompts, in three lines."""
     for name in ("purpose", "level"):
         old, new = getattr(recorded, name), getattr(request, name)
         if old != new:

@@ -297,7 +297,8 @@ def _edits_of(block: Block) -> list[Edit]:
 def _marker(
     lines: list[str], start: int, pattern: re.Pattern[str], width: int, problem: str
 ) -> int:
-    """The first line from `start` on that is the marker; none of another kind before it."""
+    """The index of the first line from `start` on that is the marker. Raises `ReplyError` where a
+    marker of another kind, or the end, comes before it."""
     for index in range(start, len(lines)):
         found = pattern.match(lines[index])
         if found is not None and len(found[1]) == width:
@@ -309,7 +310,7 @@ def _marker(
 
 
 def _require_plain(replace: list[str], width: int, where: str) -> None:
-    """A second middle marker: nobody could say which one separates."""
+    """Raises `ReplyError` for a second middle marker: nobody could say which one separates."""
     for line in replace:
         found = _MIDDLE.match(line)
         if found is not None and len(found[1]) == width:
@@ -351,7 +352,7 @@ def _occurrences(lines: Sequence[str], search: tuple[str, ...]) -> list[int]:
 
 
 def _nearest(lines: list[str], search: tuple[str, ...]) -> str:
-    """Where the search stands almost, and the first line that differs."""
+    """A message that says where the search stands almost, and the first line that differs."""
     if not lines:
         return "the text is empty"
     if all(_NUMBERED.match(line) for line in search if line.strip()):
@@ -375,7 +376,8 @@ def _quoted(line: str) -> str:
 
 
 def _best_start(lines: list[str], search: tuple[str, ...]) -> int:
-    """Where most lines of the search agree; where none do, where one is most like them."""
+    """The start at which most lines of the search agree with the text; where none does, that at
+    which the search's first line is most similar."""
     wanted = [line.strip() for line in search]
     stripped = [line.strip() for line in lines]
     known = set(wanted) - {""}

@@ -89,7 +89,7 @@ def _wipe_initial_block(name: str) -> None:
 
 
 def _forbid_reading_memory() -> None:
-    """The key stays in this process's memory: close that to others, and write no core dumps."""
+    """Close this process's memory, which holds the key, to others, and write no core dumps."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -30,7 +30,7 @@ class ModelSettings:
 
 @attrs.frozen
 class TargetSettings:
-    """Settings of one target; None: what holds elsewhere. `models` holds only its own levels."""
+    """Settings of one target; None: the general setting holds. `models` has its own levels only."""
 
     models: Mapping[str, ModelSettings] = attrs.field(factory=dict)
     log_folder: Path | None = None

@@ -83,8 +83,8 @@ def example_sketches() -> list[str]:
 
 
 def reach(task: TaskDescription, target: str) -> str:
-    """Whether the task's own sizes will be run, in a sentence or two. Memory is named where there
-    is too little of it, so that the same task is asked about in the same words elsewhere."""
+    """Whether the task's own sizes will be run, in a sentence or two. Memory is named only where
+    there is too little of it, so that other machines have the same prompt for the same task."""
     own = task.elements
     status = toolchain(target).status()
     limits = INTERPRETED if status.interpreted else within_memory(OWN, task)

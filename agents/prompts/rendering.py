@@ -35,7 +35,7 @@ def render(name: str, /, block: str = "", **values: Any) -> str:
 
 
 def message(role: str, name: str, /, block: str = "", **values: Any) -> Message:
-    """The same as a message of `role`, with its constant parts."""
+    """What `render` gives, as a message of `role` with its constant parts."""
     template = _environment().get_template(name)
     if block:
         filled = "".join(template.blocks[block](template.new_context(values)))

@@ -69,7 +69,7 @@ def write_outputs(
 
 
 def _move(staging: Path, folder: Path) -> list[Path]:
-    """Put the staged files into place, in the order of their making but the summary first."""
+    """Put the staged files into place, in the order of their names but the summary first."""
     earlier = named_files(folder / "trace.json")
     made = sorted(staging.iterdir(), key=lambda path: (path.name != "SUMMARY.md", path.name))
     for path in made:
@@ -87,7 +87,7 @@ def _move(staging: Path, folder: Path) -> list[Path]:
 
 
 def named_files(path: Path) -> set[str]:
-    """The files beside it that a run wrote before, by what a file of JSON says: its trace, say."""
+    """The names of the files that a run wrote before, as the JSON file at `path` lists them."""
     try:
         names = json.loads(path.read_text("utf-8"))["files"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -177,7 +177,7 @@ class _Writer:
             return None
 
     def _context(self) -> RunContext:
-        """What the helpers of the agents ask for; no agent is called with it."""
+        """A context for the helpers of the agents; no agent is called with it."""
         return context_of(
             self.options,
             self.task,
@@ -190,7 +190,7 @@ class _Writer:
         )
 
     def _kernel(self, plan: Plan | None) -> None:
-        """The kernel, with its drop-in where it deserves one."""
+        """Write the kernel, with a drop-in where the run's outcome is one of `_USABLE`."""
         text = self.state.kernel
         assert text is not None
         kernel = None if plan is None else kernel_of(text, plan)
@@ -229,7 +229,7 @@ class _Writer:
 
 
 def _about(verdict: Mapping[str, Any] | None) -> str:
-    """What verdict.json is."""
+    """The description of verdict.json in the list of files."""
     if verdict is None:
         return "how the run ended, as data; there is no verdict"
     if not verdict.get("cases"):
@@ -238,7 +238,7 @@ def _about(verdict: Mapping[str, Any] | None) -> str:
 
 
 def _described(name: str, kernel: Kernel) -> str:
-    """What one of the drop-in's files is."""
+    """The description of one of the drop-in's files in the list of files."""
     rest = name.removeprefix(kernel.name)
     other = "imported by the task" if name.endswith(".py") else "part of the kernel"
     return FILES.get(".so" if rest.endswith(".so") else rest, other)

@@ -49,7 +49,7 @@ _WORDS = {
 
 
 def page_of_run(folder: Path) -> Page:
-    """The page of a run. Raises `UsageError` for a folder without one, or one that has no end."""
+    """The page of a run. Raises `UsageError` where there is no run, or one that has not ended."""
     if not (folder / "trace.json").exists():
         if (folder / "run" / "run.json").exists():
             msg = f"the run in {folder} has not come to an end; `sketchc gen ... --resume` goes on"
@@ -161,7 +161,7 @@ class _Files:
     def _links(
         self, kernel: str, sketch_text: str, kernel_text: str
     ) -> tuple[Mapping[int, tuple[int, ...]], str]:
-        """The map, and what to say of it."""
+        """The links between lines of the sketch and of the kernel, and a note on them."""
         name = self.first(".map.json")
         if not name:
             if not kernel or not self.by_others():
@@ -243,7 +243,8 @@ def _visit(step: Step, made: tuple[Call, ...]) -> Visit:
 
 
 def _state(step: Step) -> str:
-    """A failure is the step's own; the Conductor's is that of the step before, which it handles."""
+    """The state of a step: of a Conductor's, by its outcome, since its failure is that of the step
+    before, which it handles."""
     if step.agent == "conductor":
         return {"finish": PASSED, "exhausted": FAILED}.get(step.outcome, OPEN)
     return FAILED if step.failure else PASSED

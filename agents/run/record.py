@@ -19,7 +19,7 @@ from sketchc.runtime.verify.verdict import from_json
 if TYPE_CHECKING:
     from sketchc.agents.run.run import RunOptions
 
-#: Of verdict.json and trace.json; raised with every change that an older reader would misread.
+#: Version of verdict.json and trace.json; raised with each change that an older reader misreads.
 VERSION = 1
 
 
@@ -88,7 +88,7 @@ def run_verdict(state: RunState, stopped: str = "") -> RunVerdict:
 
 
 def record_text(data: RunRecord | RunVerdict) -> str:
-    """What trace.json or verdict.json holds."""
+    """The text of trace.json or verdict.json."""
     return json.dumps(to_plain(attrs.asdict(data)), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -135,7 +135,7 @@ def recorded(
     )
 
 
-#: What a record has of the options by itself.
+#: The options that are fields of a record, too.
 _SHARED = ("task", "target", "hardware", "workflow", "coder", "seed")
 
 
@@ -167,7 +167,7 @@ def _short(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def versions(state: RunState) -> dict[str, str]:
-    """What the run was made with."""
+    """The versions of Python, sketchc, PyTorch and what else the verdict was made with."""
     found = {"python": sys.version.split()[0], **installed("sketchc", "torch")}
     return found | dict((state.verdict or {}).get("versions", {}))
 

@@ -181,11 +181,11 @@ class RunFolder:
         return locked(self.inner / "lock", self.path, "run")
 
     def write_options(self, options: RunOptions) -> None:
-        """Keep what was asked for."""
+        """Write what was asked for to run.json."""
         replace_json(self.inner / "run.json", {"version": VERSION, **attrs.asdict(options)})
 
     def read_options(self) -> RunOptions:
-        """Raises `UsageError` for a folder that holds no run of this version."""
+        """What was asked for. Raises `UsageError` where there is no run of this version."""
         data = read_object(self.inner / "run.json")
         if data is None or data.pop("version", None) != VERSION:
             refuse(f"{self.path} holds no run that this version of sketchc can go on with")
@@ -307,7 +307,8 @@ def first_state(workflow: Workflow, options: RunOptions) -> RunState:
 
 
 def reopened(state: RunState, max_attempts: int) -> RunState:
-    """An exhausted run whose limit was raised, back before the Conductor's last decision."""
+    """The state; where the run is exhausted and its limit was raised, that before the Conductor's
+    last decision."""
     if state.outcome != "exhausted" or state.attempt >= max_attempts:
         return state
     history = state.history[:-1]
@@ -330,7 +331,7 @@ class Run:
     on_step: Callable[[RunState, RunContext], None] | None = None
 
 
-#: What the context of a run takes from the options.
+#: The options that are fields of a run's context, too.
 _SHARED = (
     *("target", "hardware", "constants", "coder", "seed", "max_attempts", "max_repairs"),
     "everything_to_coder",

@@ -49,7 +49,7 @@ class Facts:
 
     @property
     def workflow(self) -> Workflow:
-        """Who took part, in what order."""
+        """The workflow of the run."""
         return load_workflow(self.options.workflow)
 
     @property
@@ -59,7 +59,7 @@ class Facts:
 
 
 def summary(facts: Facts) -> str:
-    """The whole page."""
+    """The whole text of SUMMARY.md."""
     options, record = facts.options, facts.record
     parts = [
         f"# {_stem(options.task)} for {options.target}: {record.outcome}",
@@ -86,7 +86,7 @@ def summary(facts: Facts) -> str:
 
 
 def ending(state: RunState, stopped: str) -> str:
-    """How the run ended, and why where that is not in the word."""
+    """How the run ended, and why, unless a kernel passed or was to be generated only."""
     if stopped:
         return f"stopped: {stopped}"
     told = state.reason if state.outcome not in ("passed", "generated") else ""
@@ -94,7 +94,7 @@ def ending(state: RunState, stopped: str) -> str:
 
 
 def conclusion(record: RunRecord) -> str:
-    """The verdict in words."""
+    """The outcome of a run in words."""
     reason = record.reason
     match record.outcome:
         case "stopped":
@@ -454,7 +454,7 @@ def _repeat(facts: Facts) -> str:
 
 
 def _replayed(facts: Facts) -> str:
-    """What repeating a run that asks a model comes to."""
+    """What happens when a run that asks a model is repeated, in words."""
     if not facts.replies:
         return (
             "The command needs a model (`--llm`), as the run did: no reply was recorded that could "

@@ -35,7 +35,8 @@ def plan_of(text: str, context: RunContext, tiles: Mapping[str, Value] | None = 
 
 
 def candidate_of(state: RunState, context: RunContext) -> Candidate:
-    """What the Verifier gets. Raises `UsageError` for a given sketch that does not hold."""
+    """Plan, kernel and toolchain of a run for the Verifier. Raises `UsageError` for a given sketch
+    that has errors."""
     assert state.kernel is not None
     try:
         plan = plan_of(state.sketch, context) if state.sketch else signature_plan(context)
@@ -54,8 +55,8 @@ def candidate_of(state: RunState, context: RunContext) -> Candidate:
 
 
 def kernel_of(text: KernelText, plan: Plan) -> Kernel:
-    """The kernel behind a state's text. Raises `UsageError` for a given one whose function cannot
-    be told."""
+    """The kernel that a state's text is, for `plan`. Raises `UsageError` for a given one of whose
+    functions it is not clear which one is the kernel's."""
     if text.origin == "builtin":
         return load_target(plan.target).emit(plan)
     entry = text.entry or plan.sketch.name

@@ -106,7 +106,7 @@ Scalar = int | float | bool
 
 
 class Progress(Protocol):
-    """Who listens to a run: the live display of `sketchc gen`, or nobody."""
+    """A listener to a run, such as the live display of `sketchc gen`."""
 
     def note(self, agent: str, text: str) -> None:
         """One line on what an agent is doing now."""
@@ -148,7 +148,7 @@ class RunContext:
 
 
 class Agent(Protocol):
-    """One of the four. `sketchc.agents.{designer,coder,verifier,conductor}` hold one each."""
+    """An agent of a workflow; `sketchc.agents.workflows.AGENTS` names the class of each."""
 
     def run(self, state: RunState, context: RunContext) -> Turn:
         """One turn. Raises `LlmError` when the model cannot be reached (the run stops and can be

@@ -9,18 +9,18 @@ from sketchc.agents.suites.rows import Row, Sizes, numbers, table
 
 @attrs.frozen
 class Operator(Row):
-    """A row of the table; its first sizes are those of `static`."""
+    """A row of the table; its first sizes are those of the suite `static`."""
 
     sizes: tuple[Sizes, ...]
 
     def source(self, *, dynamic: bool) -> str:
-        """The text of the task file, at its first sizes or at all."""
+        """The text of the task file, at its first sizes, or (`dynamic`) at all."""
         title = f"{self.name} ({self.category}): an operator of the benchmark of arXiv 2512.23424."
         return self.task_file(title, self.sizes if dynamic else self.sizes[:1])
 
 
 def rows(*, dynamic: bool) -> tuple[Operator, ...]:
-    """All operators, by category, or those that have several sizes."""
+    """All operators, by category, or (`dynamic`) those that have several sizes."""
     found = []
     for category, (name, inputs, layers, forward, sizes) in table("benchmark.txt"):
         each = numbers(sizes)

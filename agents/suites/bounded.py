@@ -1,7 +1,7 @@
 """One command line of sketchc in a process of its own, bounded in time and memory.
 
 The process leads a session and ends with this one, however that ends; what it has started ends with
-it. What runs there is named by the caller: the command line stands above this room.
+it. The caller names the function that runs there: the command line is a layer above this package.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run_bounded(
     function: str, arguments: Sequence[str], bounds: Bounds, stop: threading.Event
 ) -> Ended:
     """Call `function` ("package.module:name") with a channel in a new process, tell it the
-    `arguments`, and wait for {"status": ...}. Whoever sets `stop` ends it."""
+    `arguments`, and wait for {"status": ...}. Setting `stop` ends the process."""
     started = time.monotonic()
     # Only what descends from the process is counted, and ends with it.
     environment = {name: value for name, value in os.environ.items() if name != SHARED}
@@ -72,7 +72,7 @@ def run_bounded(
 
 
 def _status(peer: Peer) -> int:
-    """What a process that speaks, or is gone, ended with."""
+    """The status that a process which has sent its message, or is gone, ended with."""
     try:
         return int(peer.hear(time.monotonic() + _PATIENCE)["status"])
     except PeerEndedError as error:

@@ -76,7 +76,7 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def compare(first: Results, second: Results) -> Compared:
-    """All tasks that are the same in both runs."""
+    """Two runs compared on all tasks that are the same in both."""
     others = {task.name: task for task in second.tasks}
     pairs = [
         (task, others[task.name])
@@ -116,7 +116,7 @@ def _difference(category: str, pairs: Sequence[tuple[TaskResult, TaskResult]]) -
 
 
 def _speeds(pairs: Sequence[tuple[TaskResult, TaskResult]]) -> Speeds | None:
-    """None where no task was measured in both runs."""
+    """The speeds of the second runs over the first; None where no task was measured in both."""
     ratios = [
         two.speedup / one.speedup
         for one, two in pairs

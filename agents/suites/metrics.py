@@ -54,7 +54,7 @@ class TaskResult:
 
     @property
     def speedup(self) -> float | None:
-        """The best right kernel's; None without one that was measured."""
+        """The speedup of the best right kernel; None without one that was measured."""
         return self.best.speedup if self.best.passed else None
 
 
@@ -87,7 +87,7 @@ class Totals:
 
 
 def headings(whole: Totals) -> list[str]:
-    """What the `cells` of totals are; speeds only where something was measured."""
+    """The headings of the columns that `cells` fills; speeds only where something was measured."""
     found = ["tasks", "passed", "incomplete", "failed", "at own sizes"]
     found += [*(f"pass@{k}" for k in whole.pass_at), "shape cases"]
     return found + ([*(f"fast_{p:g}" for p in whole.fast), MEAN, SCORE] if whole.measured else [])
@@ -106,7 +106,7 @@ def cells(row: Totals, whole: Totals) -> list[str]:
 
 
 def pass_at(k: int, counts: Sequence[tuple[int, int]]) -> float:
-    """Equation 4, unbiased: of tasks with (samples, right ones), each with `k` samples at least.
+    """pass@k (equation 4, unbiased) of tasks as (samples, right ones), each with `k` or more.
 
     Raises `ValueError` for a task with fewer.
     """
@@ -128,7 +128,7 @@ def fast_share(speedups: Sequence[float | None], threshold: float) -> float:
 
 
 def totals(results: Sequence[TaskResult]) -> tuple[Totals, ...]:
-    """One for each category, in the order in which they come, and one over all at the end."""
+    """The totals of each category, in the order in which they come, and over all at the end."""
     categories = dict.fromkeys(result.category for result in results)
     parts = [(name, [r for r in results if r.category == name]) for name in categories]
     return tuple(_total(name, part) for name, part in (*parts, (ALL, list(results))))

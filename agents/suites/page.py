@@ -15,7 +15,7 @@ from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
 
 
 def is_suite(folder: Path) -> bool:
-    """Whether `sketchc suite run` left its results there."""
+    """Whether `sketchc suite run` left its results in `folder`."""
     return (folder / "results.json").exists() and (folder / "suite.json").exists()
 
 
@@ -25,7 +25,7 @@ def page_of_suite(folder: Path) -> Page:
 
 
 def page_of(results: Results) -> Page:
-    """The page of a run."""
+    """The page of the results of a suite's run."""
     asked, rows = results.options, results.totals
     whole = rows[-1]
     state = PASSED if whole.passed == whole.tasks else FAILED

@@ -82,7 +82,7 @@ class Row:
         )
 
     def _place(self, size: str) -> str:
-        """Where the shape of an input has this size."""
+        """The expression that reads a size from the shape of an input, such as `x.shape[0]`."""
         for text in self.inputs.split("; "):
             if shaped := _INPUT.fullmatch(text):
                 extents = shaped[2].split(", ")

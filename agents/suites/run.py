@@ -72,7 +72,7 @@ class Results:
 
     @property
     def totals(self) -> tuple[Totals, ...]:
-        """By category, and over all at the end."""
+        """The totals by category, and over all at the end."""
         return totals(self.tasks)
 
     @property
@@ -121,7 +121,7 @@ class SuiteFolder:
                 refuse(f"{self.path} holds a run with {field.name} = {old!r}, not {new!r}: say -o")
 
     def options(self) -> SuiteOptions:
-        """Raises `UsageError` for a folder that holds no run of this version."""
+        """The options of the run. Raises `UsageError` where there is no run of this version."""
         data = read_object(self.path / _OPTIONS)
         if data is None or data.get("version") != VERSION:
             refuse(f"{self.path} holds no run of a suite that this version of sketchc can read")
@@ -150,11 +150,11 @@ class SuiteFolder:
         return self.path / "kernels" / task / str(number)
 
     def write(self, results: Results) -> None:
-        """Write what is known, with what is counted of it."""
+        """Write results.json: the results, with their totals."""
         replace_json(self.path / _RESULTS, results.to_json())
 
     def results(self) -> Results:
-        """What the last command wrote. Raises `UsageError`."""
+        """The results that the last command wrote. Raises `UsageError`."""
         data = read_object(self.path / _RESULTS)
         if data is None or data.get("version") != VERSION:
             refuse(f"{self.path} holds no results of a suite that this version of sketchc can read")
@@ -190,8 +190,8 @@ class SuiteRun:
     ended: Callable[[Sample], None]
 
     def go(self) -> Results:
-        """Make what is missing, and write the results, also where the run is stopped. Raises
-        `UsageError`, and `KeyboardInterrupt` when all processes have ended."""
+        """Make the samples that are missing, and write the results, also where the run is stopped.
+        Raises `UsageError`, and `KeyboardInterrupt` when all processes have ended."""
         known = self._known()
         numbers = range(1, self.effort.samples + 1)
         wanted = [
@@ -243,7 +243,7 @@ class SuiteRun:
                 raise
 
     def _sample(self, task: SuiteTask, number: int, stop: threading.Event) -> Sample:
-        """One run of `gen`."""
+        """The sample of one run of `gen`."""
         self.started(task.name, number)
         path = write_task(task, self.folder.path / "tasks")
         folder = self.folder.kernel(task.name, number)

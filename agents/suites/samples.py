@@ -22,7 +22,7 @@ Data = TypeVar("Data")
 BROKEN, CRASHED, STOPPED = "broken", "crashed", "stopped"
 #: Outcomes after which the same command tries again: nothing was found out about the task.
 AGAIN = frozenset({BROKEN, STOPPED})
-#: What the shape cases of a task's own sizes are called.
+#: What the names of shape cases at a task's own sizes begin with.
 _OWN = "own sizes"
 #: Exit statuses with which `gen` leaves its outputs behind.
 _WRITTEN = (0, 1, 3)
@@ -69,7 +69,7 @@ class Sample:
 
 
 def read_sample(folder: Path, ended: Ended, task: str, number: int, digest: str) -> Sample:
-    """What a process that has ended left in its folder."""
+    """The sample of a process that has ended, by what it left in its folder."""
     record = None
     if not ended.cut and ended.status in _WRITTEN:
         record = _json(folder / "trace.json", RunRecord)
@@ -110,7 +110,7 @@ def _outcome(record: RunRecord | None, ended: Ended) -> tuple[str, str]:
 
 
 def _json(path: Path, kind: type[Data]) -> Data:
-    """A file of the run; nothing where it is missing."""
+    """The data of a JSON file of the run; without any fields where it cannot be read."""
     try:
         data = read_json(path)
     except UsageError:

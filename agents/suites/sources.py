@@ -29,7 +29,7 @@ BUILT_IN = {
 
 @attrs.frozen
 class SuiteTask:
-    """One task: `path` is its file; "" where `text` is what the file is to hold. `excluded` says
+    """One task: `path` is its file; None where `text` is what the file is to hold. `excluded` says
     why it is not run, "" where it is. `sizes` are in words."""
 
     name: str
@@ -55,7 +55,7 @@ class Suite:
 
 
 def level1(*, full: bool = False) -> Suite:
-    """Our own rows, at small sizes or at the originals'."""
+    """Our own rows of KernelBench's level 1, at small sizes or (`full`) at the originals'."""
     return Suite(
         LEVEL1,
         tuple(
@@ -116,7 +116,7 @@ def akg_suite(checkout: Path) -> Suite:
     return Suite("akg", tuple(tasks))
 
 
-#: Where tasks are found besides -> how the suite is made of the folder.
+#: Kind of a folder of tasks -> how the suite is made of the folder.
 FOLDERS: dict[str, Callable[[Path], Suite]] = {
     "kernelbench": kernelbench_suite,
     "akg": akg_suite,

@@ -19,12 +19,12 @@ def entry(sketch: ir.Sketch, reserved: frozenset[str]) -> str:
 
 
 def spelled(sketch: ir.Sketch, reserved: frozenset[str]) -> dict[str, str]:
-    """The tensors' names, which no rule changes: a kernel has names of its own."""
+    """The tensors' own names: callers of the C function pass tensors by position."""
     return {tensor.name: tensor.name for tensor in passed(sketch)}
 
 
 def element(tensor: ir.Tensor) -> str:
-    """The type of a tensor's elements, and how one is passed that C++ does not have."""
+    """The element type of a tensor in words; pointers to f16 and bf16 are to their 16 bits."""
     bits = " (the pointer is to its 16 bits)" if tensor.dtype in _BITS else ""
     return f"{tensor.dtype.value}{bits}"
 
@@ -40,7 +40,7 @@ def actual_extents(sketch: ir.Sketch) -> tuple[tuple[str, ir.Tensor, int], ...]:
 
 
 def scalars(sketch: ir.Sketch) -> list[tuple[str, str]]:
-    """The parameters behind the tensors: type and name."""
+    """The scalar parameters, which follow the tensors: the type and name of each."""
     found = [("int64_t", symbol.name) for symbol in sketch.symbols]
     found += [("double" if p.dtype.is_float else "int64_t", p.name) for p in sketch.params]
     return [*found, *(("int64_t", name) for name, _, _ in actual_extents(sketch))]

@@ -73,7 +73,7 @@ class Printer(Expressions, TracedLines):
         self.lines.append(f"{INDENT * self.depth}#pragma omp {text}")
 
     def comment(self, text: str) -> None:
-        """A comment, one line for each of the text."""
+        """A comment, one line for each line of the text."""
         for part in text.splitlines():
             # A backslash at a line's end would swallow the next line.
             self.line(f"// {part.rstrip(chr(92))}".rstrip())
@@ -289,7 +289,7 @@ class Printer(Expressions, TracedLines):
     def reserve(
         self, arena: str, items: Sequence[ir.Tensor] | Sequence[Storage], threads: str
     ) -> None:
-        """An arena with memory for tensors or storages, for so many threads."""
+        """An arena with memory for tensors or storages, once for each of `threads` threads."""
         self.line(f"{self.library('arena')} {arena};")
         for item in items:
             size = f"sizeof({self.kind(item.dtype)}), {{{self.listed(item.extents)}}}"
@@ -354,7 +354,7 @@ def emit(plan: Plan) -> Kernel:
     )
 
 
-#: The conditions that are known when the host has fetched something.
+#: Kinds of conditions that can be checked only after a `fetch` of the host.
 _LATE = (Kind.FETCH, Kind.FETCHED)
 
 
@@ -426,7 +426,7 @@ class _Host(Printer):
         return "".join(lines) + ("\n" if lines else "")
 
     def _round_params(self) -> None:
-        """Params as numbers of their types: they arrive in 64 bits."""
+        """Round params to their types: they arrive in 64 bits."""
         for param in params_to_round(self.sketch):
             name = self.name(param.name)
             self.comment(f"{param.name} is of type {param.dtype.value}.")
@@ -440,7 +440,7 @@ class _Host(Printer):
         self.line(f"[[maybe_unused]] const {kind} {identifier(let.name)} = {value};")
 
     def _contract(self) -> str:
-        """What the function returns, for those who call it."""
+        """The comment above the function that says what it returns."""
         conditions = launch_conditions(self.sketch)
         returns = ["0 when done"]
         if "arena" in self.used:
@@ -471,7 +471,7 @@ class _Host(Printer):
             self.line(f"{kind} *const {name} = workspace.at<{kind}>({place}_place, 0);")
 
     def _streams(self, steps: tuple[nodes.Statement, ...]) -> None:
-        """Which outputs are too large for the caches."""
+        """Define, for each streamed output, whether it is too large for the caches."""
         names = streamed_tensors(steps)
         for tensor in self.sketch.tensors:
             if tensor.name in names:

@@ -49,7 +49,7 @@ def entry_name(sketch: str, reserved: frozenset[str] = frozenset()) -> str:
     return f"{sketch}_sketch" if sketch in RESERVED | _LIBRARY | reserved else sketch
 
 
-#: What makes a number of a type of two bytes; a file that has the type carries it.
+#: The library functions that make floats of two bytes; a file with the type has its function.
 _NARROW = {DType.F16: "to_half", DType.BF16: "to_bfloat16"}
 _HELPERS = {"//": "floor_div", "%": "floor_mod", "cdiv": "ceil_div"}
 _FUNCTIONS = {
@@ -83,8 +83,8 @@ _ATTRIBUTES = {"elu": ("alpha",), "leaky_relu": ("slope",)}
 
 @attrs.define
 class Expressions:
-    """The texts of expressions for one file; `used` has the pieces of the library in them, `names`
-    the names of the sketch and of the generated code."""
+    """Prints the expressions of one file; `used` collects the pieces of the library in them,
+    `names` the names of the sketch and of the generated code."""
 
     used: set[str] = attrs.field(factory=set)
     names: set[str] = attrs.field(factory=set)
@@ -105,7 +105,7 @@ class Expressions:
         return f"sketch::{name}"
 
     def kind(self, dtype: DType) -> str:
-        """The C++ type of elements of a type."""
+        """The C++ name of an element type."""
         if dtype in _NARROW:
             self.used.add(_NARROW[dtype])
         return dtype.cpp_name
@@ -115,11 +115,11 @@ class Expressions:
         return ", ".join(str(self.scalar(expression)) for expression in expressions)
 
     def rounded(self, code: Code, dtype: DType) -> Code:
-        """A double as a number of a narrower type."""
+        """A double rounded to the narrower type `dtype`; one of two bytes is held in a float."""
         return self._widened(self._to_float(code, DType.F64, dtype, "default"), dtype)
 
     def _widened(self, code: Code, dtype: DType) -> Code:
-        """A float of two bytes as one of four; others as they are."""
+        """A float of two bytes converted to one of four; values of other types as they are."""
         if dtype not in _NARROW:
             return code
         self.kind(dtype)
@@ -245,11 +245,11 @@ class Expressions:
                 assert_never(node)
 
     def constant(self, value: int | float | bool, dtype: DType) -> Code:
-        """A number as the host holds one of a type."""
+        """A number as a literal of the type in which the host holds values of type `dtype`."""
         return literal(float(value) if dtype.is_float else value)
 
     def number_literal(self, number: int | float | bool, dtype: DType) -> Code:
-        """A number of an element type."""
+        """A number as a literal of an element type."""
         if dtype in (DType.F16, DType.BF16):
             return self.helper(_NARROW[dtype], _float_literal(float(number), DType.F32))
         if dtype.is_float:
@@ -341,7 +341,7 @@ class Expressions:
                 return self.helper(_RENAMED.get(operation, operation), *codes, *extra)
 
     def _argument(self, argument: nodes.Value) -> Code:
-        """An operand; templates need 64-bit literals to be of that type."""
+        """An operand; a literal that C++ takes for an int has its type spelled, for templates."""
         if isinstance(argument, nodes.Number):
             return self._typed_literal(argument.value, argument.dtype)
         return self.value(argument)
@@ -364,7 +364,7 @@ class Expressions:
 
 
 def literal(value: int | float | bool) -> Code:
-    """A number or truth value of the sketch; integers beyond 32 bits are of 64."""
+    """A number or truth value of the sketch; integers beyond 32 bits get a type of 64 bits."""
     if isinstance(value, bool):
         return Code("true" if value else "false")
     if isinstance(value, float):
@@ -440,7 +440,7 @@ def _extents(product: ir.Expr) -> list[ir.Expr]:
 
 
 def _natural(total: ir.Expr, code: Expressions, first: bool = True) -> Code:
-    """A sum of products; the `first` factor makes the others magnitudes, too."""
+    """A sum of products in the library's type `natural`: wrapping the `first` factor is enough."""
     match total:
         case ir.Binary("+", left, right):
             alone = not isinstance(right, ir.Binary)

@@ -289,7 +289,7 @@ class _Module(Expressions):
 
 
 def _where_given(tensor: ir.Tensor) -> str:
-    """The condition before a check of a tensor that may be absent."""
+    """The `if` before a check of a tensor that may be absent; "" for any other tensor."""
     return f"if (!{tensor.name}_given.is_none()) " if tensor.optional else ""
 
 

@@ -1,4 +1,4 @@
-"""The target `cpp`: C++17 for CPUs, and what is said and known of C++ kernels by others."""
+"""The target `cpp`: C++17 for CPUs, and the rules for C++ kernels by others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADERS = (
     *("string.h", "stdalign.h", "iterator", "numbers", "valarray", "xmmintrin.h"),
     *("emmintrin.h", "pmmintrin.h", "smmintrin.h", "tmmintrin.h", "nmmintrin.h", "malloc.h"),
 )
-#: What it may include besides, and what nobody is told to use.
+#: Further headers that are accepted in a kernel; authors are not told of them.
 _MORE_HEADERS = frozenset(
     {
         *("cstdio", "stdio.h", "string", "map", "unordered_map", "exception", "stdexcept"),

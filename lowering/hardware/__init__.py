@@ -45,5 +45,5 @@ def chips_like(name: str) -> list[Hardware]:
 
 @cache
 def _facts(name: str) -> dict[str, Any]:
-    """As the file says; nobody changes what is handed out."""
+    """The parsed TOML file of a chip; it is cached, so callers must not change it."""
     return tomllib.loads((Path(__file__).parent / HARDWARE[name]).read_text("utf-8"))

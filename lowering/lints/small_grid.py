@@ -67,8 +67,8 @@ def _grows(plan: Plan, phase: PhasePlan) -> bool:
 def _lanes(
     plan: Plan, body: tuple[ir.Statement, ...], values: Mapping[str, int | float | bool]
 ) -> int:
-    """How many lanes one program loads and stores at least: what depends on more than constants and
-    bounds, as the loops around it do, counts as nothing."""
+    """At least how many lanes one program loads and stores: loops and tiles whose sizes depend on
+    names that `values` does not have (loop variables, bound or fetched names) count as nothing."""
     total = 0
     for statement in body:
         with suppress(KeyError):

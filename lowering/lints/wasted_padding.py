@@ -13,7 +13,7 @@ from sketchc.lowering.plan import Plan, TilePlan
 
 
 def wasted_padding(plan: Plan) -> Iterator[Diagnostic]:
-    """Tiles of known logical extents only: what the launch decides is not judged here."""
+    """Warn about tiles padded to more than twice their lanes; run-time extents are not judged."""
     constants = {c.name: normalize(ir.Literal(c.value)) for c in plan.sketch.constants}
     for placed in plan.tiles.values():
         sizes = _sizes(placed, constants)

@@ -1,7 +1,7 @@
 """From a plan to its loop programs, for every target that prints loops.
 
 `build_phases` takes a plan whose phases are mapped and returns the loop program of each phase,
-`host_program` what the host does around them; `storages` says what memory they take.
+`host_program` what the host does around them; `storages` gives the memory that they reserve.
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...
 
 
 def storages(plan: Plan, reserved: Collection[str]) -> tuple[tuple[Storage, ...], ...]:
-    """What each phase reserves for one program after fusion, at whatever values of constants."""
+    """The storages of each phase for one program after fusion, for any values of the constants."""
     return tuple(phase.program.storages for phase in _fused(plan, reserved))
 
 
 def _fused(plan: Plan, reserved: Collection[str]) -> Iterator[BuiltPhase]:
-    """The phases as they are whatever the values of constants are: nothing is unrolled, and no
-    storage has its memory."""
+    """The phases with fused loop programs that hold for any values of the constants: nothing is
+    unrolled, and storages of tiles have no memory yet."""
     sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
     for phase in plan.phases:
         versions = find_versions(sketch, phase.body, set(names))
@@ -90,8 +90,8 @@ def _fused(plan: Plan, reserved: Collection[str]) -> Iterator[BuiltPhase]:
 
 
 def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement, ...]:
-    """What the host does in order, its launches with the loop programs of the phases; loops write
-    large outputs past the caches."""
+    """The statements of the host in order, with the loop programs of the phases in its launches;
+    loops write large outputs past the caches."""
     sketch = plan.sketch
     phases = build_phases(plan, reserved)
     outputs = transformations.unread_outputs(sketch, [phase.program for phase in phases])
@@ -160,10 +160,10 @@ def _control(
 
 
 def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loops.Define | None]:
-    """The loop over one grid axis, without its body, and what derives the axis' variable inside.
+    """The loop over a grid axis, without its body, and the definition of the axis' variable in it.
 
     The loop runs over the variable itself where the bounds of the sketch's loop are known, else
-    over the programs, numbered by a variable of its own.
+    over the programs, numbered by a variable of its own; the definition is None in the first case.
     """
     zero, one, origins = ir.Literal(0), ir.Literal(1), (axis.span,)
 
@@ -269,8 +269,8 @@ class _Lowering(Reads):
     def _reductions(
         self, node: LoopNode, scope: Scope, inner: Scope
     ) -> tuple[list[loops.Reduction], list[loops.Write]]:
-        """Locals that the lanes combine; an accumulator in memory gets a partial local, which is
-        written back behind the loop."""
+        """The reductions of a lane loop, and the writes behind it: an accumulator in memory gets a
+        partial local, which the lanes combine and which is then written back."""
         closed: list[loops.Write] = []
         reductions = []
         for child in node.children:
@@ -345,7 +345,7 @@ class _Lowering(Reads):
     # ------------------------------------------------------------ reads
 
     def _hoist(self, node: LoopNode, scope: Scope) -> None:
-        """Make the reads inside that do not depend on this loop before it."""
+        """Write the reads and indices inside that do not depend on this loop before it."""
         written = {target.name for member in node.members for target in member.targets}
         variables = {lane_variable(n).name: lane for n, lane in enumerate(scope.variables)}
         for leaf in leaves([node]):
@@ -456,8 +456,8 @@ class _Lowering(Reads):
 
 
 def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
-    """The largest parts of an index calculation that take divisions and are the same in all turns
-    of the loops from `level` on."""
+    """The largest parts of an index calculation that take divisions and do not vary in the loops
+    from number `level` on."""
     if not divides(value):
         return []
     lanes = LaneSource(value, DType.I64)
@@ -467,7 +467,7 @@ def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
 
 
 def _origins(node: LoopNode) -> tuple[Span, ...]:
-    """Where the nests inside a loop come from."""
+    """The spans of the sketch that the nests inside a loop implement."""
     found = [
         origin
         for leaf in leaves([node])
@@ -477,8 +477,8 @@ def _origins(node: LoopNode) -> tuple[Span, ...]:
 
 
 def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
-    """The statements of the sketch that nests carry out: one comment for each text, which comes
-    from wherever it stands."""
+    """The statements of the sketch that nests implement: one comment for each text, with the spans
+    of all statements that have this text."""
     found: dict[str, tuple[Span, ...]] = {}
     for nest in (leaf.nest for leaf in carried_out):
         for text, origin in (*((r.note, r.origin) for r in nest.reads), (nest.note, nest.origin)):
@@ -488,8 +488,8 @@ def _notes(carried_out: Iterable[Leaf]) -> list[loops.Statement]:
 
 
 def step_sign(step: ir.Expr, sketch: ir.Sketch) -> int:
-    """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs. Of
-    what `never_negative` would show, symbols alone are worth a loop that does not ask."""
+    """The sign of a loop's step: 1, -1, or 0 where it is only known when the kernel runs. A symbol
+    counts as positive; what else `never_negative` could prove is not worth a simpler loop."""
     resolved = substitute(step, literals(sketch))
     value = constant_value(resolved)
     if value is not None:

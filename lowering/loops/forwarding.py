@@ -60,11 +60,11 @@ class Versions:
         return any(self._writes[id(statement), tile] in self._uses for tile in writes(statement))
 
     def source(self, version: str) -> ir.Load | None:
-        """The load that stands for a forwarded version."""
+        """The load whose tensor stands for a forwarded version; None for other versions."""
         return self._forwarded.get(version)
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """A name made from `stem` that nothing else has; it is taken from then on."""
         name = free_name(stem, self.taken)
         self.taken.add(name)
         return name
@@ -138,8 +138,8 @@ def index_expressions(statement: ir.Statement) -> tuple[ir.Expr, ...]:
 
 
 def _single_version_tiles(sketch: ir.Sketch, body: tuple[ir.Statement, ...]) -> frozenset[str]:
-    """Tiles that stay one piece of memory: initialised, carried by a loop, accumulated into, or
-    written in a branch that does not hold the whole of their life."""
+    """Tiles that stay one piece of memory: initialised, carried by a loop or branch, accumulated
+    into, written in part, or written in a branch that does not allocate them."""
     names = {tile.name for tile in sketch.tiles if tile.initial is not None}
     for statement in walk.statements(body):
         match statement:
@@ -178,7 +178,7 @@ def _forward(versions: Versions, events: list[_Event]) -> None:
 
 
 def plain(load: ir.Load) -> bool:
-    """Scalars and slices of step 1, every lane read: a rectangle of the tensor."""
+    """Whether a load reads all of a rectangle of the tensor: only scalars and slices of step 1."""
     whole = load.pad is None or load.read == load.domain
     return walk.is_plain(load.access) and not load.guards and whole
 
@@ -213,8 +213,8 @@ def _worthwhile(versions: Versions, load: ir.Load, at: _Event, uses: list[_Event
 def _stored_between(
     sketch: ir.Sketch, load: ir.Load, events: list[_Event], position: int, use: int
 ) -> bool:
-    """True if the tensor may change between the load and one use of the tile, or while it is used:
-    a store to other elements of the tensor that it reads."""
+    """True if the tensor may change between the load and the use at position `use`, or at that use:
+    by a store to other elements than those that the load reads."""
     base = sketch.tensor(load.access.tensor).name
     inner = set(map(id, events[use].loops)) - set(map(id, events[position].loops))
     for index, event in enumerate(events):

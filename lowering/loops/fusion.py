@@ -37,7 +37,7 @@ class Leaf:
 
     @property
     def members(self) -> list[Nest]:
-        """The nests inside: here the one, as `LoopNode.members` of a loop."""
+        """The one nest of the leaf, as a list like `LoopNode.members`."""
         return [self.nest]
 
 
@@ -52,7 +52,7 @@ class LoopNode:
 
     @property
     def innermost(self) -> bool:
-        """Whether no loop is inside."""
+        """Whether the loop contains no other loop."""
         return all(isinstance(child, Leaf) for child in self.children)
 
 
@@ -74,7 +74,7 @@ class ControlNode:
 
 
 Control: TypeAlias = ir.For | ir.If | ir.HostFor | ir.HostIf
-#: A fetch stands in its place among the nests; bound integers are statements already, and notes.
+#: A fetch keeps its place among the nests; bound integers and notes are loop IR already.
 Node: TypeAlias = Leaf | LoopNode | ControlNode | ir.Fetch | Note | Define
 
 
@@ -142,7 +142,7 @@ def leaves(nodes: list[Node]) -> Iterator[Leaf]:
 def _fuse(
     nests: list[Nest], level: int, path: tuple[LoopNode, ...], block: tuple[Block, ...]
 ) -> list[Node]:
-    """The nests in loops from this level on."""
+    """The nests in loops over their axes from number `level` on; `path` are the loops around."""
     nodes: list[Leaf | LoopNode] = []
     for nest in nests:
         axis = nest.axes[level] if len(nest.axes) > level else None
@@ -157,7 +157,7 @@ def _fuse(
 
 
 def _join(nodes: list[Leaf | LoopNode], nest: Nest, axis: Axis, level: int) -> bool:
-    """Put `nest` into the latest loop that it can share."""
+    """Put `nest` into the latest loop that it can share; False where there is none."""
     for node in reversed(nodes):
         pairs = [pair for member in node.members for pair in member.conflicts(nest)]
         if (
@@ -249,7 +249,7 @@ def _home(name: str, uses: list[_Use], maker: NestMaker, addressed: bool) -> Hom
 
 
 def _contracted(axis: int, uses: list[_Use]) -> bool:
-    """True if every access is at the same lane of one common loop."""
+    """True if every access along `axis` is at the same lane of one common loop."""
     loops: set[int] = set()
     for use in uses:
         term = use.reference.terms[axis]

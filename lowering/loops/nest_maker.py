@@ -53,7 +53,7 @@ Shape = tuple[tuple[ir.Expr, ...], ir.Domain]
 
 @attrs.frozen
 class Operation:
-    """A computation whose nests are made, and what the rules for that do alike."""
+    """A computation to lower to nests, and what the lowering rules share."""
 
     maker: NestMaker
     statement: ir.Compute
@@ -64,15 +64,15 @@ class Operation:
         return self.statement.axes[0]
 
     def flag(self, name: str) -> str:
-        """Whether an attribute is set, as an argument of a template."""
+        """The template argument for an attribute: "true" where it is set, else "false"."""
         return "true" if self.statement.attributes.get(name) else "false"
 
     def dtype(self, position: int) -> DType:
-        """The type of an operand."""
+        """The element type of the operand at `position`."""
         return operand_dtype(self.statement.operands[position], self.maker.tile)
 
     def shape(self, position: int) -> Shape:
-        """The shape of an operand."""
+        """The extents of the operand at `position`, and its valid lanes."""
         match self.statement.operands[position]:
             case ir.TileOperand(tile, domain):
                 extents = self.maker.extents(tile)
@@ -89,17 +89,17 @@ class Operation:
 
     @property
     def target(self) -> Shape:
-        """The shape of the first destination, of which these lanes are written."""
+        """The extents of the first destination, and the lanes of it that are written."""
         extents = self.maker.extents(self.maker.versions.written(self.statement))
         return extents, self.domain or (ir.FULL,) * len(extents)
 
     def written(self, each: int = 0) -> tuple[str, Lanes]:
-        """The version that is made of a destination, and the loops over what is written of it."""
+        """The version made of destination number `each`, and the loops over its written lanes."""
         tile = self.maker.versions.written(self.statement, each)
         return tile, Lanes.over(self.maker.extents(tile), self.domain)
 
     def source(self, position: int, loops: Loops) -> Source:
-        """An operand at the lanes of `loops`."""
+        """The operand at `position`, at the lanes of `loops`."""
         match self.statement.operands[position]:
             case ir.ScalarOperand(value, dtype):
                 return ScalarSource(value, dtype)
@@ -117,18 +117,18 @@ class Operation:
                 assert_never(operand)
 
     def temporary(self, stem: object, shape: Shape, dtype: DType) -> Block:
-        """New memory of a shape and type."""
+        """A new temporary tile of this shape and type."""
         name = self.maker.temporary(f"{self.statement.operation}_{stem}", shape[0], dtype)
         lanes = tuple(itertools.starmap(axis_bounds, zip(*shape, strict=True)))
         return Block(name, dtype, lanes)
 
     def gather(self, position: int, shape: Shape, dtype: DType) -> tuple[Nest, Block]:
-        """An operand, broadcast to a shape, moved to a temporary of a type."""
+        """The nest that moves an operand, broadcast to `shape`, to a temporary, and that block."""
         lanes, block = Lanes.over(*shape), self.temporary(position, shape, dtype)
         return self.maker.move(lanes, block.name, self.source(position, lanes.loops)), block
 
     def deliver(self, block: Block, each: int = 0) -> Nest:
-        """The nest that moves a result to a destination."""
+        """The nest that moves a result to destination number `each`."""
         tile, lanes = self.written(each)
         return self.maker.move(lanes, tile, self.maker.tile_read(block.name, lanes.loops))
 
@@ -140,7 +140,7 @@ class Operation:
         *parameters: str,
         consumed: bool = False,
     ) -> Nest:
-        """The call; with `consumed` it writes to its sources too."""
+        """The nest that calls a library function; with `consumed` it writes to its sources too."""
         blocks = (*sources, *results)
         written = range(0 if consumed else len(sources), len(blocks))
         return Nest(
@@ -155,7 +155,7 @@ class Operation:
         )
 
     def accumulator(self, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
-        """The destination, or a temporary where that has another type or keeps lanes."""
+        """The destination, or a temporary where it has another type or keeps some lanes."""
         tile, _ = self.written()
         if self.maker.dtype(tile) is dtype and not self.statement.masked:
             return tile
@@ -163,7 +163,7 @@ class Operation:
 
 
 def _meet(shape: Shape, other: Shape) -> Shape:
-    """The lanes of a shape at which an operand that broadcasts to it is valid, too."""
+    """`shape` with only those lanes valid at which `other`, broadcast to it, is valid too."""
     extents, domain = shape
     result = list(domain)
     shift = len(extents) - len(other[0])
@@ -209,7 +209,7 @@ def _extremum(made: Operation) -> list[Nest]:
 
 
 def _sort(made: Operation) -> list[Nest]:
-    """Values with their indices, in temporaries that the function sorts back and forth."""
+    """Sort values with their indices: the function sorts back and forth between temporaries."""
     shape = _meet(made.shape(0), made.shape(1))
     dtypes = (made.dtype(0).compute, DType.I64)
     before, sources = zip(*(made.gather(p, shape, t) for p, t in enumerate(dtypes)), strict=True)
@@ -220,7 +220,7 @@ def _sort(made: Operation) -> list[Nest]:
 
 
 def _topk(made: Operation) -> list[Nest]:
-    """The source takes the destination's type before it is compared with what that holds."""
+    """Merge the source, converted to the destination's type, into the destinations."""
     maker, shape = made.maker, _meet(made.shape(0), made.shape(1))
     tiles = [made.written(each)[0] for each in (0, 1)]
     stored = maker.dtype(tiles[0])
@@ -251,7 +251,7 @@ def _topk(made: Operation) -> list[Nest]:
 
 
 def _copy(made: Operation) -> list[Nest]:
-    """Lanes that move as they are, or with the last two axes exchanged."""
+    """Copy lanes as they are, or with the last two axes exchanged."""
     tile, lanes = made.written()
     loops = lanes.loops
     if OPS[made.statement.operation].layout is Layout.TRANSPOSED:
@@ -300,7 +300,7 @@ def _reshape(made: Operation) -> list[Nest]:
 
 
 def _elementwise(made: Operation) -> list[Nest]:
-    """The nest of an operation on elements; random numbers are made of integers."""
+    """The nest of an element-wise operation; random numbers are computed from i64 operands."""
     statement, (tile, lanes) = made.statement, made.written()
     dtype = result = statement.dtype
     if OPS[statement.operation].category is Category.RANDOM:
@@ -494,7 +494,7 @@ class NestMaker(Tiles):
         note: str = "",
         loops: Loops | None = None,
     ) -> Nest:
-        """The lanes of a tile become a number; see `move`."""
+        """The nest that sets lanes of a tile to a number; `loops` as in `move`."""
         source = ScalarSource(ir.Literal(value), self.dtype(tile))
         return attrs.evolve(self.move(lanes, tile, source, note, loops), early=True)
 
@@ -509,8 +509,8 @@ class NestMaker(Tiles):
     def move(
         self, lanes: Lanes, tile: str, source: Source, note: str = "", loops: Loops | None = None
     ) -> Nest:
-        """A copy of a source to the lanes of a tile, whose axes have the loops of `lanes` or the
-        `loops` given."""
+        """The nest that copies a source to the lanes of a tile, whose axes have the loops of
+        `lanes`, or `loops` if given."""
         target = tile_reference(tile, lanes.loops if loops is None else loops)
         return Nest(Kind.ASSIGN, lanes.axes, target, self.dtype(tile), "copy", (source,), note=note)
 
@@ -534,7 +534,7 @@ class NestMaker(Tiles):
         ]
 
     def apart(self, nest: Nest) -> list[Nest]:
-        """The nest, through a temporary where it reads other lanes of its own destination."""
+        """The nest, by way of a temporary where it reads other lanes of its own destination."""
         tile, terms = nest.target.name, nest.target.terms
         read = [read.reference for read in nest.reads if not read.reference.tensor]
         if all(one.terms == terms for one in read if one.name == tile):

@@ -59,7 +59,7 @@ class Term:
 
     @property
     def plain(self) -> bool:
-        """The lane itself, or lane 0: what the index of a tile usually is."""
+        """Whether the index is the lane itself, or lane 0, as the index of a tile usually is."""
         return self.offset == ZERO and self.step == ONE and self.lanes is None
 
     @property
@@ -122,14 +122,14 @@ class Read:
 
     @property
     def held(self) -> DType:
-        """The type in which the element is kept: its own, unless that lacks the padding."""
+        """The type in which the element is kept: `stored`, unless it cannot hold the padding."""
         if not self.guards or (not isinstance(self.pad, ir.Expr) and holds(self.stored, self.pad)):
             return self.stored
         return self.dtype
 
     @property
     def inner(self) -> tuple[Read, ...]:
-        """What is read before, to know the element and the guards; innermost first."""
+        """The reads that must come first, to know the indices and the guards; innermost first."""
         return reads_of((*self.reference.lanes, *self.guards))
 
     @property
@@ -139,7 +139,7 @@ class Read:
 
     @property
     def fixed(self) -> bool:
-        """Pinned, itself or what is read before."""
+        """Whether this read is pinned, or one that it needs first."""
         return self.pinned or any(read.pinned for read in self.inner)
 
 
@@ -178,23 +178,23 @@ _LANE, _READ = "#", "$"
 
 
 def lane_variable(axis: int) -> ir.Ref:
-    """Stands for the lane of a loop in a `LaneSource`."""
+    """The name that stands for the lane of loop `axis` in a `LaneSource`."""
     return ir.Ref(f"{_LANE}{axis}", ir.NameKind.LOOP)
 
 
 def lane_axis(lane: ir.Expr) -> int | None:
-    """The loop of a lane variable; None for lane 0."""
+    """The loop axis of a lane variable; None for lane 0."""
     return int(lane.name[1:]) if isinstance(lane, ir.Ref) else None
 
 
 def read_variable(number: int, dtype: DType) -> ir.Ref:
-    """Stands for an element of a tile in a `LaneSource`."""
+    """The name that stands for the element of read `number` in a `LaneSource`."""
     kind = DType.BOOL if dtype is DType.BOOL else DType.I64
     return ir.Ref(f"{_READ}{number}", ir.NameKind.BINDING, kind)
 
 
 def reads_of(sources: Iterable[Source]) -> tuple[Read, ...]:
-    """All that `sources` read, what an index needs before the element at that index."""
+    """All reads of `sources`; those that an index needs stand before the read at that index."""
     found: dict[Read, None] = {}
     for source in sources:
         match source:
@@ -234,7 +234,7 @@ class Nest:
     stored: DType  # of the target
     operation: str
     sources: tuple[Source, ...]
-    #: of the operation: what it takes and gives; as stored if nothing else is said
+    #: the types of the operation's operands and result; by default the stored type
     dtype: DType = attrs.field(default=attrs.Factory(lambda nest: nest.stored, takes_self=True))
     result: DType = attrs.field(default=attrs.Factory(lambda nest: nest.dtype, takes_self=True))
     attributes: Mapping[str, object] = attrs.field(factory=dict)
@@ -456,7 +456,7 @@ class Tiles:
         return self.tile(tile).dtype
 
     def temporary(self, stem: str, extents: tuple[ir.Expr, ...], dtype: DType) -> str:
-        """A new tile of the generated code's own."""
+        """The name of a new tile that the sketch does not have, made from `stem`."""
         name = self.versions.fresh(stem)
         self.temporaries[name] = ir.Tile(name, name, extents, dtype)
         return name
@@ -549,7 +549,7 @@ class Tiles:
     def guards(
         self, statement: ir.Load | ir.Store | ir.Atomic, loops: Loops
     ) -> tuple[LaneSource, ...]:
-        """What must hold at the lanes of `loops` for the element to be touched."""
+        """The conditions at the lanes of `loops` under which the element is accessed."""
         conditions = (*self._in_range(statement.access), *statement.guards)
         found = [
             self.lane_source(statement, condition, DType.BOOL, loops) for condition in conditions
@@ -557,7 +557,7 @@ class Tiles:
         return tuple(dict.fromkeys(found))
 
     def _in_range(self, access: ir.Access) -> list[ir.Expr]:
-        """Scalar subscripts that were fetched from memory are inside the tensor."""
+        """Conditions that scalar subscripts made of fetched values are inside the tensor."""
         extents = self.sketch.extents(access.tensor)
         found: list[ir.Expr] = []
         for subscript, extent in zip(access.subscripts, extents, strict=True):
@@ -568,7 +568,7 @@ class Tiles:
         return found
 
     def _bounds(self, load: ir.Load, loops: Loops) -> tuple[LaneSource, ...]:
-        """Conditions that a lane lies in `read`, as far as `domain` does not say so."""
+        """Conditions that a lane lies in `load.read`, as far as `load.domain` does not say so."""
         if load.pad is None or not load.read:
             return ()
         domain = load.domain or (ir.FULL,) * len(load.read)

@@ -1,9 +1,9 @@
 """The loop IR: what a phase becomes after its tile operations are fused into loops.
 
-C++ prints it, and CUDA-C will: hence lane loops, barriers and storage are nodes of their own
-(LOWERING 17). Index and bound expressions are the scalar expressions of `sketchc.ir.nodes` over
-host scalars, grid and loop variables and lane variables (`Ref` of kind LOOP); values are the small
-typed language below. A value of type f16 or bf16 is a stored one: arithmetic happens on f32 or f64.
+C++ prints it, and CUDA-C will: hence lane loops and storage are nodes of their own (LOWERING 17).
+Index and bound expressions are the scalar expressions of `sketchc.ir.nodes` over host scalars, grid
+and loop variables and lane variables (`Ref` of kind LOOP); values are the small typed language
+below. A value of type f16 or bf16 is a stored one: arithmetic happens on f32 or f64.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Convert:
 
 @attrs.frozen
 class Apply:
-    """A row of the op table on values of the type `operands`; `dtype` is that of the outcome."""
+    """An operation of the op table on values of the type `operands`; `dtype` is the result type."""
 
     operation: str
     arguments: tuple[Value, ...]
@@ -80,7 +80,7 @@ class Apply:
 
 @attrs.frozen
 class Select:
-    """`value` where the condition holds, else `otherwise`, which alone is evaluated then."""
+    """`value` where the condition holds, else `otherwise`; only the one chosen is evaluated."""
 
     condition: ir.Expr
     value: Value
@@ -102,8 +102,8 @@ class Note(Traced):
 
 @attrs.frozen
 class Define(Traced):
-    """A new scalar local. `mutable` when `Assign` or `Accumulate` follow; `spare` where it may be
-    that nothing reads it."""
+    """A new scalar local. `mutable` when `Assign` or `Accumulate` follow; `spare` when perhaps
+    nothing reads it."""
 
     name: str
     dtype: DType
@@ -115,8 +115,8 @@ class Define(Traced):
 @attrs.frozen
 class Row(Traced):
     """`name` points to `buffer[base]`, for a loop over lanes, or, where the lanes of a block are
-    streamed and the buffer is too large for the caches, to the small local buffer `block`, from
-    which they are written past the caches."""
+    streamed and the buffer is too large for the caches, to the small local buffer `block`, whose
+    elements are then written to `buffer` past the caches."""
 
     name: str
     buffer: str
@@ -192,9 +192,9 @@ class TileView:
 
 @attrs.frozen
 class Call(Traced):
-    """A function of the target's library on memory as a whole, with these parameters of its
-    template: the valid extents of its work, where the views do not have them, views, and storages
-    that it packs panels into."""
+    """A call of a library function on tiles in memory, with the template arguments `parameters`:
+    `extents` are the valid extents of its work, where the views do not have them, and `packs` the
+    storages that it packs panels into."""
 
     name: str
     views: tuple[MatrixView | TileView, ...]
@@ -205,7 +205,7 @@ class Call(Traced):
 
 @attrs.frozen
 class Reduction:
-    """A local that lanes of a loop combine with a reduction row."""
+    """A local into which a reduction operation combines the lanes of a loop."""
 
     name: str
     operation: str
@@ -214,8 +214,8 @@ class Reduction:
 
 @attrs.frozen
 class Loop(Traced):
-    """A loop over the lanes of one tile axis, run in order; `unrolled` asks for copies of the
-    body in place of turns (the bounds are compile-time constants then)."""
+    """A loop over the lanes of one tile axis, run in order; `unrolled` asks for copies of the body
+    in place of iterations (the bounds are compile-time constants then)."""
 
     variable: str
     lower: ir.Expr
@@ -228,7 +228,7 @@ class Loop(Traced):
 @attrs.frozen
 class LaneLoop(Traced):
     """An innermost loop whose lanes are independent but for `reductions`: SIMD lanes on a CPU, the
-    threads of a block on a GPU. `rows` are defined before it."""
+    threads of a block on a GPU. `rows` are defined before the loop."""
 
     variable: str
     lower: ir.Expr
@@ -240,8 +240,8 @@ class LaneLoop(Traced):
 
 @attrs.frozen
 class StreamedLoop(Traced):
-    """`loop` in blocks of `size` lanes, of which `variable` is the first and `end` (another name)
-    the one after the last. Writes to its streamed rows, those with a `block`, count from there."""
+    """`loop` in blocks of `size` lanes: `variable` is the first of a block and `end` (another name)
+    the one after its last. Writes to streamed rows, those with a `block`, count from the first."""
 
     variable: str
     end: str
@@ -284,7 +284,7 @@ class Program:
 
 @attrs.frozen
 class Refusal(Traced):
-    """The host leaves the function with the condition's number unless it holds."""
+    """The host function returns the number of `condition` unless it holds."""
 
     condition: Condition
 
@@ -292,7 +292,7 @@ class Refusal(Traced):
 @attrs.frozen
 class Launch(Traced):
     """All programs of a phase: `program` at each point of the grid, whose loops (outermost first)
-    have no bodies of their own; `variables` are derived inside of all loops."""
+    have no bodies of their own; `variables` are defined inside all loops of the grid."""
 
     grid: tuple[SerialLoop, ...]
     variables: tuple[Define, ...]
@@ -342,7 +342,7 @@ def children(statement: Statement) -> tuple[Statement, ...]:
 def with_bodies(
     statement: Statement, change: Callable[[tuple[Statement, ...]], tuple[Statement, ...]]
 ) -> Statement:
-    """The statement with the bodies of a loop or branch changed; others as they are."""
+    """The statement with the bodies of a loop or branch changed; any other statement as it is."""
     match statement:
         case Loop() | LaneLoop() | SerialLoop():
             return attrs.evolve(statement, body=change(statement.body))
@@ -357,8 +357,8 @@ def expanded(
     kind: type[_Node],
     change: Callable[[_Node], Iterable[Statement] | None],
 ) -> tuple[Statement, ...]:
-    """The statements, and those inside them, with each of a kind replaced by what `change` gives
-    for it; where that is None, what is inside is looked at."""
+    """The statements, nested ones included, with each of type `kind` replaced by what `change`
+    gives for it; where that is None, the statement stays, with its own body expanded."""
     found: list[Statement] = []
     for statement in body:
         made = change(statement) if isinstance(statement, kind) else None
@@ -379,7 +379,7 @@ def parts(node: Statement | Part) -> Iterator[Part]:
 
 
 def with_parts(node: _Node, change: Callable[[Any], Any]) -> _Node:
-    """The statement or value with the parts that it is directly made of changed."""
+    """The statement or value with each of its direct parts changed."""
     made = _fields(node)
     for name, found in made.items():
         if isinstance(found, Part):
@@ -402,6 +402,6 @@ LOGICAL = {"and": "&&", "or": "||"}
 
 
 def bound(name: str, value: ir.Expr, origins: tuple[Span, ...], spare: bool = False) -> Define:
-    """The local of a bound name."""
+    """The definition of the local `name`, which holds the value bound to that name."""
     dtype = scalar_dtype(value)
     return Define(name, dtype, Scalar(value, dtype), spare=spare, origins=origins)

@@ -36,8 +36,8 @@ from sketchc.lowering.loops.nests import (
 
 @attrs.frozen
 class Key:
-    """What makes two reads one: the element, the condition, and what stands there if it fails.
-    `as_index`: the value as an i64."""
+    """Equal for reads that can share one local: the element, the condition, and the padding where
+    the condition fails. `as_index`: the value converted to i64."""
 
     name: str
     tensor: bool
@@ -57,31 +57,31 @@ class Scope:
     names: set[str] = attrs.field(factory=set)
     #: index calculations that have a local of their own
     known: dict[ir.Expr, ir.Ref] = attrs.field(factory=dict)
-    #: where what is written now comes from
+    #: the spans of the sketch that the statements written now implement
     origins: tuple[Span, ...] = ()
     body: list[nodes.Statement] = attrs.field(factory=list)
 
     def inner(self, variable: ir.Ref | None = None) -> Scope:
-        """What is known in the body of a loop over `variable`, or of a branch."""
+        """The scope of a loop over `variable`, or of a branch, that knows what is known here."""
         variables = self.variables if variable is None else (*self.variables, variable)
         known = dict(self.values), set(self.names), dict(self.known)
         return Scope(variables, *known, self.origins)
 
     def write(self, *statements: nodes.Statement) -> None:
-        """Add statements; those that do not know where they come from have the scope's origins."""
+        """Append statements; those without origins get the scope's origins."""
         self.body += (s if s.origins else attrs.evolve(s, origins=self.origins) for s in statements)
 
 
 @attrs.define
 class Reads:
-    """Reads of one phase; `homes` says where each tile's version lives. A value that needs more
-    reads or index calculations than have been made writes these first."""
+    """Writes the reads of one phase; `homes` says where each tile's version lives. Methods that
+    give a value write the reads and index calculations that it needs and the scope lacks first."""
 
     maker: NestMaker
     homes: Mapping[str, Home]
 
     def forget(self, written: Reference, scope: Scope) -> None:
-        """Forget what was read from memory that changes, and what was found by its value."""
+        """Drop the values read from memory that `written` changes, and indices that use them."""
         home = "" if written.tensor else self.homes[written.name].name
 
         def changed(key: Key) -> bool:
@@ -95,7 +95,7 @@ class Reads:
         scope.known = {v: name for v, name in scope.known.items() if home not in names(v)}
 
     def local_name(self, stem: str, scope: Scope) -> str:
-        """A local's name: free here and in the loops around."""
+        """A name for a local, made from `stem`: free in this scope and in the loops around it."""
         name = f"{stem}_value" if stem in self.homes else stem
         count = 2
         candidate = name
@@ -108,7 +108,7 @@ class Reads:
         return candidate
 
     def name_indices(self, reference: Reference, scope: Scope) -> None:
-        """Give locals to indices that take divisions: guards use them again."""
+        """Give locals to indices that contain divisions: guards use the same indices again."""
         for lanes in reference.lanes:
             if divides(lanes.value):
                 self.name(self.lane_value(lanes, scope), f"{reference.name}_index", scope)
@@ -122,11 +122,11 @@ class Reads:
             scope.write(nodes.Define(name, DType.I64, nodes.Scalar(shown, DType.I64)))
 
     def shown(self, value: ir.Expr, scope: Scope) -> ir.Expr:
-        """The expression with locals for what is calculated already."""
+        """The expression with its parts that locals hold already replaced by these locals."""
         return replaced(value, scope.known) if scope.known else value
 
     def read(self, read: Read, scope: Scope) -> nodes.Local:
-        """The local that holds an element, which is read now unless it has been."""
+        """The local that holds the element of `read`, which is read now unless it has been."""
         for lanes in (*read.reference.lanes, *read.guards):
             self.lane_value(lanes, scope)
         self.name_indices(read.reference, scope)
@@ -143,7 +143,7 @@ class Reads:
         return scope.values[key]
 
     def element(self, read: Read, scope: Scope) -> nodes.Value:
-        """The element, read only where the guards hold."""
+        """The value of `read`: the element where its guards hold, else the padding."""
         place = self.place(read.reference, read.stored, scope)
         condition = self.conjunction(read.guards, scope)
         if condition is None:
@@ -167,7 +167,7 @@ class Reads:
         return scope.values[key]
 
     def lane_value(self, source: LaneSource, scope: Scope) -> ir.Expr:
-        """An index tile's value, over lane variables and locals."""
+        """The value of an index tile or predicate, over lane variables and locals."""
         names: dict[str, ir.Expr] = {
             lane_variable(axis).name: scope.variables[axis] for axis in source.axes
         }
@@ -183,19 +183,19 @@ class Reads:
         return conjunction([self.lane_value(guard, scope) for guard in guards]) if guards else None
 
     def key(self, reference: Reference, scope: Scope) -> Key:
-        """What makes reads of an element one."""
+        """The `Key` of a read of an element, without guards."""
         indices = tuple(self.index(term, scope) for term in reference.terms)
         return Key(reference.name, reference.tensor, indices)
 
     def read_key(self, read: Read, scope: Scope) -> Key:
-        """What makes reads one that test the same guards."""
+        """The `Key` of a read, with its guards and padding."""
         key = self.key(read.reference, scope)
         if not read.guards:
             return key
         return attrs.evolve(key, condition=self.conjunction(read.guards, scope), pad=read.pad)
 
     def index(self, term: Term, scope: Scope) -> ir.Expr:
-        """The index that a term gives at the lanes of the loops around."""
+        """The index that `term` gives at the lanes of the loops around `scope`."""
         if term.lanes is not None:
             return self.lane_value(term.lanes, scope)
         if term.axis is None:
@@ -223,7 +223,7 @@ class Reads:
         return nodes.Element(home.name, row_major(kept, extents, None), stored)
 
     def source(self, source: Source, scope: Scope) -> nodes.Value:
-        """The value of a source."""
+        """The value of an operand of a nest, in the operand's type."""
         match source:
             case Read(dtype=dtype):
                 return converted(self.read(source, scope), dtype)
@@ -237,7 +237,7 @@ class Reads:
 
 
 def divides(value: ir.Expr) -> bool:
-    """Whether a calculation takes divisions."""
+    """Whether an index calculation contains a division or a remainder."""
     return any(
         isinstance(part, ir.Binary) and part.operator in ("//", "%", "cdiv")
         for part in parts(value)
@@ -245,14 +245,14 @@ def divides(value: ir.Expr) -> bool:
 
 
 def replaced(value: ir.Expr, known: Mapping[ir.Expr, ir.Ref]) -> ir.Expr:
-    """The expression with the largest known parts replaced."""
+    """The expression with its largest parts that are in `known` replaced by their names."""
     if value in known:
         return known[value]
     return changed(value, lambda part: replaced(part, known))
 
 
 def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
-    """The value in a type."""
+    """The value converted to the type `dtype`."""
     if value.dtype is dtype:
         return value
     if isinstance(value, nodes.Number):
@@ -261,13 +261,13 @@ def converted(value: nodes.Value, dtype: DType) -> nodes.Value:
 
 
 def typed_number(value: int | float | bool, dtype: DType) -> nodes.Number:
-    """A number as its type holds it."""
+    """A constant of the type `dtype`, held as Python's bool, float or int."""
     kind = bool if dtype is DType.BOOL else float if dtype.is_float else int
     return nodes.Number(kind(value), dtype)
 
 
 def scalar_value(value: ir.Expr, dtype: DType) -> nodes.Value:
-    """A scalar expression in a type."""
+    """A scalar expression as a value of the type `dtype`."""
     match value:
         case ir.Literal(number):
             return typed_number(number, dtype)
@@ -278,7 +278,7 @@ def scalar_value(value: ir.Expr, dtype: DType) -> nodes.Value:
 
 
 def fetch(name: str, dtype: DType, element: nodes.Value) -> nodes.Define:
-    """A fetched scalar: i64, bool, or, for any float, double, which holds it exactly."""
+    """The definition of a fetched scalar: i64, bool, or, for any float, double, which is exact."""
     kind = DType.F64 if dtype.is_float else (DType.BOOL if dtype is DType.BOOL else DType.I64)
     return nodes.Define(name, kind, converted(element, kind))
 

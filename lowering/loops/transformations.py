@@ -1,4 +1,4 @@
-"""What is made better in finished loop programs, statement by statement.
+"""Optimisations of finished loop programs, statement by statement.
 
 Dead stores: a tile kept in memory is often read back in the loop that writes it, where the value is
 still a local. A write to private storage is dropped when the same loop body overwrites it unread,
@@ -73,8 +73,8 @@ def buffers_read(body: tuple[nodes.Statement, ...]) -> set[str]:
 
 
 def _drop_dead(body: tuple[nodes.Statement, ...], private: set[str]) -> tuple[nodes.Statement, ...]:
-    """Without writes to storage that is not read afterwards (nor on a later turn of a loop of the
-    sketch around them; the loops over lanes touch one lane per turn)."""
+    """`body` without writes to private storage that is not read afterwards (nor on a later turn of
+    a loop of the sketch around them; the loops over lanes touch one lane per turn)."""
     order = nodes.walk(body)
     kept_until = {
         buffer: position for position, statement in enumerate(order) for buffer in _reads(statement)
@@ -104,7 +104,7 @@ def _drop_dead(body: tuple[nodes.Statement, ...], private: set[str]) -> tuple[no
 def _without_overwritten(
     body: list[nodes.Statement], private: set[str]
 ) -> tuple[nodes.Statement, ...]:
-    """Without writes that a later statement of the same body repeats before any read."""
+    """`body` without writes that a later statement of the same body overwrites before any read."""
     found: list[nodes.Statement] = []
     overwritten: set[tuple[str, object]] = set()
     for statement in reversed(body):
@@ -123,7 +123,7 @@ def _without_overwritten(
 
 
 def _sweep(body: tuple[nodes.Statement, ...]) -> tuple[nodes.Statement, ...]:
-    """Without locals that nothing uses and loops that do nothing."""
+    """`body` without locals that nothing uses, and without loops and branches that do nothing."""
     used: set[str] = set()
     for part in (part for statement in nodes.walk(body) for part in nodes.parts(statement)):
         if isinstance(part, nodes.Local | nodes.Reduction):
@@ -172,7 +172,7 @@ class _Rows:
     origins: tuple[Span, ...] = ()  # of the statement in hand
 
     def added(self, loop: nodes.LaneLoop) -> nodes.LaneLoop:
-        """The lane loop with its row pointers, which it uses."""
+        """The lane loop with its row pointers, and accesses rewritten to use them."""
         inside = nodes.walk(loop.body)
         named = {s.name for s in inside if isinstance(s, nodes.Define | nodes.Assign)}
         targets = [s.target for s in inside if isinstance(s, nodes.Accumulate)]
@@ -272,7 +272,7 @@ def _at_most(bound: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
 
 
 def _sum_of_rows(loop: nodes.Loop) -> nodes.LaneLoop | None:
-    """The lane loop inside, if all it does is to add values to an element that stays put."""
+    """The lane loop inside, if it only adds values to a float element that no row changes."""
     inner = [s for s in loop.body if not isinstance(s, nodes.Note)]
     if len(inner) != 1 or not isinstance(inner[0], nodes.LaneLoop) or inner[0].reductions:
         return None
@@ -404,7 +404,7 @@ def _blocked(loop: nodes.LaneLoop, rows: list[nodes.Row], fresh: Fresh) -> nodes
 def _streamed(loop: nodes.LaneLoop, outputs: frozenset[str]) -> list[nodes.Row]:
     """The rows of a loop that it may stream."""
     most = _at_most(loop.upper, {})
-    # As many fill no more than a few cache lines.
+    # So few lanes fill no more than a few cache lines.
     if loop.reductions or (most is not None and most < BLOCK // 16):
         return []
     touched = {s.buffer for s in nodes.walk(loop.body) if isinstance(s, nodes.Write)}

@@ -20,9 +20,9 @@ OWN = ("pipeline", "async", "tensor_core", "unroll", "vectorize", "simd", "warp"
 
 @attrs.frozen
 class AnswerHints:
-    """Fill in `Plan.answers`: for loops on the grid, for the memories of tiles, those of `OWN`,
-    which the target answers, and those that nothing takes in: words that are none, and hints of
-    host loops.
+    """Fill in `Plan.answers`: for hints of loops on the grid, of tiles on their memories, those in
+    `OWN`, which the target answers, and hints without effect: unknown words, and hints of host
+    loops.
 
     Why: a hint is advice (R9), and whoever gives one wants to know what was done with it. Requires:
     phases mapped, tiles settled. Ensures: one answer for each hint of a loop or tile.
@@ -100,7 +100,7 @@ def _tile(hint: str, placed: TilePlan) -> HintAnswer | None:
 def _ignored(
     body: tuple[syntax.Statement, ...], loops: Mapping[Span, str], tiles: Mapping[Span, str]
 ) -> Iterator[HintAnswer]:
-    """The answers to hints that nothing takes in; `loops` and `tiles` say what is in the plan."""
+    """The answers to hints without effect; `loops` and `tiles` name those in the plan, by span."""
     for statement in body:
         match statement:
             case syntax.For():

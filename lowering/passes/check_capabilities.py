@@ -65,8 +65,8 @@ def _operations(plan: Plan) -> Iterator[_Refusal]:
 
 
 def _casts(plan: Plan) -> Iterator[_Refusal]:
-    """Some casts look at a scalar in its own dtype, as operations on scalars alone do; that of a
-    `let` of floats is f64."""
+    """Scalars that casts and operations on scalars alone read in their own dtype, where the target
+    does not have that; the dtype of a `let` of floats is f64."""
     for statement in _computations(plan):
         for operand in carried(statement):
             if operand.dtype.value not in plan.capabilities.dtypes:
@@ -76,7 +76,7 @@ def _casts(plan: Plan) -> Iterator[_Refusal]:
 
 
 def _numbers(plan: Plan) -> Iterator[_Refusal]:
-    """An operation on numbers alone is evaluated in their type, which is f64."""
+    """Operations on numbers alone, where the target lacks the type that these are evaluated in."""
     for statement in _computations(plan):
         if (
             statement.dtype.value not in plan.capabilities.dtypes
@@ -104,7 +104,7 @@ def _atomics(plan: Plan) -> Iterator[_Refusal]:
 
 
 def _float_scalars(plan: Plan) -> Iterator[_Refusal]:
-    """Float scalars are compared as f64 holds them: f32 shows the same of two that it holds."""
+    """Float scalars that need f64 where the target lacks it; comparisons of f32 values do not."""
     if DType.F64.value in plan.capabilities.dtypes:
         return
     for statement in walk.in_phases(plan.sketch.phases):
@@ -118,7 +118,7 @@ def _float_scalars(plan: Plan) -> Iterator[_Refusal]:
 
 
 def _held_by_f32(part: ir.Binary) -> bool:
-    """True for a comparison of floats that an f32 holds, or of one with a literal."""
+    """True for a comparison whose sides are literals or scalars of a float type below f64."""
     return part.operator in COMPARISONS and all(
         isinstance(side, ir.Literal)
         or (isinstance(side, ir.Ref) and side.dtype.is_float and side.dtype is not DType.F64)

@@ -63,7 +63,7 @@ class ChooseConstants:
         return attrs.evolve(plan, sketch=with_constants(plan.sketch, best[1]), notes=notes)
 
     def _score(self, plan: Plan, choice: Choice) -> tuple[float, ...]:
-        """(does not fit, cost): smaller is better."""
+        """(excess over memory and tile limits, cost) of a choice: smaller is better."""
         sketch = with_constants(plan.sketch, choice)
         placed = PlaceTiles().run(attrs.evolve(plan, sketch=sketch))
         values = sample_values(sketch)

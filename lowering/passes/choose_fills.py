@@ -21,8 +21,8 @@ class ChooseFills:
     already put the identity into the void lanes, the select is waste.
     Requires: phases mapped, domains inferred. Ensures: an operand is listed as neutral only if
     dataflow within one iteration proves each of its void lanes, padding included, to hold the
-    operation's identity; values that flow around a loop or out of a branch count as unknown. A load
-    with `pad=` puts that value everywhere.
+    operation's identity; values that flow around a loop or out of a branch count as unknown. The
+    fill of a load with a constant `pad=` is that constant.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -45,7 +45,7 @@ class ChooseFills:
 
 
 def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:
-    """The identity of the first cross-lane operation that reads the loaded tile as it is."""
+    """The identity of the first operation that has one and reads the loaded tile, or else zero."""
     for statement in after:
         match statement:
             case ir.Compute(operation, operands):
@@ -62,7 +62,7 @@ def _wanted(after: list[ir.Statement], load: ir.Load, dtype: DType) -> Value:
 
 @attrs.define
 class _Flow:
-    """What is known of each tile's void lanes, statement by statement."""
+    """The known value of each tile's void lanes, found statement by statement."""
 
     sketch: ir.Sketch
     phase: int

@@ -68,7 +68,7 @@ class EstimateCost:
 
 @attrs.frozen
 class _Cost:
-    """What the statements of a sketch cost, one term for each."""
+    """The costs of a sketch's statements, one term for each: bytes of traffic, and operations."""
 
     traffic: list[ir.Expr]
     operations: list[ir.Expr]
@@ -114,7 +114,7 @@ def _count(
 
 
 def _trips(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> tuple[ir.Expr, ...]:
-    """The most iterations of a loop, as factors; none for what only the data knows."""
+    """The most iterations of a loop, as factors; none where the host knows no bound."""
     count = trip_count(loop)
     most = extreme(count, ranges, upper=True) if varies(count, ranges) else count
     return () if most is None or _fetched(most, ranges) else (most,)
@@ -127,7 +127,7 @@ def _enter(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> None:
 
 
 def _fetched(count: ir.Expr, ranges: dict[str, Range]) -> bool:
-    """True where a count depends on what the host reads or binds on its way."""
+    """True where a count depends on a name that host steps fetch or bind without a known range."""
     return any(
         reference.kind is ir.NameKind.HOST and reference.name not in ranges
         for reference in references(count)

@@ -1,8 +1,8 @@
 """Map the outermost chain of parallel loops of each phase onto the launch grid.
 
 An inner parallel loop may run to an outer one's variable (`for j in range(i + 1)`); a launch grid
-is a box, so it takes the hull, and so does a count of operations. Names of constants stand for
-values of 0 or more: those below stand as numbers (`negative_constants`, `resolved`).
+is a box, so an axis takes the hull, and so does a count of operations. Names of constants stand for
+values of 0 or more: numbers replace the others (`negative_constants`, `resolved`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Loop = TypeVar("_Loop", ir.For, ir.HostFor)
 
 @attrs.frozen
 class Range:
-    """The least and the greatest value of a variable; over host scalars."""
+    """The least and the greatest value of a variable, as expressions over host scalars."""
 
     low: ir.Expr
     high: ir.Expr
@@ -33,8 +33,8 @@ class Range:
 
 Ranges = Mapping[str, Range]
 
-#: `simplify`, which keeps its answers: they hold the names of constants, and so are the same at all
-#: points of a tuning space. Spans are those of the expression that was asked about first.
+#: `simplify` with a cache: results hold constants by name, and so are the same at all points of a
+#: tuning space. The spans in a result are those of the first of several equal expressions.
 simplest = functools.lru_cache(maxsize=4096)(simplify)
 
 
@@ -44,7 +44,7 @@ def negative_constants(sketch: ir.Sketch) -> dict[str, ir.Expr]:
 
 
 def resolved(loop: _Loop, definitions: Mapping[str, ir.Expr]) -> _Loop:
-    """The loop with names in its bounds replaced."""
+    """The loop with the names in its bounds and step replaced as `definitions` says."""
     return attrs.evolve(
         loop,
         start=substitute(loop.start, definitions),
@@ -54,9 +54,9 @@ def resolved(loop: _Loop, definitions: Mapping[str, ir.Expr]) -> _Loop:
 
 
 def extreme(expression: ir.Expr, ranges: Ranges, upper: bool) -> ir.Expr | None:
-    """A host expression that the given one never exceeds (`upper`), or never falls below, while the
-    names in `ranges` stay within them; None where none is found. (An interval of the checker
-    has numbers for ends; here a factor's form tells its sign, and what does not vary stays.)"""
+    """A host expression that `expression` never exceeds (`upper`), or never falls below, while the
+    names in `ranges` stay within them; None where none is found. (Intervals of the checker end in
+    numbers; here a factor's form tells its sign, and what does not vary stays.)"""
     found = _extreme(expression, ranges, upper)
     return None if found is None else simplest(found)
 
@@ -100,12 +100,12 @@ def _binary(expression: ir.Binary, ranges: Ranges, upper: bool) -> ir.Expr | Non
 
 
 def varies(expression: ir.Expr, ranges: Ranges) -> bool:
-    """True where an expression has a value only inside of a launch."""
+    """True where `expression` is no host expression, or uses a name in `ranges`."""
     return not on_host(expression) or not names(expression).isdisjoint(ranges)
 
 
 def loop_range(loop: ir.For | ir.HostFor, ranges: Ranges) -> Range | None:
-    """The values of a loop's variable while the loop runs at all."""
+    """The values of a loop's variable inside the loop; None where no bounds are found."""
     one = ir.Literal(1)
     downward = is_downward(loop.step)
     if downward is None:
@@ -120,7 +120,7 @@ def loop_range(loop: ir.For | ir.HostFor, ranges: Ranges) -> Range | None:
 
 
 def is_downward(step: ir.Expr) -> bool | None:
-    """Whether a loop goes down; None where only a run tells."""
+    """Whether a loop with this step counts down; None where that is known at run time only."""
     match step:
         case ir.Literal(value):
             return value < 0
@@ -131,7 +131,7 @@ def is_downward(step: ir.Expr) -> bool | None:
 
 
 def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:
-    """The number of iterations, never negative where a loop may be empty by its bounds."""
+    """The number of iterations; where the bounds make the loop empty, it may come out negative."""
     zero, one = ir.Literal(0), ir.Literal(1)
     span: ir.Expr
     if loop.step == one:
@@ -151,7 +151,7 @@ def trip_count(loop: ir.For | ir.HostFor) -> ir.Expr:
 
 @attrs.frozen
 class MapGrid:
-    """Fill in `Plan.phases`, and how long tiles live in each.
+    """Fill in `Plan.phases`, and the live intervals of tiles in each.
 
     Why: every target launches a flat set of independent programs; which loops become that set is
     decided once, here (LOWERING 10).
@@ -160,9 +160,9 @@ class MapGrid:
     they neither store nor hold another loop nest with a store, so the chain ends before a level
     with such statements; every loop that remains in the body is sequential. An inner loop whose
     bounds depend on outer variables of the chain takes the hull: its `count` is the greatest over
-    all outer iterations, its `start` may name outer variables of the grid, and an `If` around what
-    stands in it leaves out the rest; where no hull is found the chain ends before it. A phase that
-    stores nothing has no effect, since no tile outlives it: it is left out.
+    all outer iterations, its `start` may name outer variables of the grid, and an `If` around its
+    body skips the iterations in excess; where no hull is found the chain ends before it. A phase
+    that stores nothing is left out: it has no effect, since no tile outlives it.
     """
 
     def run(self, plan: Plan) -> Plan:
@@ -191,8 +191,8 @@ def _chain(
 ) -> tuple[tuple[GridAxis, ...], tuple[ir.Statement, ...]]:
     """Peel parallel loops off `body`; returns the grid axes and what each program runs.
 
-    `ranges` are those of the variables of the chain so far, `bindings` what stands between its
-    levels, over these variables; `negative` the constants below 0.
+    `ranges` are those of the variables of the chain so far, `bindings` the names bound between its
+    levels, resolved to these variables; `negative` the constants below 0.
     """
     parallel = [s for s in body if isinstance(s, ir.For) and s.parallel]
     if len(parallel) != 1 or stores(s for s in body if s is not parallel[0]):
@@ -219,7 +219,7 @@ def _chain(
 def _axis(
     loop: ir.For, ranges: dict[str, Range], negative: dict[str, ir.Expr]
 ) -> tuple[GridAxis, ir.Expr | None] | None:
-    """The grid axis of a parallel loop, and the guard that its body needs."""
+    """The grid axis of a parallel loop, and the guard that its body needs; None without a hull."""
     loop = attrs.evolve(loop, step=substitute(loop.step, negative))
     count = trip_count(loop)
     if not any(varies(bound, ranges) for bound in (loop.start, loop.stop, loop.step)):
@@ -235,7 +235,7 @@ def _axis(
 
 
 def _reaches(start: ir.Expr, ranges: dict[str, Range]) -> bool:
-    """True where a start names nothing but host scalars and variables of the chain."""
+    """True where `start` names nothing but host scalars and names in `ranges`."""
     return all(
         reference.name in ranges
         for reference in references(start)

@@ -22,25 +22,25 @@ from sketchc.parsing import syntax
 
 
 class Pass(Protocol):
-    """One file, one frozen class; valid before, valid after."""
+    """One file with one frozen class: it takes a valid plan and returns a valid plan."""
 
     def run(self, plan: Plan) -> Plan:
         """A new plan. Raises `DiagnosticError` for what the user must change."""
 
 
 class Stage(enum.Enum):
-    """Where a planner itself works on a plan, before the passes that follow in the list."""
+    """A point in `PASSES` where the planner itself changes a plan before the next passes run."""
 
-    ELABORATED = "elaborated"  # the sketch, with any values of constants that elaborate alike
-    BOUND = "bound"  # the values of one point of the tuning space
-    PROVED = "proved"  # domains and proofs; only values below 0 are known to be the point's
-    SIZED = "sized"  # all values are the point's again
+    ELABORATED = "elaborated"  # constants may have the values of any point that elaborates alike
+    BOUND = "bound"  # constants have the values of one point of the tuning space
+    PROVED = "proved"  # with domains and proofs; only constants below 0 have the point's values
+    SIZED = "sized"  # all constants have the point's values again
 
 
-#: The passes over a plan, in order, one line each, with the stages that they belong to. What they
-#: make of a plan in the stages ELABORATED and PROVED is kept for all points that have it alike.
-#: Where a pass that follows BOUND chooses values of constants, all up to PROVED start again with
-#: these.
+#: The passes over a plan, in order, one line each, with the stages that they belong to. The plans
+#: after the stages ELABORATED and PROVED are kept for all points of a tuning space that share them.
+#: Where a pass that follows BOUND chooses values of constants, all passes up to PROVED run again
+#: with these values.
 PASSES: tuple[Stage | str, ...] = (
     Stage.ELABORATED,
     "sketchc.lowering.passes.strip_mine:StripMine",
@@ -61,15 +61,15 @@ PASSES: tuple[Stage | str, ...] = (
 
 
 def names(entries: Iterable[Stage | str]) -> frozenset[str]:
-    """The names of the passes among some of `PASSES`: those of their classes."""
+    """The names of the passes in `entries`, some of `PASSES`: those of their classes."""
     return frozenset(entry.partition(":")[2] for entry in entries if isinstance(entry, str))
 
 
 @attrs.frozen(eq=False)
 class Program:
-    """What the points of a tuning space share whose constants differ in their values alone: the
-    sketch as elaborated, and its plan at the end of the stage ELABORATED; and for each sketch with
-    domains that these give (values may show in them) its plan at the end of the stage PROVED."""
+    """What points of a tuning space share that differ in the values of constants alone: the
+    elaborated sketch and its plan after the stage ELABORATED. `mapped` pairs each sketch with
+    domains that these give (values may show in them) with its plan after the stage PROVED."""
 
     elaboration: Elaboration
     plan: Plan
@@ -78,9 +78,9 @@ class Program:
 
 @attrs.frozen
 class PlannedSketch:
-    """A plan with the proofs of the sketch it stands for, those bounds that its scratch sets among
-    them, and the warnings met on the way. While it is made, there are no proofs yet, or no
-    phases."""
+    """A plan with the proofs of its sketch, bounds that its scratch memory sets included, and the
+    warnings met on the way. While the planner still works on it, proofs or phases may be
+    missing."""
 
     plan: Plan
     program: Program = attrs.field(eq=False, repr=False)
@@ -113,7 +113,7 @@ def _planned(
 def planner(
     tree: syntax.Sketch, target: str, hardware: str | None = None, allow_unproved: bool = False
 ) -> Planner:
-    """What plans `tree` for `target`, at as many points of its tuning space as are asked for.
+    """The `Planner` of `tree` for `target`, which plans any number of points of the tuning space.
 
     `hardware` defaults to the target's own. Raises `UsageError` for an unknown target or chip.
     """
@@ -132,11 +132,10 @@ def planner(
 
 @attrs.frozen(eq=False)
 class Planner:
-    """Plans of one sketch for one chip.
+    """Makes the plans of one sketch for one chip.
 
-    The sketch is elaborated, its axes are split and its loops are mapped once for all points that
-    give the same program but for the values of constants; a further point is a substitution of
-    these.
+    The sketch is elaborated, its axes are split and its loops are mapped once for all points whose
+    programs differ in the values of constants alone; a further point is a substitution of these.
     """
 
     tree: syntax.Sketch
@@ -167,14 +166,14 @@ class Planner:
         return attrs.evolve(again, plan=attrs.evolve(again.plan, sketch=sketch, notes=notes))
 
     def _bound(self, constants: Mapping[str, Scalar]) -> PlannedSketch:
-        """What the passes make of the sketch with these values."""
+        """The plan after the stage BOUND, with the values of constants in `constants`."""
         declared, program = self._program(constants)
         sketch = _with_values(program.plan.sketch, declared, constants)
         plan = self._run(Stage.BOUND, attrs.evolve(program.plan, sketch=sketch))
         return PlannedSketch(plan, program, diagnostics=program.elaboration.diagnostics)
 
     def _program(self, constants: Mapping[str, Scalar]) -> tuple[tuple[ir.Constant, ...], Program]:
-        """The declared constants with these values, and the program that they give."""
+        """The declared constants with the values in `constants`, and their `Program`."""
         from sketchc.checker.api import elaboration
 
         for program in self._programs:
@@ -190,7 +189,7 @@ class Planner:
         return done.sketch.constants, program
 
     def proved(self, bound: PlannedSketch) -> PlannedSketch:
-        """The sketch with its domains and proofs."""
+        """The bound sketch with domains and proofs. Raises `DiagnosticError` with all errors."""
         from sketchc.checker.api import infer_domains, prove
 
         sketch, more = infer_domains(bound.plan.sketch)
@@ -205,7 +204,7 @@ class Planner:
         return PlannedSketch(plan, bound.program, proofs, found)
 
     def mapped(self, proved: PlannedSketch) -> PlannedSketch:
-        """The plan of a sketch with domains: what the passes make of it."""
+        """The finished plan of a sketch with domains: after the stages PROVED and SIZED."""
         plan = self._run(Stage.SIZED, self._mapped(proved.plan, proved.program))
         scratch = tuple(
             ir.Proof("scratch", "tiles without a bound", ir.Tier.CHECKED_AT_LAUNCH, require.text)
@@ -214,7 +213,7 @@ class Planner:
         return attrs.evolve(proved, plan=plan, proofs=(*proved.proofs, *scratch))
 
     def _mapped(self, plan: Plan, program: Program) -> Plan:
-        """The plan with its loops mapped, which points of a program have alike."""
+        """The plan after the stage PROVED, made once for all points of `program` that share it."""
         sketch = plan.sketch
         below = tuple(constant for constant in sketch.constants if constant.value < 0)
         key = attrs.evolve(sketch, constants=below)
@@ -226,7 +225,7 @@ class Planner:
         return attrs.evolve(mapped, sketch=sketch, notes=(*plan.notes, *mapped.notes))
 
     def _run(self, stage: Stage, plan: Plan) -> Plan:
-        """What the passes of a stage make of a plan that has come past those before."""
+        """The plan after the passes of `stage`; `plan` has come past the passes before these."""
         start = PASSES.index(stage) + 1
         for end, entry in enumerate(PASSES[start:], start + 1):
             if isinstance(entry, Stage):
@@ -237,8 +236,8 @@ class Planner:
         return plan
 
     def _made(self, path: str) -> Pass:
-        """A pass. One that needs more than a plan has a field for it, of the name that it has here,
-        or in the target's record."""
+        """The pass at `path`. Each field of its class is filled with the attribute of that name of
+        this planner, or else of the target's record."""
         module, _, name = path.partition(":")
         kind = getattr(importlib.import_module(module), name)
         fields = [field.name for field in attrs.fields(kind)]
@@ -250,7 +249,7 @@ class Planner:
 def _with_values(
     split: ir.Sketch, declared: tuple[ir.Constant, ...], values: Mapping[str, Scalar]
 ) -> ir.Sketch:
-    """The sketch with these constants, and the sizes of its blocks as given."""
+    """The sketch with the constants `declared`, and its block sizes as given in `values`."""
     blocks = (
         attrs.evolve(block, value=values[block.name], chosen_by="user")
         if block.name in values

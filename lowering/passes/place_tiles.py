@@ -1,5 +1,5 @@
-"""Give every tile a memory and physical extents, and account for the scratch it takes: as planned,
-as far as it fits, and as the code of a target that fuses by itself leaves it."""
+"""Give every tile a memory and physical extents, and account for the scratch memory that they take:
+as planned, within its limits, and, for targets that fuse by themselves, as fusion leaves it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def next_power_of_two(value: int) -> int:
 
 
 def _matrix_roles(phases: Iterable[PhasePlan]) -> dict[str, str]:
-    """Which tiles feed or hold matrix products."""
+    """The role in matrix products (operand or accumulator) of each tile that has one, by name."""
     roles: dict[str, str] = {}
     for statement in walk.in_phases(phases):
         if not is_product(statement):
@@ -146,7 +146,7 @@ def _memory_use(
 
 
 def _uses(plan: Plan, parts: Mapping[str, tuple[tuple[str, int], ...]]) -> tuple[MemoryUse, ...]:
-    """The use of each memory that parts lie in."""
+    """The use of each memory that has parts."""
     return tuple(
         MemoryUse(memory, _size(parts[memory]), facts["bytes"], parts[memory])
         for memory, facts in plan.hardware.facts["memory"].items()
@@ -159,13 +159,13 @@ def _size(parts: tuple[tuple[str, int], ...]) -> int:
 
 
 def overflows(plan: Plan) -> list[MemoryUse]:
-    """The uses of memories that are more than the chip has."""
+    """The memory uses that exceed the capacity of the chip."""
     uses = (use for phase in plan.phases for use in phase.memory_use)
     return [use for use in uses if use.bytes > use.capacity]
 
 
 def too_wide(plan: Plan, values: Values) -> list[tuple[ir.Tile, int]]:
-    """The tiles with more elements than the target takes, and how many these are."""
+    """The tiles with more elements than the target takes, each with its number of elements."""
     elements = [
         (tile.tile, physical_bytes(tile, values) // tile.tile.dtype.bytes)
         for tile in plan.tiles.values()
@@ -209,8 +209,8 @@ def live_intervals(
 
 
 def tiles_used(statement: ir.Statement) -> list[str]:
-    """The tiles that a statement itself reads or writes, in index tiles too; not those in a body
-    that it has."""
+    """The tiles that a statement itself reads or writes, in index tiles too; the statements inside
+    it are not looked at."""
     if isinstance(statement, ir.Load | ir.Store | ir.Atomic):
         parts = (*walk.indices(statement.access), *statement.guards)
         return [statement.tile, *(tile for part in parts for tile in tiles_read(part))]
@@ -337,9 +337,9 @@ def _words(memory: str) -> str:
 class FuseTiles:
     """Fill in the phases' `storages`.
 
-    Why: fusion leaves most tiles without memory and adds buffers of its own; it does not ask for
-    sizes. Requires: phases mapped, fills chosen. Ensures: what a phase reserves has names of its
-    own, and sizes that the host knows. Targets that do not print loops keep the plan.
+    Why: fusion leaves most tiles without memory and adds buffers of its own; it does not depend on
+    sizes. Requires: phases mapped, fills chosen. Ensures: the storages of a phase have names of
+    their own, and sizes that the host knows. Targets that do not print loops keep the plan.
     """
 
     loop_names: tuple[str, ...] | None  # the target's

@@ -48,7 +48,7 @@ class StripMine:
     def _split(
         self, sketch: ir.Sketch, index: int, group: frozenset[Axis], block: int
     ) -> ir.Sketch:
-        """`block`: its elements, unless another size is chosen for it."""
+        """The sketch with the axes in `group` split into blocks, of `block` elements by default."""
         tile, axis = min(group)
         extent = sketch.tile(tile).extents[axis]
         constant, variable = _names(sketch, extent)
@@ -126,7 +126,7 @@ def _groups(sketch: ir.Sketch, phase: ir.Phase) -> list[frozenset[Axis]]:
 
 
 def _innermost(body: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
-    """What the innermost loop of the parallel chain runs."""
+    """The body of the innermost loop of the chain of parallel loops."""
     parallel = [s for s in body if isinstance(s, ir.For) and s.parallel]
     return _innermost(parallel[0].body) if len(parallel) == 1 else body
 
@@ -138,8 +138,8 @@ def _touched(sketch: ir.Sketch, statement: ir.Statement) -> set[Axis]:
 
 
 def _indexing(sketch: ir.Sketch, statement: ir.Statement) -> set[Axis]:
-    """All axes of the tiles in an access with index tiles, strides, `pad=` or `where=`, and of
-    those that are index tiles themselves: their lanes are numbers of the whole axis."""
+    """All axes of the tiles that a statement uses with index tiles, strides, `pad=` or `where=`, or
+    as index tiles: their lane numbers count along the whole axis."""
     match statement:
         case ir.Load(pad=pad, where=where, access=access) if (
             pad is not None or where is not None or not is_plain(access)

@@ -18,7 +18,7 @@ def entry(sketch: ir.Sketch, reserved: frozenset[str]) -> str:
 
 
 def spelled(sketch: ir.Sketch, reserved: frozenset[str]) -> dict[str, str]:
-    """The wrapper's names of the tensors, by the sketch's."""
+    """The wrapper's parameter name of each tensor, by the tensor's name in the sketch."""
     names = Names(sketch, reserved)
     return {tensor.name: names[tensor.name] for tensor in passed(sketch)}
 
@@ -40,22 +40,22 @@ def declaration(sketch: ir.Sketch, entry: str, reserved: frozenset[str]) -> str:
 
 
 def given(sketch: ir.Sketch) -> list[ir.Tensor]:
-    """The tensors that a kernel takes, in its order; outputs may be given besides."""
+    """The tensors that a kernel takes, in call order; outputs may be given besides."""
     return [tensor for tensor in passed(sketch) if tensor.role is not ir.Role.OUT]
 
 
 def results(sketch: ir.Sketch) -> list[ir.Tensor]:
-    """The tensors that a kernel of the sketch returns, in its order."""
+    """The tensors that a kernel of the sketch returns, in call order."""
     return [tensor for tensor in passed(sketch) if tensor.role is not ir.Role.IN]
 
 
 def kind(param: ir.Param) -> str:
-    """What Python, and the schema of an operator of torch, call the type of a param."""
+    """The type of a param as Python and the schema of a torch operator call it."""
     return "float" if param.dtype.is_float else "bool" if param.dtype is DType.BOOL else "int"
 
 
 def described(tensor: ir.Tensor) -> str:
-    """A tensor in words: extents, type, and what becomes of it."""
+    """A tensor in words: extents, type, and whether it is updated or returned."""
     extents = ", ".join(show(extent) for extent in tensor.extents)
     text = f"[{extents}] {tensor.dtype.value}{' or None' if tensor.optional else ''}"
     return text + _ROLES.get(tensor.role, "")

@@ -1,4 +1,4 @@
-"""What Python host code calls things, and its text of a sketch's scalar expressions."""
+"""The names in Python host code, and the Python text of a sketch's scalar expressions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _FUNCTIONS: Mapping[str, str] = {
 
 
 def is_literal(expression: ir.Expr, value: int) -> bool:
-    """Whether an expression is this integer as it is written."""
+    """Whether an expression is the literal integer `value`."""
     match expression:
         case ir.Literal(found):
             return found == value and not isinstance(found, bool)
@@ -102,7 +102,7 @@ def is_literal(expression: ir.Expr, value: int) -> bool:
 
 
 def mirrored(expression: ir.Binary) -> ir.Binary:
-    """A comparison with a literal on its left the other way round, as people write it."""
+    """A comparison with its sides exchanged where its left one is a literal; others as they are."""
     match expression:
         case ir.Binary(operator, ir.Literal() as left, right) if (
             operator in _MIRRORED and not isinstance(right, ir.Literal)
@@ -114,9 +114,9 @@ def mirrored(expression: ir.Binary) -> ir.Binary:
 
 @attrs.define
 class Host:
-    """Prints expressions, and collects what the printed text takes from elsewhere.
+    """Prints expressions, and collects the helpers and modules that the printed text needs.
 
-    `cdiv` is what rounds quotients up: a function of the DSL's package. `used` are the functions
+    `cdiv` is the function of the DSL's package that rounds quotients up. `used` are the functions
     of `helpers` that the text calls, and "math" where it needs that module.
     """
 

@@ -37,7 +37,7 @@ def definitions(file: Path) -> Mapping[str, Definition]:
 
 
 def with_callees(names: Iterable[str], file: Path) -> list[str]:
-    """The names of these definitions of a file and of all that they read, in its order."""
+    """The names of these definitions of a file and of all that they read, in the file's order."""
     known = definitions(file)
     needed = set(names)
     for name in reversed(list(known)):

@@ -1,5 +1,5 @@
-"""The shapes of what a kernel returns, as a function of Python: for what only follows shapes, such
-as the fake implementation of an operator of torch."""
+"""A Python function for the shapes of what a kernel returns, for callers that propagate shapes
+alone, such as the fake implementation of a torch operator."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def shape_function(sketch: ir.Sketch, name: str, given: Collection[str], cdiv: s
     """The definition of the function `name`, whose arguments are the tensors of `sketch` that are
     `given` and its params, by their names, and which returns the list of shapes of `abi.results`.
 
-    It reads the arguments' shapes only, and refuses nothing. `cdiv` is a function in its reach that
-    rounds quotients up.
+    The function reads the arguments' shapes only, and checks nothing. `cdiv` names a function in
+    its scope that rounds quotients up.
     """
     return "\n".join(_Shapes(Names(sketch), cdiv, sketch=sketch).emit(name, given))
 
@@ -53,7 +53,7 @@ class _Shapes(Host, PythonLines):
         return f"({', '.join(extents)}{',' * (len(extents) == 1)})"
 
     def _values(self) -> Iterator[tuple[str, object]]:
-        """(name, text) of all that extents are made of, each behind what it is made of itself."""
+        """(name, text) of each value that extents use, after the values that it uses itself."""
         wanted = self._wanted()
         for tensor in self.sketch.tensors:
             if tensor.optional and tensor.role is not ir.Role.OUT:
@@ -61,7 +61,7 @@ class _Shapes(Host, PythonLines):
         for constant in self.sketch.constants:
             if constant.name in wanted:
                 yield self.names[constant.name], literal(constant.value)
-        # Offsets of others are made of those that stand by themselves.
+        # Symbols that are extents by themselves come first: the offsets of others use them.
         sources = sources_of(self.sketch).items()
         for symbol, found in sorted(sources, key=lambda one: not all(s.bare for s in one[1])):
             if symbol in wanted:
@@ -71,7 +71,7 @@ class _Shapes(Host, PythonLines):
                 yield self.names[let.name], self.expression(let.value)
 
     def _wanted(self) -> set[str]:
-        """The names that extents of results are made of, by way of others too."""
+        """The names that the extents of results use, directly or through lets and symbols."""
         returned = (tensor for tensor in results(self.sketch) if tensor.role is ir.Role.OUT)
         wanted = {name for tensor in returned for e in tensor.extents for name in walk.names(e)}
         for let in reversed(self.sketch.lets):

@@ -1,6 +1,6 @@
 """The host wrapper: checks its arguments, makes them dense, loops and branches, and launches.
 
-What one DSL says of a launch stands in a subclass of `Wrapper`.
+A subclass of `Wrapper` writes the launches of one DSL.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from sketchc.lowering.workspaces import shared_memory
 class Wrapper(Host, PythonLines, ABC):
     """Writes the wrapper of one sketch.
 
-    Kernels read the tensors in `read_anyway` at lanes without an element, too.
+    `read_anyway` names tensors that kernels read even at lanes that have no element.
     """
 
     plan: Plan = attrs.field(kw_only=True)
@@ -63,7 +63,7 @@ class Wrapper(Host, PythonLines, ABC):
         return self.names[f"{self.plan.sketch.tensor(name).name}_dense"]
 
     def refuse(self, condition: Condition) -> None:
-        """Refuse the launch unless a condition holds."""
+        """Write the check that refuses the launch unless a condition holds."""
         text = refusal_text(condition).replace('"', "'")
         names = mentioned(self.plan.sketch, condition)
         shown = ", ".join(f"{name} = {{{self.names[name]}}}" for name in names)
@@ -73,7 +73,7 @@ class Wrapper(Host, PythonLines, ABC):
         self.line(f"require({self._holds(condition)}, {message})")
 
     def _refuse_width(self, condition: Condition) -> None:
-        """Refuse a launch whose integers may leave 64 bits; a long sum gets a line of its own."""
+        """Write the check that integers stay within 64 bits; a long sum gets a line of its own."""
         match condition.holds:
             case ir.Binary("<", total, ir.Literal(int(limit))) if (
                 len(self._holds(condition)) > WIDTH - 20
@@ -152,8 +152,8 @@ class Wrapper(Host, PythonLines, ABC):
         self.lines += ["    Raises `LaunchError` for arguments that do not fit.", '    """']
 
     def _check_params(self) -> None:
-        """Params as Python's numbers, so that no check below meets anything else, of their types: a
-        host computes with more digits."""
+        """Convert params to Python numbers, so that no check below meets anything else, and round
+        them to their types: the host computes with more digits."""
         for param in self.plan.sketch.params:
             name, dtype = self.names[param.name], param.dtype
             check = "check_number" if dtype.is_float else "check_integer"
@@ -170,7 +170,7 @@ class Wrapper(Host, PythonLines, ABC):
     # ------------------------------------------------------------ sizes
 
     def _bind_symbols(self) -> None:
-        """Symbols from shapes, in call order; ranks are checked first."""
+        """Bind symbols from shapes, in call order; ranks are checked first."""
         given = [*self._inputs]
         if out_required(self.plan.sketch):
             self._unpack_out()
@@ -216,7 +216,7 @@ class Wrapper(Host, PythonLines, ABC):
                 return None
 
     def _launch_conditions(self) -> None:
-        """The conditions of the launch, and host values as soon as they are sure to have one."""
+        """Write the launch conditions, and each `let` once its value is sure to exist."""
         sketch = self.plan.sketch
         for step in launch_steps(sketch):
             match step:
@@ -247,7 +247,7 @@ class Wrapper(Host, PythonLines, ABC):
             self.refuse(Condition(Kind.BUCKET, holds, text))
 
     def count_programs(self, phase: PhasePlan) -> None:
-        """How many `programs` a launch of the phase has: fewer than the target can count."""
+        """Bind `programs`, how many a launch of the phase has: fewer than the target can count."""
         known = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
         counts = [
             count if never_negative(count, known) else ir.Binary("max", count, ir.Literal(0))
@@ -265,7 +265,7 @@ class Wrapper(Host, PythonLines, ABC):
     # ------------------------------------------------------------ tensors
 
     def _arguments(self) -> None:
-        """Types and shapes of what is given, outputs allocated, overlaps refused."""
+        """Check types and shapes of the arguments, allocate outputs, refuse overlaps."""
         source = next(t for t in (*self._inputs, *self._outputs) if not t.optional)
         self.line(f"device = {self.names[source.name]}.device")
         for tensor in self._inputs:
@@ -308,7 +308,7 @@ class Wrapper(Host, PythonLines, ABC):
         self.line(f"{self.names[tensor.name]} = {self.call('allocate', *what)}", deeper)
 
     def _make_dense(self) -> None:
-        """Row-major copies where an argument is not; workspace; initial values."""
+        """Copy arguments that are not row-major; allocate workspaces; set initial values."""
         for tensor in self._inputs:
             dense = f"{self.names[tensor.name]}.contiguous()"
             if tensor.optional:
@@ -379,7 +379,7 @@ class Wrapper(Host, PythonLines, ABC):
         self._block(loop.body)
 
     def _reads(self, body: tuple[ir.HostStep, ...], name: str) -> bool:
-        """Whether steps, or a launch among them, take the value of a name of the host."""
+        """Whether steps, or a phase that they launch, use the host scalar `name`."""
         sketch, launched = self.plan.sketch, {phase.index for phase in self.plan.phases}
         for step in walk.statements(body):
             found = list(walk.expressions(step))
@@ -393,7 +393,7 @@ class Wrapper(Host, PythonLines, ABC):
         return False
 
     def _fetch(self, fetch: ir.Fetch) -> None:
-        """A scalar read; what was fetched before may point anywhere (R13)."""
+        """Write the read of a scalar; an index that was fetched may be out of range (R13)."""
         self._apart(fetch.text)
         for condition in fetch_conditions(self.plan.sketch).get(fetch.name, ()):
             self.refuse(condition)
@@ -423,8 +423,8 @@ def python_kernel(
     kernels: Sequence[tuple[Sequence[str], Mapping[int, tuple[int, ...]]]],
 ) -> Kernel:
     """The file with this wrapper, the kernels that it launches and the device functions that those
-    call; `imports` are the DSL's. Of each kernel, its lines and the lines of the sketch by line of
-    it, 1-based."""
+    call; `imports` are the DSL's import lines. `kernels` has the lines of each kernel, and the
+    lines of the sketch by line of the kernel, 1-based."""
     plan, names = wrapper.plan, wrapper.names
     host = "\n".join(wrapper.emit())
     helpers = wrapper.helpers()

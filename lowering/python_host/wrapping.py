@@ -31,7 +31,7 @@ class PythonLines(TracedLines):
 
     @contextmanager
     def block(self) -> Iterator[None]:
-        """What is written inside is the body of what was written last."""
+        """Lines written in this context are the body of the statement written last."""
         outer, first = self.indent, len(self.lines)
         self.indent += "    "
         yield
@@ -120,7 +120,7 @@ def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str
 def _listed(
     opening: str, items: list[tuple[str, ast.expr]], text: str, closing: str, indent: str
 ) -> list[str]:
-    """Items with what each begins with, one after the other."""
+    """A bracketed list with one item after the other, each behind its own prefix (`key=`)."""
     inner = indent + "    "
     lines = [line for start, value in items for line in _expression(start, value, text, ",", inner)]
     return [indent + opening, *lines, indent + closing]
@@ -186,7 +186,7 @@ def _symbol(node: ast.BinOp, text: str) -> str:
 
 
 def _offset(text: str, node: ast.expr, *, end: bool) -> int:
-    """The character offset of a node in one-line text, closing and opening parentheses skipped."""
+    """Where a node begins or ends in one-line text, parentheses around it not counted."""
     found = node.end_col_offset if end else node.col_offset
     return found if found is not None else len(text)
 

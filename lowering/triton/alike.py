@@ -18,7 +18,7 @@ from sketchc.lowering.triton.kernel import KernelText
 
 @attrs.frozen
 class Call:
-    """How a kernel is launched: the name of what is written for it, and its arguments."""
+    """How a kernel is launched: the name of the kernel that is written for it, its arguments."""
 
     name: str
     arguments: tuple[str, ...]
@@ -26,8 +26,8 @@ class Call:
 
 @attrs.frozen
 class Written:
-    """The kernels of a file: the lines of each that is written, with the lines of the sketch by
-    line of it, 1-based; and how each is called, in the order in which they were given."""
+    """The kernels of a file: `bodies` has the lines of each that is written, with the lines of the
+    sketch by line of the kernel, 1-based; `calls` the launches of all that were given, in order."""
 
     bodies: tuple[tuple[tuple[str, ...], Mapping[int, tuple[int, ...]]], ...]
     calls: tuple[Call, ...]
@@ -35,8 +35,8 @@ class Written:
 
 @attrs.define
 class _Shape:
-    """A kernel without its own names: `key` is equal for kernels that are alike, and `order` has
-    their names, each at the same place."""
+    """A kernel without its own names: `key` is equal for kernels that are alike, and `order` lists
+    the names, those that correspond in two alike kernels at the same place."""
 
     key: str
     order: tuple[str, ...]
@@ -44,14 +44,14 @@ class _Shape:
 
 
 class _Numbered(ast.NodeTransformer):
-    """Names of a kernel as numbers, in the order in which they occur."""
+    """Replaces a kernel's own names by numbers, in the order in which the names occur."""
 
     def __init__(self, own: set[str]) -> None:
         self.own = own
         self.order: dict[str, int] = {}
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
-        """A name of the kernel's own; others are those of functions and modules."""
+        """Replace a name of the kernel's own; names of functions and modules remain."""
         if node.id not in self.own:
             return node
         return ast.Name(str(self.order.setdefault(node.id, len(self.order))), ast.Load())
@@ -80,7 +80,7 @@ def _shape(kernel: KernelText) -> _Shape:
 
 
 def _arguments(kernel: KernelText) -> dict[str, str]:
-    """What a launch passes, by parameter, without the name that a constant is passed by."""
+    """The argument that a launch passes for each parameter, without the `NAME=` of a constant."""
     passed = {}
     for declared, given in kernel.parameters:
         name, _, kind = declared.partition(":")
@@ -89,7 +89,7 @@ def _arguments(kernel: KernelText) -> dict[str, str]:
 
 
 def _call(kernel: KernelText, shape: _Shape, own: _Shape, own_kernel: KernelText) -> Call:
-    """The launch of `own_kernel` by the kernel that is written for it."""
+    """The launch of `kernel` in place of `own_kernel`, for which it is written, too."""
     own_name = dict(zip(shape.order, own.order, strict=True))
     given = _arguments(own_kernel)
     arguments = []
@@ -108,7 +108,7 @@ def _lines_of(statement: ast.stmt) -> range:
 
 
 def write_once(kernels: Sequence[KernelText]) -> Written:
-    """Each kernel that is like none before it, and the calls of all."""
+    """Write each kernel that is like none before it, and the launches of all."""
     shapes: dict[str, tuple[KernelText, _Shape, dict[int, tuple[int, ...]]]] = {}
     calls = []
     for kernel in kernels:

@@ -1,6 +1,6 @@
 """Compute statements of one kernel: which emitter writes them, and the element-wise operations.
 
-Those have one row per operation of the op table: a writer takes the operands (already in the
+Each element-wise operation of the op table has a writer, which takes the operands (already in the
 operation's evaluation type), the attributes and the evaluation type, and returns the result's code.
 Results of comparisons and tests are `int1`.
 """
@@ -63,16 +63,16 @@ class Request:
 
     @property
     def approximate(self) -> bool:
-        """Whether some primitives of Triton are the chip's own; see `Dialect.approximates`."""
+        """Whether Triton's primitives approximate in this type; see `Dialect.approximates`."""
         return self.scope.dialect.approximates and self.dtype is DType.F32
 
     @property
     def bits(self) -> str:
-        """How wide the type is."""
+        """The width of the type in bits, as text."""
         return str(self.dtype.bytes * 8)
 
     def call(self, function: str, *more: Code | str) -> Code:
-        """A device function of this package on the operands."""
+        """A call of a device function of this package on the operands and `more`."""
         return self.scope.call(function, *self.operands, *more)
 
 
@@ -96,7 +96,7 @@ def _device(function: str, *attributes: str) -> Writer:
 
 
 def _rounded(function: Writer) -> Writer:
-    """floor, ceil and the like leave integers alone."""
+    """A writer that leaves integers alone, as floor, ceil and the like do."""
     return lambda request: function(request) if request.dtype.is_float else request.first
 
 
@@ -222,7 +222,7 @@ _PRIMITIVES = ("exp2", "log", "log2", "sin", "cos", "erf")
 _DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
 
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
-#: `compute`; what moves lanes stands in `shuffles`.
+#: `compute`; what moves lanes stands in `cross_lane`.
 WRITERS: dict[str, Writer] = {
     **{name: _operator(sign) for sign, name in COMPARISONS.items()},
     **{name: _primitive(f"tl.{name}") for name in _PRIMITIVES},
@@ -278,15 +278,15 @@ BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
 def typed(number: Code, dtype: DType) -> Code:
-    """A literal beside a tile: Triton takes it for an i32, in whose type the result then is where
-    the tile's is narrower."""
+    """A literal beside a tile of type `dtype`, as a tensor where that type is narrower than i32:
+    Triton takes a bare literal for an i32, and the result would be one, too."""
     if dtype not in NARROW:
         return number
     return PYTHON.call("tl.full", "()", number, TL[dtype])
 
 
 def compute(statement: ir.Compute, neutral: frozenset[int], scope: Scope) -> list[tuple[str, Code]]:
-    """Assignments in order, the last ones to the destinations, in their types and physical shapes.
+    """The assignments of a statement, the last ones to its destinations, in their types and shapes.
 
     An operation with several results is computed into fresh names first.
     """
@@ -370,10 +370,10 @@ def _elementwise(statement: ir.Compute, scope: Scope) -> Value:
 
 
 def _truth(operand: ir.Operand, dtype: DType, rank: int, scope: Scope) -> Value:
-    """An operand as a truth value: a float that is no tile is zero or not in the operation's type.
+    """An operand as a truth value; a float scalar is compared with zero in the operation's type.
 
-    `tl.where`, since beside a tile Triton's interpreter repeats a comparison of scalars in the type
-    of what is compared.
+    The comparison goes through `tl.where`: beside a tile, Triton's interpreter would repeat a
+    comparison of scalars in the type of the values compared.
     """
     match operand:
         case ir.ScalarOperand(ir.Literal() | ir.Unary("-", ir.Literal())):
@@ -455,7 +455,7 @@ _GENERATORS = {"rand": "uniform", "randn": "normal"}
 
 
 def _random(statement: ir.Compute, scope: Scope) -> Value:
-    """One number per offset, in f32; the write brings it to the destination's type and shape."""
+    """One number per offset, in f32; `_written` converts it to the destination's type and shape."""
     rank = len(scope.shape(statement.destination))
     values = [operand_value(operand, DType.I64, rank, scope) for operand in statement.operands]
     words = [

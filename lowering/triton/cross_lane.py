@@ -65,7 +65,7 @@ def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) 
 
 
 def _reduce_call(identity: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
-    """How one axis is reduced. A `tl.max` drops NaN, hence the combine functions."""
+    """The writer of a reduction over one axis. `tl.max` drops NaN, hence the combine functions."""
     if identity == "zero":
         return lambda code, axis: PYTHON.call("tl.sum", code, f"axis={axis}")
     if identity == "one":
@@ -144,8 +144,8 @@ def _deep(
     """An operand of a product, valid along the depth where both operands are, and whether lanes of
     it must be cleared there.
 
-    What one holds where the other is void may be NaN, and a zero beside it would not silence it: an
-    operand whose own void lanes are zero is cleared where only the other's are void.
+    An operand may hold NaN where the other one is void, and zero times NaN is NaN: an operand whose
+    own void lanes are zero is cleared where only the other's are void.
     """
     operand, other = operands[index], operands[1 - index]
     assert isinstance(operand, ir.TileOperand)
@@ -310,7 +310,7 @@ def _row_major_lanes(target: str, source: str, scope: Scope) -> Code:
 
 
 def _concatenated(statement: ir.Compute, scope: Scope) -> Value:
-    """Each side read at its own lanes, then a choice by lane."""
+    """Each operand gathered at the lanes of the result, then a choice by lane."""
     (axis,) = statement.axes
     target = scope.shape(statement.destination)
     first = scope.plan.tiles[tile_name(statement.operands[0])].tile
@@ -346,7 +346,7 @@ MOST_ELEMENTS = 2**20
 
 
 def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
-    """Running results: void lanes are the identity."""
+    """The running results of a scan; void lanes hold the identity."""
     operand, (axis,) = statement.operands[0], statement.axes
     source = scope.tile(tile_name(operand))
     destination = scope.tile(statement.destination)
@@ -374,8 +374,8 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
 
 
 def _shifted(code: Code, start: Code, shape: Shape, statement: ir.Compute, scope: Scope) -> Code:
-    """A running result one lane later: each lane gets that of the lanes before it. Taking the
-    lane's own value away again would lose digits, and is no number behind an infinity."""
+    """A running result moved by one lane: each lane gets that of the lanes before it, the first
+    `start`. Subtracting the lane's own value would lose digits, and give NaN behind an infinity."""
     (axis,) = statement.axes
     lanes = lanes_along(axis, shape, scope)
     last = PYTHON.binary("-", shape[axis], literal(1))
@@ -438,12 +438,12 @@ def _key_dtype(dtype: DType) -> DType:
 
 
 def _last(dtype: DType) -> Code:
-    """The key or tie of void entries: they come last."""
+    """The key or tie of void entries, which puts them last."""
     return literal(int(identity_value("highest", dtype)))
 
 
 def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) -> Value:
-    """The index operand of sort and topk, broadcast to the shape of the values."""
+    """The index operand of sort or topk, broadcast to the shape of the values."""
     value = operand_value(operand, dtype, len(shape), scope)
     value = lifted(value, len(shape))
     if value.shape == shape:
@@ -453,7 +453,7 @@ def _number_tile(operand: ir.Operand, dtype: DType, shape: Shape, scope: Scope) 
 
 
 def _mask(values: ir.Operand, numbers: ir.Operand, axis: int, scope: Scope) -> Code | None:
-    """Where along the axis there are entries: where the values and their indices are valid."""
+    """The mask of the entries along the axis: lanes where values and indices are both valid."""
     assert isinstance(values, ir.TileOperand)
     planned = scope.plan.tiles[values.tile].tile
     domain = list(values.domain or (ir.FULL,) * len(planned.extents))
@@ -560,16 +560,16 @@ def _top(statement: ir.Compute, scope: Scope) -> tuple[Assignments, list[Value]]
 
 
 def _unsigned(index: Value, scope: Scope) -> Value:
-    """Indices in the order that breaks ties: the negative index of a place that nothing has taken
-    yet comes after all others. Its own inverse."""
+    """Indices mapped to the order that breaks ties: the negative index of a place that nothing has
+    taken yet comes after all others. The mapping is its own inverse."""
     assert index.dtype is not None
     last = literal(int(identity_value("highest", index.dtype)))
     return attrs.evolve(index, code=scope.call("unsigned_order", index.code, last))
 
 
 def _sorted_extent(source: str, best: str, axis: int, scope: Scope) -> Code | None:
-    """The extent with room for both sides of a topk by one sort; None where the results are few,
-    or an extent is known at launch only."""
+    """The extent with room for the source and the old best of a topk in one sort; None where the
+    results are few, an extent is known at launch only, or the block would be too large."""
     planned = [scope.plan.tiles[name].extents[axis].value for name in (source, best)]
     rows = [e.value for a, e in enumerate(scope.plan.tiles[best].extents) if a != axis]
     given, wanted = planned

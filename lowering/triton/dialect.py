@@ -1,6 +1,5 @@
-"""What differs between the Triton targets, as data: the emitter asks a `Dialect`, never a name. And
-what is said and known of Triton kernels by others, for all of them alike.
-"""
+"""The differences between Triton targets, as data: the emitter asks a `Dialect`, never a name. And
+what all Triton targets share, with the rules for Triton kernels by others."""
 
 from __future__ import annotations
 
@@ -36,15 +35,14 @@ class Dialect:
     `specialises`: kernels are compiled apart for integer arguments that are 1 or multiples of 16.
     `integer_products`: `tl.reduce` multiplies integers.
     `gathers_words`: `tl.gather` moves floats of up to 32 bits only.
-    `interval_masks`: loads and stores are honest about masks that are intervals along the axes of a
-    block only, and about no mask of a scalar load; other accesses take addresses that are inside
-    the tensor on every lane. `byte_bools`: `tl.load` gives bools as bytes. `float_extrema`:
+    `interval_masks`: loads and stores respect only masks that are intervals along the axes of a
+    block, and no mask of a scalar load; all other accesses need addresses that are inside the
+    tensor on every lane. `byte_bools`: `tl.load` gives bools as bytes. `float_extrema`:
     `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
-    `approximates`: f32 goes by the chip's own instructions. `tl.sqrt`, `tl.rsqrt`, `tl.floor` and
-    `tl.ceil` take what is below the smallest normal number for zero, a quotient may be 2 ulp off,
-    and `tl.exp` is off by as many units as its argument is large. `tree_scans`: `tl.cumprod`
-    multiplies lanes pairwise, so that a product of some may overflow where none from the first on
-    does.
+    `approximates`: f32 uses the chip's own instructions. `tl.sqrt`, `tl.rsqrt`, `tl.floor` and
+    `tl.ceil` treat numbers below the smallest normal one as zero, a quotient may be 2 ulp off, and
+    `tl.exp` is off by as many ulp as its argument is large. `tree_scans`: `tl.cumprod` multiplies
+    lanes pairwise, so that a product of some lanes may overflow where no running product does.
     """
 
     launch_options: bool = True
@@ -79,7 +77,7 @@ DIALECTS = {
 }
 
 
-#: What generated kernels and their launches call things, beside what every wrapper does.
+#: The names that generated kernels and their launches use, beside those of every wrapper.
 RESERVED = frozenset({"tl", "triton", "program", "index", "index_bound", "INDEX"})
 #: What a kernel may import: the module or anything below it.
 IMPORTS = (
@@ -96,8 +94,8 @@ EXTENSIONS = frozenset({"cuda_utils", "__triton_launcher", "triton_launcher"})
 
 
 def precisions_in(source: str) -> dict[str, str]:
-    """The classes of `tl.dot` calls on f32 in somebody else's kernel: without a word on it, Triton
-    takes tf32."""
+    """The precisions coarser than f32 that `tl.dot` calls in a kernel by others ask for, each with
+    one line; a call that states none is in tf32."""
     tree = parsed(source)
     found = {}
     for node in ast.walk(tree) if tree else ():
@@ -120,7 +118,7 @@ _QUOTED_MISUSE = (
     r"ModuleNotFoundError)(\(|: )|unsupported AST node type|"
     r"(did you forget to|must be) .{0,40}(@triton\.jit|constexpr)"
 )
-#: What is said of a tool that somebody killed: tools have no bound at which they are.
+#: The message about a tool that was killed from outside: tools are given no limit of their own.
 _TOOL_KILLED = r"\bended with status -9\b"
 _TOO_LARGE = r"exceeds triton maximum tensor numel|TRITON_MAX_TENSOR_NUMEL"
 FAILURES = (
@@ -128,7 +126,7 @@ FAILURES = (
     FailureRule("api_misuse", ("compile",), says=_QUOTED_MISUSE),
     *out_of_resource(_TOO_LARGE),
 )
-#: The record of a Triton target: what they all have in it.
+#: Makes the record of a Triton target, with the fields that all of them share.
 triton_target = functools.partial(
     Target,
     language=PYTHON,

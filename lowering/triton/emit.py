@@ -68,7 +68,7 @@ class TritonWrapper(Wrapper):
         self.line(f"{call.name}[{grid}]({', '.join(arguments)})", deeper)
 
     def _canonical(self, phase: PhasePlan) -> None:
-        """NaN in the form that wins an atomic maximum or minimum, where some may be there."""
+        """Bring NaN in tensors to the form that wins an atomic maximum or minimum, where needed."""
         sketch = self.plan.sketch
         stored = walk.bases(sketch, walk.in_phases(sketch.phases), ir.Store)
         forms: dict[str, str] = {}
@@ -119,10 +119,10 @@ def emit(plan: Plan) -> Kernel:
 
 
 def _names(plan: Plan) -> Names:
-    """The names of the kernels' file. None of the sketch's is that of a device function, which
-    kernels could call: which they do call is known once they are written. Params keep their names,
-    by which the wrapper is called: there it is the function that gets another. Tensors keep theirs
-    as well: kernels know them by pointers of other names."""
+    """The names of the kernels' file. No name of the sketch becomes that of a device function,
+    since which of those kernels call is known only once these are written. Params keep their names,
+    by which the wrapper is called: a device function of that name gets another. Tensors keep theirs
+    as well: kernels access them through pointers of other names."""
     functions = definitions(FUNCTIONS).keys()
     own = {param.name for param in plan.sketch.params} | {t.name for t in plan.sketch.tensors}
     names = Names(plan.sketch, RESERVED | (functions - own))

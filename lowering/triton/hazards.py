@@ -33,7 +33,7 @@ class Hazards:
     _position: int = 0
 
     def find(self, body: tuple[ir.Statement, ...]) -> Hazards:
-        """Fill in both for the body of one kernel."""
+        """Fill in `before` and `loops` for the body of one kernel; gives this object."""
         self._visit(body, frozenset())
         return self
 

@@ -1,7 +1,7 @@
 """One `@triton.jit` function: signature, prologue, program decode, body.
 
-Where its integers stay below 2^31 it computes in 32 bits (R10). What was loaded has no bound: a
-kernel holds it in 64 bits, and promotes what is computed from it.
+A kernel computes in 32 bits where its integers stay below 2^31 (R10). Loaded integers have no
+bound: a kernel holds them in 64 bits, and promotes what is computed from them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BodyEmitter(PythonLines):
                 self._statement(statement, position)
 
     def line(self, text: str, deeper: str = "") -> None:
-        """Append a statement, behind the assignments that wait for it."""
+        """Append the assignments that are pending in the scope, then a statement."""
         pending, self.scope.pending = self.scope.pending, []
         for assignment in pending:
             super().line(assignment)
@@ -111,7 +111,7 @@ class BodyEmitter(PythonLines):
                 assert_never(statement)
 
     def _alloc(self, tile: ir.Tile) -> None:
-        """Only an initialised tile is code: it must exist before loops update it."""
+        """Write the initial value of a tile, which must exist before loops update it."""
         if tile.initial is None:
             return
         extents = ", ".join(show(extent) for extent in tile.extents)
@@ -121,7 +121,7 @@ class BodyEmitter(PythonLines):
         self.line(f"{self.scope.names[tile.name]} = {initial}")
 
     def _branch(self, branch: ir.If) -> None:
-        """Every tile that a branch leaves changed has one type throughout, as Triton asks for."""
+        """Write an `if`; Triton asks for one type of what a branch changes, and tiles have one."""
         self.comment(branch.text)
         match branch.condition:
             case ir.Unary("not", ir.Ref(kind=ir.NameKind.PRESENT) as given):
@@ -167,8 +167,8 @@ class BodyEmitter(PythonLines):
         self._block(loop.body)
 
     def _counted(self, loop: ir.For) -> None:
-        """A loop whose step's sign the kernel's compiler does not see: Triton takes a run-time step
-        for positive."""
+        """Write a loop by its number of iterations, where the sign of its step is not known at
+        compile time: Triton takes a run-time step for positive."""
         scope = self.scope
         variable = scope.names[loop.variable]
         count, turn = scope.names.fresh(f"{variable}_count"), scope.names.fresh(f"{variable}_turn")
@@ -183,7 +183,7 @@ class BodyEmitter(PythonLines):
     # ------------------------------------------------------------ program decode
 
     def decode(self) -> None:
-        """Grid variables from the one-dimensional program number, outermost slowest."""
+        """Write the grid variables, from the one-dimensional program number, outermost slowest."""
         scope, grid = self.scope, self.scope.phase.grid
         persistent = scope.plan.capabilities.persistent_grid
         product = has_product(scope.phase.body)
@@ -214,8 +214,8 @@ class BodyEmitter(PythonLines):
             self._bind_axis(axis, _number(program, position, counts))
 
     def _counts(self, grid: tuple[GridAxis, ...], outermost: bool) -> list[Code]:
-        """The axes' lengths; a computed one gets a name. The first is left out unless
-        `outermost`."""
+        """The axes' numbers of iterations; a computed one gets a name. The first is left empty
+        unless `outermost`."""
         counts = []
         names = self.scope.names
         for position, axis in enumerate(grid):
@@ -258,7 +258,7 @@ class BodyEmitter(PythonLines):
 
 
 def _number(program: Code, position: int, counts: list[Code]) -> Code:
-    """The iteration of an axis that a program is for, as a number."""
+    """The number of the iteration of axis `position` that a program runs."""
     index = program
     if inner := counts[position + 1 :]:
         index = PYTHON.binary("//", index, PYTHON.fold("*", inner))
@@ -266,7 +266,7 @@ def _number(program: Code, position: int, counts: list[Code]) -> Code:
 
 
 def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
-    """The value of the variable in the iteration of a number."""
+    """The value of a loop's variable in iteration number `index`."""
     value = index
     if not is_literal(loop.step, 1):
         value = PYTHON.binary("*", value, kernel_expression(loop.step, scope))
@@ -276,7 +276,7 @@ def iterate(loop: ir.For | GridAxis, index: Code, scope: Scope) -> Code:
 
 
 def loop_step(loop: ir.For, scope: Scope) -> bool | None:
-    """True for a loop that goes down, False for one that goes up, None if only a run tells."""
+    """True for a loop that goes down, False for one that goes up, None if only a run can tell."""
     value = scope.constant(loop.step)
     if value is not None:
         return value < 0
@@ -298,7 +298,7 @@ LIMIT = 2**31
 
 def phase_magnitudes(plan: Plan, phase: PhasePlan) -> list[Polynomial] | None:
     """Bounds, the largest of which holds for every integer that the kernel of `phase` computes;
-    None where there is none."""
+    None where some integer has no bound."""
     sketch = plan.sketch
     seen = Magnitudes({c.name: c.value for c in sketch.constants})
     total = constant(1)
@@ -382,7 +382,7 @@ def _takes_f64_scalars(phase: PhasePlan) -> bool:
 
 
 def _learn(plan: Plan, scope: Scope) -> None:
-    """Which host scalars are never negative."""
+    """Record which host scalars and grid variables are never negative."""
     scope.known |= {one.name: one.value >= 0 for one in plan.sketch.constants}
     for let in plan.sketch.lets:
         scope.known[let.name] = never_negative(let.value, scope.known)
@@ -402,7 +402,7 @@ def _learn(plan: Plan, scope: Scope) -> None:
 
 
 def _decorator(scope: Scope, scalars: list[str]) -> list[str]:
-    """`@triton.jit`, without constants made of sizes where the compiler fails on such."""
+    """`@triton.jit`, without specialisation on sizes where the target's compiler fails on that."""
     integers = [scope.names[name] for name in scalars if not scope.dtypes[name].is_float]
     general = [*(name for _, name in sorted(scope.strides.items())), *integers]
     if scope.dialect.specialises or not general:

@@ -1,14 +1,14 @@
 """Memory of one kernel: addresses, masks, loads, stores, atomic updates and scalar reads.
 
-Where the lanes of a tile lie is said by a pointer and offsets. An offset is the sum of a scalar
-(lane 0's, as far as it is known apart) and one vector for every dimension that lanes vary along.
+The lanes of a tile are addressed by a pointer and offsets. An offset is the sum of a scalar (that
+of lane 0, as far as it is known apart) and one vector for every dimension that lanes vary along.
 Slices of step 1 are *plain*: their vectors are lane numbers, which the Ascend front end needs in
 order to see blocks of memory.
 
-The extremum of floats is one of integers: bits with the sign 0 are ordered as the numbers are, bits
-with the sign 1 the other way round, as unsigned numbers. NaN wins (R11) as the positive NaN in a
-maximum and the negative one in a minimum: those are beyond the infinities in either order. What is
-in memory before must have that form as well; the wrapper sees to it.
+An atomic extremum of floats is one of integers: bits with the sign 0 are ordered as the numbers
+are, bits with the sign 1 the other way round, as unsigned numbers. NaN wins (R11) as the positive
+NaN in a maximum and the negative one in a minimum: those are beyond the infinities in either order.
+NaN that is in memory before must have that form as well; the wrapper sees to it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from sketchc.lowering.triton.values import conditions, conjunction, convert, fil
 
 @attrs.frozen
 class Place:
-    """Element offsets from `pointer`: the parts are summed. `shape` is what the vectors among them
-    broadcast to; the tensor has these extents, and strides where they are not those of a dense
-    one."""
+    """Where an access reads or writes: at `pointer` plus the sum of the offsets `parts`. `shape` is
+    what the vectors among `parts` broadcast to; `extents` are the tensor's, and so are `strides`,
+    None for those of a dense tensor."""
 
     tensor: str
     pointer: Code
@@ -58,8 +58,8 @@ class Place:
         return PYTHON.fold("+", [self.pointer, *self.parts])
 
     def inside(self, stem: str, scope: Scope) -> Code:
-        """The address with offsets outside of the tensor brought to its ends; the wrapper gives a
-        tensor without elements one."""
+        """The address with offsets clamped to the inside of the tensor; the wrapper passes one
+        element in place of a tensor that has none."""
         scope.read_anyway[self.tensor] = None
         if not self.parts:
             return self.address
@@ -170,7 +170,7 @@ def _dense_origin(origin: list[ir.Expr], extents: tuple[ir.Expr, ...], scope: Sc
 
 
 def guard_conditions(guards: tuple[ir.Expr, ...], rank: int, scope: Scope) -> list[Code]:
-    """The conditions that do not separate by axis, each of the tile's rank or a scalar."""
+    """The code of `guards`, which do not separate by axis: each has rank `rank` or is a scalar."""
     found = []
     for guard in guards:
         lanes = index_shape(guard, scope)
@@ -194,7 +194,7 @@ _Transfer: TypeAlias = ir.Load | ir.Store | ir.Atomic
 
 def _is_block(statement: _Transfer, mask: Code | None, scope: Scope) -> bool:
     """True where a masked access is right as it stands. The Ascend front end reads and writes
-    blocks: elsewhere it needs addresses that are inside the tensor on every lane, and not plain."""
+    blocks: elsewhere it needs addresses inside the tensor on every lane, in no block's form."""
     if not scope.dialect.interval_masks:
         return True
     scalar = not scope.shape(statement.tile)
@@ -211,8 +211,8 @@ def _addresses(
     if not block or statement.guards:
         mask = _named(mask, stem, scope)
     if not is_plain(statement.access) and where.shape != shape:
-        # Also along axes where all lanes have the same. What lies before the index tiles are slices
-        # of one element: they have no lanes.
+        # Also along axes where all lanes have one address. Slices before the index tiles have one
+        # element, and so no lanes.
         if where.shape:
             address = raised(address, len(where.shape), len(shape))
         address = broadcast_to(address, shape)
@@ -293,8 +293,8 @@ def store(statement: ir.Store, scope: Scope) -> Code:
 def target_lanes(
     statement: ir.Store | ir.Atomic, scope: Scope, pointer: Code | None = None
 ) -> tuple[Code, Code | None]:
-    """The addresses that a tile's lanes go to, and which do. `pointer` stands for the tensor's,
-    where the caller has further conditions on the lanes."""
+    """The addresses that a tile's lanes are written to, and the mask. `pointer` takes the place of
+    the tensor's where the caller adds conditions to the mask."""
     tile = statement.tile
     rank = len(scope.shape(tile))
     found = conditions(statement.domain, tile, scope)
@@ -321,12 +321,12 @@ BITS: dict[DType, tuple[str, str, int, int]] = {
 
 
 def needs_canonical_nan(statement: ir.Atomic, sketch: ir.Sketch) -> bool:
-    """True for an extremum of floats."""
+    """True for an extremum of floats, which needs NaN in the form that wins."""
     return statement.operation != "add" and sketch.tensor(statement.access.tensor).dtype.is_float
 
 
 def atomic(statement: ir.Atomic, scope: Scope) -> list[tuple[Code | None, str]]:
-    """Lines of code, each with the scalar condition that it stands under."""
+    """Lines of code, each with the scalar condition under which it runs (None: always)."""
     tensor = scope.plan.sketch.tensor(statement.access.tensor)
     tile = scope.tile(statement.tile)
     value = convert(Code(scope.names[tile.name]), tile.dtype, tensor.dtype)
@@ -370,7 +370,7 @@ def _update(
 def _by_bits(
     statement: ir.Atomic, tensor: ir.Tensor, value: Code, scope: Scope
 ) -> list[tuple[Code | None, str]]:
-    """Two integer updates through pointers of those types, which the wrapper passes."""
+    """Two integer updates, through pointers to signed and unsigned integers from the wrapper."""
     signed, unsigned, largest, smallest = BITS[tensor.dtype]
     bits = scope.names.fresh(f"{scope.names[statement.tile]}_bits")
     nan = largest if statement.operation == "max" else smallest

@@ -1,6 +1,5 @@
-"""What the emitter of one kernel knows and collects: names, extents, lanes, arguments, helpers; and
-the scalar and index expressions in it.
-"""
+"""The state of one kernel's emission: names, extents, lanes, arguments, helpers. And the text of
+the scalar and index expressions in a kernel."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ Shape = tuple[Code, ...]
 class Scope:
     """State of one kernel's emission.
 
-    `guarded`: the index width is a compile-time parameter INDEX (else 32 bits are known to do).
-    `memory_scalars`: float scalars travel through memory, as f64 (LOWERING 15).
+    `guarded`: the index width is a compile-time parameter INDEX (else 32 bits are known to
+    suffice). `memory_scalars`: float scalars travel through memory, as f64 (LOWERING 15).
     """
 
     plan: Plan
@@ -77,7 +76,7 @@ class Scope:
         return PhysicalExtent(value=size, padded=size != value)
 
     def constant(self, expression: ir.Expr) -> int | float | bool | None:
-        """The value of an expression over compile-time constants only."""
+        """The value of an expression over compile-time constants only; None for any other."""
         return known_value(expression, self.plan.sketch)
 
     def extent_code(self, physical: PhysicalExtent, logical: ir.Expr) -> Code:
@@ -111,7 +110,7 @@ class Scope:
         return Code(self.lanes[extent.text])
 
     def name_lanes(self, extent: Code) -> None:
-        """Names a lane vector, whether or not it is read: those of a tile in the order of axes."""
+        """Reserve a lane vector's name, even if unread: a tile's are named in the order of axes."""
         if extent.text not in self.lanes:
             stem = extent.text.lower()
             wish = f"lanes_{stem}" if stem.isdigit() else f"{stem.removesuffix('_block')}_lanes"
@@ -138,7 +137,7 @@ class Scope:
 
 
 def shape_code(shape: Shape) -> str:
-    """A shape as a tuple."""
+    """A shape as the text of a Python tuple."""
     inner = ", ".join(extent.text for extent in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
@@ -164,7 +163,7 @@ def raised(code: Code, own: int, rank: int) -> Code:
 
 
 def kernel_expression(expression: ir.Expr, scope: Scope) -> Code:
-    """An integer or predicate expression, scalar or index tile; lanes through the scope."""
+    """The code of an integer or predicate expression; lane vectors that it needs go to `scope`."""
     match expression:
         case ir.Literal(value):
             return literal(value)
@@ -219,7 +218,7 @@ def _reference(expression: ir.Ref, scope: Scope) -> Code:
 
 
 def laid_out(code: Code, layout: tuple[bool, ...]) -> Code:
-    """A vector or tile with the axes of extent 1 that `layout` marks."""
+    """A vector or tile with a new axis of extent 1 for each False in `layout`."""
     if all(layout):
         return code
     marks = ", ".join(":" if own else "None" for own in layout)
@@ -279,9 +278,9 @@ def _binary(expression: ir.Binary, scope: Scope) -> Code:
 
 
 def _float_binary(expression: ir.Binary, left: Code, right: Code, scope: Scope) -> Code:
-    """Float scalars are compared, and calculated with, as f64 holds them; where there is no f64,
-    only comparisons arrive here whose sides an f32 holds (see `CheckCapabilities`), but a literal,
-    which then makes way for the next f32."""
+    """An operation on float scalars, in f64. Where the target has no f64, only comparisons arrive
+    here of values that an f32 holds (see `CheckCapabilities`) or with a literal, which is then
+    replaced by a neighbouring f32."""
     operator = expression.operator
     if DType.F64.value in scope.plan.capabilities.dtypes:
         left, right = _in_f64(expression.left, left), _in_f64(expression.right, right)
@@ -349,8 +348,8 @@ def broadcast(left: Shape, right: Shape) -> Shape:
 
 
 def joined(condition: ir.Expr, scope: Scope) -> Code:
-    """A condition as an operand of `&` and `|`. Beside a tile, Triton's interpreter repeats a
-    comparison of scalars in the type of what is compared."""
+    """A condition as an operand of `&` and `|`. Comparisons of float scalars go through `tl.where`:
+    beside a tile, Triton's interpreter would repeat them in the type of the values compared."""
     code, lanes = kernel_expression(condition, scope), index_shape(condition, scope)
     compared = isinstance(condition, ir.Binary) and condition.operator in symbolic.OPPOSITE
     if compared and not lanes and symbolic.has_floats(condition):
@@ -359,8 +358,8 @@ def joined(condition: ir.Expr, scope: Scope) -> Code:
 
 
 def truth(code: Code, lanes: Shape, scope: Scope) -> Code:
-    """A condition as an operand of `&` and `|`: older front ends do not join a scalar that is known
-    when they compile (a size of 1 is) to one that is not."""
+    """A condition as an operand of `&` and `|`, cast for older front ends, which do not join a
+    scalar that is known when they compile (a size of 1 is) to one that is not."""
     if lanes or not scope.dialect.interval_masks:
         return code
     return PYTHON.call("tl.cast", code, "tl.int1")

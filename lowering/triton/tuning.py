@@ -39,7 +39,7 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
     For loops hinted "pipeline" or "async" that stream tiles: as many stages as the chip's
     `pipeline_bytes` hold of what one iteration loads; one program then keeps enough bytes in
     flight, however few programs there are. Triton pipelines the operands of dots by itself, and
-    loops in loops are left alone.
+    loops that contain loops are left alone.
     """
     if hazard:
         return 1
@@ -102,7 +102,7 @@ ELEMENTS_PER_THREAD = 8
 ACCUMULATORS_PER_THREAD = 64
 THREADS_PER_WARP = 32
 LARGEST_WARPS = 16
-#: Of a loop with products: beyond, the latency is hidden already.
+#: Stages of a loop with products; with more, no further latency is hidden.
 MOST_STAGES = 4
 
 
@@ -146,8 +146,8 @@ def _product_options(plan: Plan, phase: PhasePlan) -> list[str]:
 
 
 def _stages_that_fit(phase: PhasePlan) -> int:
-    """How many stages shared memory has room for: one stage less than there are of the tiles that a
-    loop loads for its products, where the plan has counted one of each."""
+    """How many stages shared memory has room for: n stages take n - 1 copies of the tiles that a
+    loop loads for its products, and the plan has counted one copy of each."""
     streamed = {
         statement.tile
         for loop in walk.statements(phase.body)

@@ -54,7 +54,7 @@ def conditions(
 ) -> list[Code]:
     """The conditions under which a lane of `tile` lies in `domain`, axis by axis.
 
-    `axes` restricts them; a lane beyond the logical extent (padding) is never inside.
+    Only those of `axes`, if given; a lane beyond the logical extent (padding) is never inside.
     """
     planned = scope.plan.tiles[tile]
     rank = len(planned.extents)
@@ -210,7 +210,7 @@ def broadcast_shape(values: list[Value]) -> Shape:
 def selected(
     operand: ir.Operand, axes: tuple[int, ...], dtype: DType, identity: str, scope: Scope
 ) -> Code:
-    """A tile with the identity at the void lanes of `axes`."""
+    """A tile converted to `dtype`, with the identity at the void lanes of `axes`."""
     assert isinstance(operand, ir.TileOperand)
     code, own = Code(scope.names[operand.tile]), scope.tile(operand.tile).dtype
     if identity in ("true", "false"):
@@ -229,7 +229,7 @@ def lanes_along(axis: int, shape: Shape, scope: Scope) -> Code:
 
 
 def taken(code: Code, places: Code, axis: int, scope: Scope) -> Code:
-    """A block in its carrier type at the lanes `places` of an axis."""
+    """The values of a block, in its carrier type, at the lanes `places` of an axis (a gather)."""
     return scope.call("take", code, places, str(axis), repr(scope.dialect.gathers_words))
 
 

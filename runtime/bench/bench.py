@@ -1,8 +1,9 @@
 """Measure a kernel against its task in PyTorch: interleaved, verified, against the roofline.
 
 The parent makes the inputs, says what is timed when, keeps a clock of its own, and checks outputs
-of timed calls against float64 references; a child process with pinned threads times all sides on
-the same inputs (`driver`, `server`). docs/MEASUREMENT.md says why each step is there.
+of timed calls against float64 references; two child processes with pinned threads, one for the
+baselines and one for the kernel, time the calls on the same inputs (`driver`, `server`).
+docs/MEASUREMENT.md says why each step is there.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ from sketchc.runtime.verify.evidence import classify
 from sketchc.runtime.verify.references import References
 from sketchc.runtime.verify.verify import Candidate
 
-#: Sets of input values, and places in memory; the most bytes that all of them may take together,
-#: in both of the processes that time.
+#: The number of sets of input values, and of places in memory; the most bytes that all of them may
+#: take together, in both of the processes that time.
 INPUT_SETS = 3
 _INPUT_BYTES = 4 << 30
-#: Seeds of tasks are smaller.
+#: Seeds of tasks are smaller than this.
 _SEEDS = 1 << 31
-#: The baseline is taken to be slowed down beside the kernel when it takes so much longer.
+#: A note says that the baseline is slower beside the kernel's process when it takes so much longer.
 _SLOWED = 1.5
 _IDLE = "{name} only makes a view, and computes nothing: no speedup is quoted"
 _SEEDED = "the parameters of ModelNew are not the task's: both models draw theirs after one seed"
@@ -70,7 +71,8 @@ _SEEDED = "the parameters of ModelNew are not the task's: both models draw their
 
 @attrs.frozen
 class _Inputs:
-    """The sets of values, and what goes with all of them."""
+    """The sets of input values, the init inputs that replace the task's (`substitutes`, by
+    position), and the names of the tensors that change from sample to sample (`varied`)."""
 
     sets: tuple[Inputs, ...]
     substitutes: Mapping[int, int]
@@ -86,11 +88,11 @@ def bench(
     progress: Progress | None = None,
     own_list: OwnList | None = None,
 ) -> Measurement:
-    """Compile, time and verify; `progress` hears what is being done, never while something is
-    timed. `own_list`: which of the task's lists of inputs is measured; by default the first that
-    fits. Raises `UsageError` for what does not fit or cannot run, `TaskFailure` for a task that
-    is broken or not deterministic, and `MeasurementFailedError` where the kernel does not compile
-    or ends the process."""
+    """Compile, time and verify; `progress` is called with what is being done, never while something
+    is timed. `own_list`: which of the task's lists of inputs is measured; by default the first that
+    fits. Raises `UsageError` where sketch and task do not fit or cannot run, `TaskFailure` for a
+    task that is broken or not deterministic, and `MeasurementFailedError` where the kernel does not
+    compile or ends the process."""
     if task.framework != "torch":
         refuse(f"{task.path} is a task in {task.framework}; kernels are timed against PyTorch")
     say = progress or (lambda doing: None)
@@ -112,7 +114,8 @@ def bench(
 
 
 def _build(candidate: Candidate, folder: Path) -> Path:
-    """The library, or the Python file."""
+    """Compile the kernel; returns its library, or its Python file where its host code is Python.
+    Raises `MeasurementFailedError`."""
     kernel = candidate.kernel
     try:
         artefact = candidate.toolchain.compile(kernel, folder / "build")
@@ -130,7 +133,8 @@ def _build(candidate: Candidate, folder: Path) -> Path:
 def _bound(
     candidate: Candidate, task: TaskClient, settings: Settings, own_list: OwnList | None
 ) -> Binding:
-    """Raises `UsageError` also where types differ: no kernel of such a sketch is right."""
+    """The binding of sketch and task. Raises `UsageError` where they do not fit, also where types
+    differ: no kernel of such a sketch computes the task."""
     sketch, seed = candidate.plan.sketch, settings.seed
     if own_list is None:
         binding = bind_task(sketch, task, seed, settings.values)
@@ -144,7 +148,8 @@ def _bound(
 def sizes_of(
     binding: Binding, task: TaskClient, sizes: Mapping[str, int]
 ) -> tuple[dict[str, int], dict[int, int]]:
-    """The symbols to measure at, and the init inputs that go with them."""
+    """The values of all symbols with `sizes` in place of the task's, and the init inputs that must
+    replace the task's for them, by position. Raises `UsageError` for sizes that cannot be had."""
     if not sizes:
         return dict(binding.symbols), {}
     unknown = [name for name in sizes if name not in binding.symbols]
@@ -182,10 +187,11 @@ def _draw(
     substitutes: Mapping[int, int],
     seed: int,
 ) -> _Inputs:
-    """Signed inputs of one scale. Parameters are the same in all sets: a model has one set."""
+    """Draw up to `INPUT_SETS` sets of signed, normally distributed inputs. Parameters of the model
+    have the same values in all sets, since there is one model."""
     shapes = binding.shapes(symbols)
     total = sum(math.prod(shapes[s.tensor.name]) * s.tensor.dtype.bytes for s in binding.tensors)
-    # The same again for the places in memory, and all of it in two processes.
+    # As much again for the places in memory, and all of it in two processes.
     count = max(1, min(INPUT_SETS, _INPUT_BYTES // max(4 * total, 1)))
     case = ShapeCase("measured", symbols, own=not substitutes)
     fixed = {s.tensor.name: s.state for s in binding.tensors if s.state is not None}
@@ -202,8 +208,9 @@ def _draw(
 
 @attrs.define
 class _Bench:
-    """One measurement. `inputs` are those that were timed, and `machine` what times are held
-    against: both may turn out to be others than at first."""
+    """One measurement. `inputs` are those that are timed, and times are compared with `machine`;
+    both may be replaced: `inputs` where models draw their own parameters, `machine` where it is
+    measured again."""
 
     candidate: Candidate
     task: TaskClient
@@ -225,7 +232,7 @@ class _Bench:
         run = self._run(self._job(code))
         surrounding = {"before": before, "after": surroundings(), "other_work": others.share()}
         plan, binding, task = self.candidate.plan, self.binding, self.task
-        # Where there is no sketch, the task says what may be added up.
+        # Where there is no sketch, the length of sums is found from the task.
         reach = None if plan.phases else find_reach(binding, task, find_freedom(binding, task))
         self._length = reduction_length(plan, binding, self.symbols, reach)
         work = work_of(plan, binding, self.symbols)
@@ -264,7 +271,8 @@ class _Bench:
         )
 
     def _run(self, job: Job) -> Run:
-        """What was timed: where parameters are not the task's, both models draw theirs."""
+        """Time all contenders. Where the parameters of `ModelNew` do not match the task's, times
+        again with both models drawing their own, after the same seed."""
         tensors = [source.tensor for source in self.binding.tensors]
         sent = [
             {t.name: one.values[t.name].astype(numpy_dtype(t.dtype), copy=False) for t in tensors}
@@ -273,7 +281,7 @@ class _Bench:
         turned = {
             t.name: (self.inputs.sets[0].values[t.name].size, t.dtype.is_float)
             for t in tensors
-            # Where the task corrects its inputs, sets take turns as they are.
+            # Where the task corrects its inputs, the sets alternate without variations.
             if t.name in self.inputs.varied and not self.binding.description.corrects
         }
         try:
@@ -285,8 +293,8 @@ class _Bench:
             return attrs.evolve(run, notes=(*run.notes, _SEEDED))
 
     def _floor(self, work: Work, run: Run) -> Floor:
-        """What times are compared with. Where one is shorter than the machine seems to allow, the
-        machine is measured again: other work may have slowed it down when that was done before."""
+        """The floor that times are compared with. Where a time is shorter than the machine seems to
+        allow, the machine is measured again: other work may have slowed the first measurement."""
         precision = precision_of(self.candidate.plan, self.candidate.kernel).name
         cold = self.settings.schedule.cold
         floor = floor_of(work, self.machine, precision, cold)
@@ -300,8 +308,8 @@ class _Bench:
     # ------------------------------------------------------------ outputs
 
     def _comparisons(self, run: Run, contender: str) -> tuple[Comparison, ...]:
-        """Every output of the timed samples that were kept, held against the task's on the inputs
-        that the sample had. Raises `TaskFailure`."""
+        """Compare every kept output of one contender's timed samples with the task's output on the
+        inputs of that sample. Raises `TaskFailure`."""
         found: list[Comparison] = []
         for one in run.kept:
             if one.contender != contender:
@@ -321,7 +329,7 @@ class _Bench:
             ]
             if not all(comparison.passed for comparison in compared) and not self._certain:
                 self._certain = True
-                # Nobody is blamed for a task that was too large to be run twice before.
+                # A task that was too large to be run twice is checked before a failure is reported.
                 state = self.inputs.sets[one.variation.base].state
                 self.task.require_numbers(self.settings.seed % _SEEDS)
                 self.task.require_same(self._arguments(one), state, self.inputs.substitutes)
@@ -329,7 +337,7 @@ class _Bench:
         return tuple(found)
 
     def _arguments(self, one: Kept) -> list[Array | Scalar | None]:
-        """What the task was called with in a sample."""
+        """The arguments of forward in the sample `one`, by position."""
         values = {
             name: varied(array, one.variation.turns[name]) if name in one.variation.turns else array
             for name, array in self.inputs.sets[one.variation.base].values.items()
@@ -406,7 +414,8 @@ class _Bench:
 
 
 def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> list[str]:
-    """What a reader must know of these numbers."""
+    """The notes that readers of these numbers need: on wrong outputs, missing speedups, and a
+    baseline that was slower beside the kernel's process."""
     found = list(run.notes)
     for baseline in baselines.values():
         wrong = next((c for c in baseline.comparisons if not c.passed), None)
@@ -428,7 +437,7 @@ def _notes(run: Run, baselines: Mapping[str, Baseline], comparable: bool) -> lis
 
 
 def _text(candidate: Candidate) -> str:
-    """The sketch as its file has it; "" for a kernel without one, or a file that is gone."""
+    """The text of the sketch's file; "" for a kernel without a sketch, or a file that is gone."""
     path = Path(candidate.path)
     if candidate.kernel.foreign or not candidate.path or not path.is_file():
         return ""

@@ -1,8 +1,8 @@
 """A process that times, as `driver` starts it: the template that it is forked from pins itself
-before torch starts its threads; then it serves (`server`).
+before torch starts its threads; the process itself serves requests (`server`).
 
-The first message says what is timed; it holds a `Job`, made by the parent of the parent's own data,
-and the inputs.
+The first message says what is timed; it holds a `Job`, which the parent made from its own data, and
+the inputs.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process import messages
 
 Scalar = int | float | bool
-#: The side of a measurement that is not the baselines', and its one contender.
+#: The kernel's side of a measurement, and the only contender on that side.
 KERNEL = "kernel"
 #: The class with the interface of the task's Model, where a kernel's file defines one.
 MODEL = "ModelNew"
-#: Names the numbers of the processors that are timed on, with commas between.
+#: The environment variable with the numbers of the processors to time on, with commas between.
 PROCESSORS = "SKETCHC_PROCESSORS"
 
 
@@ -33,15 +33,16 @@ class StateMismatchError(Exception):
 
 @attrs.frozen
 class Job:
-    """What is timed, and `subject` of the file `task` beside it.
+    """What is timed: `kernel`, built or written in the file `code`, and as baselines the `subject`
+    of the file `task`.
 
     `places` is how many copies of the inputs there are in memory, each of a set of values, in turn.
     `arguments` are forward's inputs by position: a tensor's name, a number or None; `state` maps
     parameters to tensor names; `varied` names the tensors that change from sample to sample.
     `outputs` are (type, shape) in call order. `precision` is the baselines' class; `is_model`: the
     kernel is a class with the interface of the task's Model. `seeded`: both models keep the
-    parameters that they draw themselves, after the same seed. `lead`: which of the task's lists of
-    inputs says how forward takes them.
+    parameters that they draw themselves, after the same seed. `lead`: the index of the task's list
+    of inputs that says how forward takes them.
     """
 
     kernel: Kernel
@@ -69,12 +70,12 @@ class Job:
 
 
 def pin() -> None:
-    """In the template: keep to the processors that it was told."""
+    """In the template: pin this process to the processors that `PROCESSORS` lists."""
     os.sched_setaffinity(0, map(int, os.environ[PROCESSORS].split(",")))
 
 
 def main(channel: socket.socket) -> None:
-    """Serve until the parent closes the channel."""
+    """Receive the job over `channel`, then serve the parent's requests until it ends."""
     asked = messages.receive(channel)
     from sketchc.runtime.bench.server import serve
 

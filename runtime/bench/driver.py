@@ -1,11 +1,11 @@
-"""The parent's side of a measurement: it says what is timed when, and takes the time itself, too.
+"""The parent's side of a measurement: it decides what is timed when, and also measures the time.
 
 The baselines are timed in a process that never loads the kernel, and the kernel in another one, on
-the same processors; while one is timed the other one is stopped. Rounds: in each, every contender
-gets the same fresh inputs at the same place, in an order that turns from round to round. Which
-samples' outputs are looked at is drawn here, and told only after the call. The parent's own clock
-runs from "go" to the answer; it is slower to hear of the end than the process that times, by as
-much for the kernel as for the baseline.
+the same processors; while one is timed the other one is stopped. In each round, every contender
+gets the same fresh inputs at the same place, in an order that changes from round to round. Which
+samples' outputs are verified is drawn here, and told only after the call. The parent's own clock
+runs from "go" to the answer; it notices the end later than the process that times, by as much for
+the kernel as for the baseline.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ BASELINES = "baselines"
 _CHILD = "sketchc.runtime.bench.child"
 #: Samples of the kernel whose outputs are verified.
 LOOKED_AT = 3
-#: Seconds that a burst of calls shall take, and the most calls in it.
+#: Seconds that a burst of calls should take, and the most calls in a burst.
 _BURST_SECONDS = 0.02
 _BURST_CALLS = 2000
-#: A call in a burst, on warm data, takes no longer than this many samples on fresh data.
+#: A call in a burst, on warm data, should take at most this multiple of a sample on fresh data.
 BURST_RATIO = 2.0
-#: As long as one seems to, or clocks do not agree, there are more bursts, up to this multiple of
-#: what the schedule says: the best one counts, and other work on the machine lengthens a burst more
-#: than a sample, which follows a rest.
+#: Where a call takes longer, or the clocks do not agree, there are more bursts, up to this multiple
+#: of the schedule's number: the best one counts, and other work on the machine lengthens a burst
+#: more than a sample, which follows a rest.
 _MORE_BURSTS = 5
-#: The parent's clock may exceed the process's own by this share of it, by twice what it usually
-#: does, and by so many seconds a sample, or a call of a burst.
+#: The parent's time may exceed the process's own by this share of the latter, plus twice the usual
+#: difference, plus so many seconds for each sample, or for each call of a burst.
 CLOCK_SHARE = 0.25
 CLOCK_SECONDS = 2e-4
 BURST_SECONDS = 2e-6
 #: Samples of the first baseline before there is a process with the kernel, which could take
-#: processors, memory or a device from it.
+#: processors, memory or a device from the baseline.
 _ALONE = 5
 
 Progress = Callable[[str], None]
@@ -67,7 +67,7 @@ Inputs = Mapping[str, Array]
 
 
 class MeasurementFailedError(UsageError):
-    """The kernel cannot be timed, and it is the kernel's doing: `failure` is its class."""
+    """The kernel cannot be timed, through its own fault: `failure` is the class of failure."""
 
     def __init__(self, message: str, failure: str) -> None:
         self.failure = failure
@@ -76,8 +76,9 @@ class MeasurementFailedError(UsageError):
 
 @attrs.frozen
 class Sample:
-    """One timed call, in seconds: what the process that times says, what the parent's clock says
-    (copying the outputs included), the copying, and for how long the device worked on after it."""
+    """One timed call, in seconds: `seconds` by the process that times, `wall` by the parent's clock
+    (including copying the outputs), `copying` the outputs, and `late`, how long the device still
+    worked after the result was ready. `poisoned`: all outputs lay where memory was poisoned."""
 
     contender: str
     round: int
@@ -90,7 +91,8 @@ class Sample:
 
 @attrs.frozen
 class Burst:
-    """Many calls one after the other: the process's own sum of seconds, and the parent's."""
+    """Many calls one after the other: `seconds` in all by the process that times, `wall` by the
+    parent's clock."""
 
     contender: str
     calls: int
@@ -100,7 +102,7 @@ class Burst:
 
 @attrs.frozen
 class Kept:
-    """The outputs of one sample, and the inputs it had."""
+    """The outputs of one sample, and the variation of its inputs."""
 
     contender: str
     round: int
@@ -110,8 +112,8 @@ class Kept:
 
 @attrs.frozen
 class Run:
-    """Everything that both processes measured, on "cpu" or "cuda". `variations` are by round;
-    `changes` says what the kernel did that it must leave alone; `settings` are torch's, as the
+    """Everything that both processes measured, on "cpu" or "cuda". `variations` and `orders` are by
+    round; `changes` are forbidden changes that a process reported; `settings` are torch's, as the
     baselines ran; `alone` and `alone_bursts` are of the first baseline, from before the kernel's
     process was there, and `handshakes` the parent's seconds for a sample without a call, one for
     each round. `idle` names baselines that compute nothing: their outputs are views of inputs."""
@@ -132,12 +134,12 @@ class Run:
     idle: tuple[str, ...] = ()
 
     def seconds(self, contender: str) -> list[float]:
-        """The samples of one contender, in order."""
+        """The seconds of all samples of one contender, in order."""
         return [s.seconds for s in self.samples if s.contender == contender]
 
 
 def burst_ratio(contender: str, samples: Iterable[Sample], bursts: Iterable[Burst]) -> float:
-    """How much longer a call takes in the best burst than in a median sample; 0 without bursts."""
+    """The time of a call in the contender's best burst over its median sample; 0 without bursts."""
     each = call_in_burst([burst for burst in bursts if burst.contender == contender])
     own = [sample.seconds for sample in samples if sample.contender == contender]
     return each / max(statistics.median(own), 1e-9) if own else 0.0
@@ -149,21 +151,21 @@ def call_in_burst(bursts: Sequence[Burst]) -> float:
 
 
 def unexplained_in_burst(bursts: Sequence[Burst]) -> float:
-    """Seconds a call by the parent's clock in which no call ran. The best burst counts: other work
-    only makes them longer."""
+    """Seconds for each call by which the parent's time exceeds the process's own, in the burst with
+    the least: other work on the machine only adds to them."""
     return min(((burst.wall - burst.seconds) / burst.calls for burst in bursts), default=0.0)
 
 
 def usual_delay(handshakes: Sequence[float], alone: Sequence[Burst]) -> float:
-    """How much later, in seconds, the parent may hear of the end of a burst. However many calls a
-    burst has, its end is heard of once."""
+    """How much later, in seconds, the parent may usually notice the end of a burst, by the times
+    `handshakes` and the bursts `alone`. The delay occurs once in a burst of any number of calls."""
     once = min((burst.wall - burst.seconds for burst in alone), default=0.0)
     return 2 * (statistics.median(handshakes) + max(0.0, once))
 
 
 def heard_late(bursts: Sequence[Burst], usual: float) -> bool:
-    """Whether the parent's clock says more of every burst than the process's own; what is usual is
-    shared by the calls of a burst."""
+    """Whether in every burst the parent's time exceeds the process's own by more than allowed; the
+    `usual` delay, in seconds, is divided among the calls of a burst."""
     if not bursts:
         return False
     most = max(burst.calls for burst in bursts)
@@ -172,7 +174,8 @@ def heard_late(bursts: Sequence[Burst], usual: float) -> bool:
 
 
 def turn_order(names: Sequence[str], number: int) -> tuple[str, ...]:
-    """Who goes first in a round: everybody follows everybody else equally often."""
+    """The order of contenders in round `number`: over the rounds, orders rotate and reverse, so
+    that no contender always follows the same one."""
     start = number % len(names)
     turned = (*names[start:], *names[:start])
     return turned if number // len(names) % 2 == 0 else turned[::-1]
@@ -181,8 +184,8 @@ def turn_order(names: Sequence[str], number: int) -> tuple[str, ...]:
 def environment(threads: int) -> dict[str, str]:
     """The child's environment: pinned threads, and a heap that keeps its pages.
 
-    glibc would give large outputs back to the system after every call and fault each page in again
-    at the next, on both sides; that measures the kernel's page clearing rather than the code.
+    glibc would return large outputs to the system after every call, and each page would fault again
+    at the next call, on both sides; that would measure Linux's page clearing rather than the code.
     """
     return python_environment(
         {
@@ -199,21 +202,21 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def processors(threads: int) -> list[int]:
-    """The processors that are timed on: the last ones, since the first serve most interrupts."""
+    """The processors to time on: the last `threads`, since the first serve most interrupts."""
     return sorted(os.sched_getaffinity(0))[-threads:]
 
 
 def _forking(threads: int) -> tuple[Template, Start]:
-    """What starts processes that time. They are forks of one that pins itself before torch, which
-    it imports, starts its threads."""
+    """The template and the `Start` of processes that time. The template pins itself to the
+    processors before it imports torch, which starts threads."""
     pinned = {PROCESSORS: ",".join(map(str, processors(threads)))}
     modules = [f"{_CHILD}:pin", "sketchc.runtime.bench.server", TORCH_NOTED]
     return forking(f"{_CHILD}:main", sys.executable, modules, {**environment(threads), **pinned})
 
 
 def prepare(threads: int) -> None:
-    """Have everything imported that processes on so many threads need, before the first begins.
-    Raises `UsageError` where that cannot be."""
+    """Wait until the template of processes that time on so many `threads` has imported everything.
+    Raises `UsageError` where an import fails."""
     try:
         missing = _forking(threads)[0].missing
     except TemplateError as error:
@@ -223,8 +226,9 @@ def prepare(threads: int) -> None:
 
 
 class _Timer:
-    """A process that times one side: "baselines", or the kernel, whose failures are the kernel's.
-    `deadline` is by the monotonic clock, `timeout` how long that was."""
+    """A process that times one side: "baselines" or "kernel". Failures of the latter's process are
+    blamed on the kernel. `deadline` is by the monotonic clock, `timeout` in seconds, for messages.
+    """
 
     def __init__(self, job: Job, side: str, deadline: float, timeout: float) -> None:
         self._deadline, self._timeout = deadline, timeout
@@ -232,7 +236,7 @@ class _Timer:
         self._peer = Peer(_forking(job.threads)[1])
 
     def begin(self, job: Job, inputs: Sequence[Inputs]) -> None:
-        """Tell the process what to time. Raises as `hear`."""
+        """Send the process its job and the sets of inputs. Raises `UsageError` on a timeout."""
         content = pickle.dumps(job)
         pickled = Raw("uint8", (len(content),), memoryview(content))
         sent = [{name: raw_of(array) for name, array in one.items()} for one in inputs]
@@ -243,20 +247,21 @@ class _Timer:
         self._peer.close()
 
     def signal(self, number: int) -> None:
-        """Stop the process and all that it started, or let them go on."""
+        """Send signal `number`, SIGSTOP or SIGCONT, to the process and all that it started."""
         signal_group(self._peer.process.pid, number)
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send a message. Raises as `hear`."""
+        """Send a message. Raises `UsageError` or `MeasurementFailedError` on a timeout."""
         try:
             self._peer.tell(message, self._deadline)
         except TimeoutError:
             raise self._late() from None
 
     def hear(self) -> dict[str, Any]:
-        """The next message.
+        """The next message of the process.
 
-        Raises `UsageError` for the task's failure, `MeasurementFailedError` for the kernel's.
+        Raises `UsageError` for the task's failure, `MeasurementFailedError` for the kernel's, and
+        `StateMismatchError`.
         """
         try:
             message = self._peer.hear(self._deadline)
@@ -284,7 +289,8 @@ class _Timer:
         return self._failure(msg, "timeout")
 
     def _failure(self, message: str, failure: str) -> UsageError:
-        """The kernel's failure, or nobody's."""
+        """The exception for a failure: `MeasurementFailedError` on the kernel's side, else a plain
+        `UsageError`."""
         return MeasurementFailedError(message, failure) if self._of_kernel else UsageError(message)
 
 
@@ -295,8 +301,9 @@ def run(
     sizes: Mapping[str, tuple[int, bool]],
     progress: Progress,
 ) -> Run:
-    """Time everything. `inputs` are sets of values by tensor name; `sizes` are of the tensors that
-    may be varied (see `draw_variation`); `progress` hears what is being done, between two samples.
+    """Time all contenders. `inputs` are sets of values by tensor name; `sizes` are of the tensors
+    that may be varied (see `draw_variation`); `progress` is called, between samples, with what is
+    being done.
 
     Raises `UsageError` for what cannot be timed, `MeasurementFailedError` where that is due to the
     kernel, and `StateMismatchError`.
@@ -307,7 +314,7 @@ def run(
 
 @attrs.define
 class _Rounds:
-    """Both processes from their first word to their last; see `run`. They end with `stack`."""
+    """A measurement with both processes, from start to end; see `run`. They end with `stack`."""
 
     job: Job
     inputs: Sequence[Inputs]
@@ -328,7 +335,7 @@ class _Rounds:
         self._deadline = time.monotonic() + self.settings.timeout
 
     def run(self) -> Run:
-        """From the warm-up to the last burst."""
+        """Measure everything, from the warm-up to the last burst."""
         self.progress("warms PyTorch up")
         ready = self._begin(BASELINES)
         baselines = tuple(ready["baselines"])
@@ -362,7 +369,7 @@ class _Rounds:
             variations.append(draw_variation(self._random, self.sizes, len(self.inputs), place))
             orders.append(turn_order(names, number))
             handshakes.append(self._ask(self._of(baselines[0]), {"do": "nothing"})[1])
-            # The first one that is looked at is looked at on all sides.
+            # In the first round whose outputs are verified, those of the baselines are kept, too.
             for name in orders[-1]:
                 keep = number in looked_at and (name == KERNEL or number == min(looked_at))
                 self._sample(name, number, variations[-1], keep)
@@ -390,7 +397,7 @@ class _Rounds:
     # ------------------------------------------------------------ both processes
 
     def _begin(self, side: str) -> dict[str, Any]:
-        """Start the process of a side; what it says when it is warm."""
+        """Start the process of a side; returns its message when it is warm."""
         self._give_way()
         timer = _Timer(self.job, side, self._deadline, self.settings.timeout)
         self._processes[side] = timer
@@ -400,7 +407,8 @@ class _Rounds:
         return timer.hear()
 
     def _give_way(self) -> None:
-        """Stop what runs, with all that it started: it takes no time from the others."""
+        """Stop the process that runs, with all that it started, so that it takes no time from the
+        other one."""
         if self._running:
             self._processes[self._running].signal(signal.SIGSTOP)
 
@@ -440,8 +448,8 @@ class _Rounds:
             self._kept.append(Kept(name, number, variation, outputs))
 
     def _bursts(self, baseline: str, usual: float) -> tuple[Burst, ...]:
-        """The kernel and one baseline turn about, so that both meet the same weather. `usual`: how
-        much later the end of a burst may be heard of."""
+        """Bursts of the kernel and one baseline in turn, so that both meet the same conditions.
+        `usual`: how many seconds later the parent may notice the end of a burst."""
         found: list[Burst] = []
         names = (baseline, KERNEL)
         for number in range(self.settings.schedule.bursts * _MORE_BURSTS):
@@ -453,7 +461,7 @@ class _Rounds:
         return tuple(found)
 
     def _burst(self, name: str, number: int) -> Burst:
-        """As many calls as fill `_BURST_SECONDS`, by the samples so far."""
+        """Time a burst of as many calls as take `_BURST_SECONDS`, by the median sample so far."""
         own = [sample.seconds for sample in self._samples if sample.contender == name]
         least = max(statistics.median(own), 1e-9)
         calls = min(_BURST_CALLS, max(1, math.ceil(_BURST_SECONDS / least)))
@@ -462,7 +470,8 @@ class _Rounds:
         return Burst(name, calls, float(timed["seconds"]), wall)
 
     def _ask(self, process: _Timer, request: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-        """Have something timed: what the process says, and the seconds by this process's clock."""
+        """Have `request` timed; returns the process's answer, and the seconds by this process's
+        clock from "go" to that answer."""
         process.tell(request)
         process.hear()
         started = time.perf_counter_ns()

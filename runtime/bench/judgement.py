@@ -1,6 +1,6 @@
 """Whether a measurement is believed: the outputs, the clocks, the settings, and physics.
 
-Everything here is arithmetic on what was noted, so that it can be tried on made-up evidence.
+Everything here is arithmetic on recorded data, so that it can be tested on made-up data.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from sketchc.runtime.bench.driver import (
 from sketchc.runtime.bench.roofline import SLACK, Floor
 from sketchc.runtime.verify.compare import Comparison
 
-#: Where other work makes a call of the baseline slower in a burst than in a sample, one of the
-#: kernel may be slower by as much, but by no more than this.
+#: Where other work makes a call of the baseline slower in a burst than in a sample, a call of the
+#: kernel may be slower by the same factor, but by at most this one.
 BURST_WEATHER = 4.0
-#: How long a device may work on after an output was ready: a share of the sample, a multiple of
-#: what it is for the baseline (whose outputs are copied, too), and seconds.
+#: How long a device may still work after an output was ready: the sum of a share of the sample, a
+#: multiple of the baseline's own time (whose outputs are copied, too), and seconds.
 LATE_SHARE = 0.1
 LATE_RATIO = 1.5
 LATE_SECONDS = 1e-5
@@ -51,7 +51,8 @@ def problems(
     comparisons: Sequence[Comparison],
     floor: Floor,
 ) -> tuple[Problem, ...]:
-    """Everything that speaks against the kernel's times, the most telling first."""
+    """All reasons why the kernel's times do not count: forbidden changes first, then a wrong
+    output, the clocks, and the physical floor."""
     found = [Problem("policy", f"{change} while it was timed") for change in run.changes]
     wrong = next((one for one in comparisons if not one.passed), None)
     if wrong is not None:
@@ -63,11 +64,11 @@ def problems(
 
 
 def clocks(run: Run) -> list[Problem]:
-    """Where the parent's clock does not agree with the one beside the kernel.
+    """Problems where the parent's clock does not agree with the one in the kernel's process.
 
-    How much later the parent usually hears of an end is known from samples before the kernel was
-    loaded, and from samples without a call; both are of the other process, whose clock no kernel
-    can reach.
+    How much later the parent usually notices an end is known from samples before the kernel was
+    loaded, and from samples without a call; both are of the baselines' process, whose clock no
+    kernel can reach.
     """
     handshake = statistics.median(run.handshakes)
     usual = max(handshake, _unexplained(run.alone))
@@ -79,7 +80,7 @@ def clocks(run: Run) -> list[Problem]:
         _samples(own, typical, usual),
         _bursts(bursts, usual_delay(run.handshakes, run.alone_bursts)),
     ]
-    # On a GPU the calls of a burst may take what their launches take, a sample does not.
+    # On a GPU, a call of a burst may take as long as its launch on the host; a sample does not.
     if run.device == "cpu":
         found.append(_slower_in_burst(run, bursts, typical, usual_in_burst))
     return [Problem("policy", reason) for reason in (*found, _late(run)) if reason]
@@ -98,8 +99,9 @@ def _samples(own: Sequence[Sample], typical: float, usual: float) -> str:
 def _unexplained(samples: Sequence[Sample]) -> float:
     """Seconds of the parent's clock in which neither the call nor the copying ran.
 
-    The least of the faster half of the samples: these make the median, so whoever wants it lower
-    must lie in all of them; and the parent is often woken late, where threads still spin.
+    The least of the faster half of the samples: these determine the median, so a kernel that wants
+    it lower must report too little in all of them. The least, since the parent is often woken late,
+    where threads still spin.
     """
     own = sorted(samples, key=lambda sample: sample.seconds)
     faster = own[: (len(own) + 1) // 2]
@@ -107,7 +109,7 @@ def _unexplained(samples: Sequence[Sample]) -> float:
 
 
 def _late(run: Run) -> str:
-    """Work on other streams after the output was said to be ready."""
+    """A sentence where the device works too long after the kernel's output was ready; else ""."""
 
     def median(contender: str) -> float:
         return statistics.median(s.late for s in run.samples if s.contender == contender)
@@ -119,8 +121,9 @@ def _late(run: Run) -> str:
 
 
 def _bursts(bursts: Sequence[Burst], usual: float) -> str:
-    """Bursts have up to thousands of short calls, so that the parent's clock can tell them, too.
-    `usual`: how much later the parent may hear of the end of a burst."""
+    """A sentence where the clocks do not agree on bursts, else "". A burst has up to thousands of
+    short calls, so that the parent's clock can measure them. `usual`: how many seconds later the
+    parent may notice the end of a burst."""
     if not heard_late(bursts, usual):
         return ""
     each, most = call_in_burst(bursts), max(burst.calls for burst in bursts)
@@ -131,10 +134,11 @@ def _bursts(bursts: Sequence[Burst], usual: float) -> str:
 
 
 def _slower_in_burst(run: Run, bursts: Sequence[Burst], typical: float, usual: float) -> str:
-    """Without other contenders in between and on warm data, a call is no slower than a sample.
+    """A sentence where a call in a burst is much slower than a sample, else "".
 
-    Bursts are as long for everybody, however short a call, and a busy machine takes the processor
-    away from whoever works longest without a rest: what it takes from the baseline is allowed.
+    Without other contenders in between and on warm data, a call should be no slower. Bursts of all
+    contenders take equally long, and a busy machine takes the processor from a process that works
+    long without a rest: the kernel's calls may be slower by the same factor as the baseline's.
     """
     baseline = run.baselines[0]
     seen = [
@@ -149,7 +153,7 @@ def _slower_in_burst(run: Run, bursts: Sequence[Burst], typical: float, usual: f
 
 
 def _below(floor: Floor, run: Run) -> list[Problem]:
-    """A time that the machine cannot deliver."""
+    """A problem where the kernel's median time is too short for the machine."""
     own = statistics.median(run.seconds(KERNEL))
     if not floor.refuses(own) or disproved(floor, run):
         return []
@@ -161,16 +165,16 @@ def _below(floor: Floor, run: Run) -> list[Problem]:
 
 
 def disproved(floor: Floor, run: Run) -> bool:
-    """Whether a baseline is faster than the floor: then the machine is better than was measured."""
+    """Whether a baseline is faster than the floor: then the machine is faster than was measured."""
     return any(min(run.seconds(name)) < floor.least for name in run.baselines)
 
 
 def outdone(floor: Floor, run: Run) -> bool:
-    """Whether the kernel or a baseline was faster than the machine seems to be."""
+    """Whether a sample of the kernel or of a baseline is shorter than the floor's `least`."""
     return min(run.seconds(KERNEL)) < floor.least or disproved(floor, run)
 
 
 def poisoned_share(samples: Iterable[Sample]) -> float:
-    """The share of the kernel's samples whose outputs lay where poison had been."""
+    """The share of the kernel's samples whose outputs lay in memory that had been poisoned."""
     own = [sample.poisoned for sample in samples if sample.contender == KERNEL]
     return sum(own) / len(own) if own else 0.0

@@ -1,4 +1,4 @@
-"""Call a compiled kernel in this process, on torch tensors, by the contract of `Kernel`."""
+"""Call a kernel or model in this process, on torch tensors, by the contract of `Kernel`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.tasks.worker.module_state import state
 from sketchc.runtime.toolchains.base import CandidateError, Launch, toolchain
 
-#: Of every model, as in the process that makes references.
+#: The seed of every model, as in the process that makes references.
 SEED = 0
 
 
 def native(kernel: Kernel) -> ModuleType | None:
-    """The module that calls what the target's toolchain compiled; None for a Python function."""
+    """The module that calls a kernel's compiled library; None where its host code is Python."""
     if load_language(kernel.language).hosted:
         return None
     return importlib.import_module(toolchain(kernel.target).launcher)
@@ -37,7 +37,7 @@ def launcher(
     """A function from in and inout tensors (by name) to new outputs, in call order.
 
     `code` is the shared library or the Python file. Outputs are allocated by torch at each
-    call, as eager's are.
+    call, as in eager mode.
     """
     if (own := native(kernel)) is None:
         return _python(kernel, code, params)
@@ -52,10 +52,11 @@ def model_launcher(
     states: Mapping[str, torch.Tensor] | None,
     call: Callable[[Callable[..., Any], Mapping[str, torch.Tensor]], Any],
 ) -> Launch:
-    """A function that calls `ModelNew(*init_inputs)`, which has the parameters and buffers of the
-    task's model by name; its own, with `states` None. `call` runs a model on given tensors.
+    """A function that calls the model `ModelNew(*init_inputs)`, which gets `states`, the parameters
+    and buffers of the task's model by name (None: it keeps its own). `call` runs a model on given
+    tensors.
 
-    Raises `StateMismatchError` where the names or shapes do not agree.
+    Raises `StateMismatchError` where the names or shapes do not agree, and `CandidateError`.
     """
     made = getattr(import_file(code, f"sketchc_{code.stem}"), MODEL)
     torch.manual_seed(SEED)

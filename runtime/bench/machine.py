@@ -1,12 +1,13 @@
-"""What this machine can do: bandwidth of memory and caches, and peak FLOP/s by precision class.
+"""Performance of this machine: bandwidth of memory and caches, peak FLOP/s by precision class.
 
 Measured once per machine and kept in the user's cache folder with the date and the versions;
-measured again on request, when the better value of each is kept, since other work only slows it.
+measured again on request, when the better value of each is kept, since other work only slows a
+measurement.
 
-A small C++ program, compiled for the machine and run in a process of its own, says what a CPU can
-do at most. PyTorch's own kernels, the fallback where there is no compiler, read caches too slowly
-to bound a kernel that does it well. `OtherWork` says how much of the processors others took
-meanwhile.
+A small C++ program, compiled for the machine and run in a process of its own, measures the limits
+of a CPU. PyTorch's own kernels, the fallback where there is no compiler, read caches too slowly to
+bound a kernel that reads them well. `OtherWork` measures how much of the processors' time other
+processes take.
 """
 
 from __future__ import annotations
@@ -167,12 +168,13 @@ int main(int count, char **sizes)
 """
 
 
-#: FLOP/s by type, "f32" and "f64", and (bytes, bytes/s) for each footprint asked for.
+#: FLOP/s by type, "f32" and "f64", and (bytes, bytes/s) for each footprint.
 Probed = tuple[Mapping[str, float], tuple[tuple[int, float], ...]]
 
 
 def probe(footprints: Sequence[int], threads: int) -> Probed | None:
-    """Compile and run the program; None where there is no compiler, or it fails. Some seconds."""
+    """Compile and run the program `SOURCE` (some seconds), which reads arrays of `footprints`
+    bytes; None where there is no compiler, or it fails."""
     compiler = find_compiler()
     if compiler is None:
         return None
@@ -191,7 +193,7 @@ def probe(footprints: Sequence[int], threads: int) -> Probed | None:
 
 
 def read_probe(printed: str) -> Probed:
-    """What the program printed. Raises `ValueError`."""
+    """Parse what the program printed. Raises `ValueError` for another form."""
     rates: dict[str, float] = {}
     reads = []
     for line in printed.splitlines():
@@ -224,9 +226,10 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
 class Machine:
     """The device that was timed on.
 
-    `bandwidth` of the memory in bytes/s, over arrays that leave the caches; `cache_bytes` is the
-    last-level cache. `peaks` are FLOP/s by precision class; `levels` are (bytes, bytes/s) of
-    reading as much data again and again, the smallest first. `measured` is when (UTC).
+    `bandwidth` of the memory in bytes/s, over arrays larger than the caches; `cache_bytes` is the
+    size of the last-level cache. `peaks` are FLOP/s by precision class; `levels` are (bytes,
+    bytes/s) of reading so many bytes again and again, the smallest first. `measured` is the time of
+    the measurement (UTC).
     """
 
     name: str
@@ -239,8 +242,8 @@ class Machine:
     measured: str = ""
 
     def cached_bandwidth(self, footprint: int) -> float | None:
-        """Bytes/s at which data of this size can be read again and again, to be on the safe side
-        that of the largest size measured which does not exceed it; None where unknown."""
+        """Bytes/s at which `footprint` bytes can be read again and again: conservatively, that of
+        the largest measured size that does not exceed `footprint`; None where unknown."""
         if not self.levels:
             return None
         smaller = [rate for size, rate in self.levels if size <= footprint]
@@ -248,7 +251,7 @@ class Machine:
 
 
 def cache_file() -> Path:
-    """Where measurements of machines are kept."""
+    """The file where measurements of machines are kept."""
     return user_folder("XDG_CACHE_HOME", ".cache") / "machines.json"
 
 
@@ -259,7 +262,7 @@ def processor_name() -> str:
 
 
 def last_level_cache() -> int:
-    """The largest cache of CPU 0, in bytes; 32 MiB where the machine does not say."""
+    """The size of the largest cache of CPU 0, in bytes; 32 MiB where the system does not say."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         text = path.read_text().strip()
@@ -269,7 +272,8 @@ def last_level_cache() -> int:
 
 
 def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
-    """The machine's facts; measures what is not known yet (some seconds), or all with `measure`."""
+    """This machine with its performance on `device`: as kept, or measured (some seconds) where it
+    is not known yet, or with `measure`."""
     if device == "cuda":
         import torch
 
@@ -291,7 +295,8 @@ def this_machine(device: str = "cpu", measure: bool = False) -> Machine:
 
 
 def versions(device: str) -> dict[str, str]:
-    """The versions that a time depends on: Python, torch, the C++ compiler, the GPU's driver."""
+    """The versions that times on `device` depend on: Python, torch, the system, the C++ compiler,
+    and on a GPU CUDA, the driver and the targets' packages."""
     found = {**installed("torch"), "python": platform.python_version()}
     found["system"] = f"{platform.system()} {platform.release()}"
     compiler = find_compiler()
@@ -310,7 +315,8 @@ def versions(device: str) -> dict[str, str]:
 
 
 def better(one: Machine, other: Machine) -> Machine:
-    """The faster of both in everything; date and versions of `other`, the later one."""
+    """The better value of both machines' bandwidths and peaks; the rest from `other`, the later
+    measurement."""
 
     def most(first: Mapping[_Key, float], second: Mapping[_Key, float]) -> dict[_Key, float]:
         return {key: max(first.get(key, 0.0), second.get(key, 0.0)) for key in {**first, **second}}
@@ -335,7 +341,7 @@ def _known() -> dict[str, Any]:
 
 
 def _machine(kept: object) -> Machine | None:
-    """What was kept of a machine; None where it is of another form (an earlier version's)."""
+    """The machine of an entry of the cache file; None for another form (of an earlier version)."""
     if not isinstance(kept, dict):
         return None
     try:
@@ -371,8 +377,8 @@ def _measure(machine: Machine, device: str) -> Machine:
 
 
 def _cpu(machine: Machine) -> tuple[tuple[tuple[int, float], ...], dict[str, float]]:
-    """Cache levels and peaks: of a compiled program, and of PyTorch's products where they are
-    faster (or there is no compiler)."""
+    """Cache levels and peaks of a CPU: of the compiled program, or of PyTorch's matrix products
+    where these are faster or there is no compiler."""
     each, cache = machine.threads, machine.cache_bytes
     footprints = sorted({each * (16 << 10), each * (256 << 10), cache // 2, 4 * cache})
     probed = probe(footprints, machine.threads)
@@ -384,7 +390,7 @@ def _cpu(machine: Machine) -> tuple[tuple[tuple[int, float], ...], dict[str, flo
         rates, levels = probed
         peaks = {"ieee f32": max(peaks["ieee f32"], rates["f32"]), "ieee f64": rates["f64"]}
     for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16)):
-        # Vectors of halves, where the CPU has arithmetic on them, hold twice as many.
+        # A vector holds twice as many f16 or bf16 elements, where the CPU computes on them.
         try:
             peaks[name] = max(2 * peaks["ieee f32"], _product_rate(512, dtype, "cpu"))
         except RuntimeError:
@@ -393,7 +399,7 @@ def _cpu(machine: Machine) -> tuple[tuple[tuple[int, float], ...], dict[str, flo
 
 
 def _cuda_peaks() -> dict[str, float]:
-    """FLOP/s of matrix products by class; torch's settings are put back."""
+    """FLOP/s of matrix products by precision class; torch's settings are restored."""
     import torch
 
     before = torch.get_float32_matmul_precision()
@@ -425,7 +431,7 @@ def _product_rate(size: int, dtype: torch.dtype, device: str) -> float:
 
 
 def _fastest(operation: Callable[[], Any], device: str, times: int = 10) -> float:
-    """The shortest of several times, in seconds."""
+    """The shortest of so many `times` of an operation, in seconds, after one that warms up."""
     from sketchc.runtime.bench.timing import CpuClock, CudaClock
 
     clock: Clock = CudaClock() if device == "cuda" else CpuClock()
@@ -434,7 +440,7 @@ def _fastest(operation: Callable[[], Any], device: str, times: int = 10) -> floa
 
 
 def _cuda_cached(size: int) -> float:
-    """Bytes/s of reading `size` bytes within the L2, again and again in one kernel."""
+    """Bytes/s of reading `size` bytes in the L2 cache, again and again in one kernel."""
     import torch
 
     again = 64
@@ -443,8 +449,8 @@ def _cuda_cached(size: int) -> float:
 
 
 def measure_bandwidth(device: str, cache_bytes: int) -> float:
-    """The best of reading, copying and adding, in bytes/s that the arrays hold (no write-allocate
-    traffic counted, as in STREAM)."""
+    """The best bandwidth of reading, copying and adding arrays, in bytes/s of the arrays (without
+    write-allocate traffic, as in STREAM)."""
     import torch
 
     count = max(8 * cache_bytes, 256 << 20) // 4
@@ -461,14 +467,14 @@ def measure_bandwidth(device: str, cache_bytes: int) -> float:
     return best
 
 
-#: From this share on, numbers of a machine are said to be those of a busy one.
+#: From this share of other work on, measurements get a note that the machine is busy.
 BUSY = 0.1
-#: Columns of /proc/stat: all but idle and waiting for disks, and guests, who are counted twice.
+#: Columns of /proc/stat: all but idle and iowait, and the guests', which are counted twice.
 _WORKING = (1, 2, 3, 6, 7, 8)
 
 
 class OtherWork:
-    """Other work on these processors since the object was made."""
+    """Other processes' work on `processors` since the object was made."""
 
     def __init__(self, processors: Sequence[int]) -> None:
         self._processors = frozenset(f"cpu{number}" for number in processors)
@@ -476,14 +482,16 @@ class OtherWork:
         self._before = self._seconds()
 
     def share(self) -> float | None:
-        """The share of the processors' time that others took; None where the machine is silent."""
+        """The share of the processors' time that other processes took; None where the system does
+        not say."""
         elapsed = time.monotonic() - self._started
         if self._before is None or (now := self._seconds()) is None or elapsed <= 0:
             return None
         return max(0.0, (now - self._before) / (elapsed * len(self._processors)))
 
     def _seconds(self) -> float | None:
-        """Seconds for which the processors worked, less this process's own."""
+        """Seconds for which the processors worked, less those of this process and its children;
+        None where unknown."""
         try:
             with open("/proc/stat") as file:
                 lines = [line.split() for line in file]
@@ -501,7 +509,7 @@ class OtherWork:
 
 
 def busy_note(share: float | None) -> str:
-    """What a reader must know of a busy machine; "" for others."""
+    """The note on a machine of whose processors other work took `share`; "" below `BUSY`."""
     if share is None or share < BUSY:
         return ""
     percent = 100 * min(share, 1.0)

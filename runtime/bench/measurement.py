@@ -1,5 +1,5 @@
-"""What a measurement is: settings that go in, and the result with everything that a claim needs;
-medians with bootstrap intervals, and what a speedup is.
+"""The result of a measurement, with all data that a claim needs: medians with bootstrap intervals,
+speedups, and derived quantities.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sketchc.runtime.bench.schedule import Settings
 from sketchc.runtime.tasks.description import Scalar
 from sketchc.runtime.verify.compare import Comparison
 
-#: Fewer samples than this say too little about a median; a measurement of fewer is flagged.
+#: The least number of samples for a reliable median; a measurement of fewer is flagged.
 ENOUGH_SAMPLES = 30
 
 
 @attrs.frozen
 class Summary:
-    """Samples in seconds, reduced: `low` and `high` bound the median with 95 % confidence."""
+    """Statistics of samples in seconds: `low` and `high` bound the median with 95 % confidence."""
 
     samples: int
     median: float
@@ -59,7 +59,7 @@ def _bootstrap_medians(samples: np.ndarray, seed: int) -> np.ndarray:
 
 
 def summarise(samples: Sequence[float]) -> Summary:
-    """Reduce samples (at least one); deterministic."""
+    """The statistics of `samples` (at least one), deterministic: the bootstrap has a fixed seed."""
     values = np.asarray(samples, np.float64)
     low, high = np.quantile(_bootstrap_medians(values, 0), [0.025, 0.975])
     return Summary(
@@ -73,7 +73,8 @@ def summarise(samples: Sequence[float]) -> Summary:
 
 
 def speedup(baseline: Sequence[float], candidate: Sequence[float]) -> Speedup:
-    """How many times faster the candidate is. The two are resampled independently."""
+    """The speedup of `candidate` over `baseline`, given their samples in seconds, which are
+    resampled independently of each other."""
     base, other = np.asarray(baseline, np.float64), np.asarray(candidate, np.float64)
     ratios = _bootstrap_medians(base, 1) / _bootstrap_medians(other, 2)
     low, high = np.quantile(ratios, [0.025, 0.975])
@@ -91,8 +92,9 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def fast_p(speedups: Sequence[float | None], threshold: float) -> float:
-    """The share of tasks whose kernel is right and more than `threshold` times as fast as the
-    baseline (KernelBench, arXiv 2502.10517). None: the kernel failed, which never counts."""
+    """The share of tasks whose kernel is correct and more than `threshold` times as fast as the
+    baseline (KernelBench, arXiv 2502.10517). A speedup of None, as of a failed kernel, never counts
+    as fast."""
     if not speedups:
         return 0.0
     return sum(gain is not None and gain > threshold for gain in speedups) / len(speedups)
@@ -100,9 +102,10 @@ def fast_p(speedups: Sequence[float | None], threshold: float) -> float:
 
 @attrs.frozen
 class Baseline:
-    """One baseline: its class of precision, its time, and what the kernel gains on it. `speedup` is
-    None where the classes differ, and where the baseline is `idle`: it only makes a view.
-    `comparisons` are of one sample's outputs."""
+    """One baseline: its class of precision, its times, and the kernel's speedup over it. `speedup`
+    is None where the classes differ, and where the baseline is `idle`: it only makes a view.
+    `roofline` is the time of a perfect kernel over the median. `comparisons` are of one sample's
+    outputs."""
 
     name: str
     precision: str
@@ -115,10 +118,10 @@ class Baseline:
 
 @attrs.frozen
 class Measurement:
-    """What was measured. Times in seconds; `roofline` is the time of a perfect kernel over the
-    median. `comparisons` are of the outputs of timed samples; `problems` say why the times do not
-    count, if they do not. `task_text` is the task's file as it was when it was checked; `own_list`
-    names the one of the task's lists of inputs that was measured, "" for the one that leads."""
+    """The result of a measurement, times in seconds. `roofline` is the time of a perfect kernel
+    over the median. `comparisons` are of the outputs of timed samples; `problems` say why the times
+    do not count, if they do not. `task_text` is the text of the task's file when it was checked;
+    `own_list` names the one of the task's lists of inputs that was measured, "" for the default."""
 
     sketch: str
     target: str
@@ -151,7 +154,7 @@ class Measurement:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against the measurement."""
+        """Whether the measurement counts: it has no `problems`."""
         return not self.problems
 
     @property
@@ -161,18 +164,19 @@ class Measurement:
 
     @property
     def believable(self) -> bool:
-        """Whether the times can be true, whatever the outputs are."""
+        """Whether the times can be believed, whatever the outputs are: no problem is of the class
+        "policy"."""
         return all(problem.failure != "policy" for problem in self.problems)
 
     @property
     def disputed(self) -> bool:
-        """Whether the times alone speak against it: outputs are right, and nothing was changed."""
+        """Whether only the times are a problem: all outputs are right, and nothing was changed."""
         right = all(comparison.passed for comparison in self.comparisons)
         return bool(self.problems) and right and not self.run.changes
 
     @property
     def too_few(self) -> bool:
-        """Whether there are fewer samples than a median needs."""
+        """Whether there are fewer than `ENOUGH_SAMPLES` samples of the kernel."""
         return self.kernel.samples < ENOUGH_SAMPLES
 
     @property
@@ -182,13 +186,13 @@ class Measurement:
 
     @property
     def speedup(self) -> Speedup | None:
-        """The speedup over eager; None where eager is not of the same class of precision."""
+        """The speedup over eager; None where eager has another class of precision, or is idle."""
         return self.baselines["eager"].speedup
 
     @property
     def sol_score(self) -> float | None:
-        """How much of what eager takes beyond a perfect kernel's time (`floor.roofline`) is saved,
-        between 0 and 1; None where no speedup may be quoted, or eager takes no longer than that."""
+        """The share, from 0 to 1, that the kernel saves of eager's time beyond a perfect kernel's
+        (`floor.roofline`); None where no speedup may be quoted, or eager is as fast as that."""
         eager, least = self.eager.median, self.floor.roofline
         if self.speedup is None or eager <= least:
             return None
@@ -196,23 +200,24 @@ class Measurement:
 
     @property
     def bytes(self) -> int:
-        """What a perfect kernel moves."""
+        """The bytes that a perfect kernel moves."""
         return self.work.moved
 
     @property
     def flops(self) -> int:
-        """The operations that a perfect kernel computes."""
+        """The number of floating-point operations that a perfect kernel computes."""
         return self.work.operations
 
     @property
     def samples(self) -> dict[str, list[float]]:
-        """Seconds by contender."""
+        """The seconds of all samples, by contender."""
         names = (*self.run.baselines, "kernel")
         return {name: self.run.seconds(name) for name in names}
 
 
 def surroundings() -> dict[str, Any]:
-    """What else the machine did, and how fast its processors were set to run."""
+    """The machine's load averages, this process's processors, and their governors and clock
+    frequencies, as JSON-able data."""
 
     def told(name: str) -> list[str]:
         found = []

@@ -1,15 +1,16 @@
-"""What physics allows: the bytes that must move, the work that must be done, and the floor below.
+"""Physical limits of times: the bytes that must move, the work that must be done, and the floor.
 
-Two readings of the same sketch. The *roofline* is what a perfect kernel would take: each input read
+Two readings of the same sketch. The *roofline* is the time of a perfect kernel: each input read
 once and each output written once at the memory's bandwidth, each operation at the peak rate. The
-*floor* is for rejecting, so it counts only what no kernel can leave out: a tensor that is reached
-through indices, in strides or under a condition may be read in part, a triangular loop is counted
-as its hull, and a tile that sticks out as a whole; none of that is held against a kernel.
+*floor* is for rejecting times, so it counts only what no kernel can leave out: a tensor that is
+read through indices, in strides or under a condition may be read in part; and counts of operations
+are upper bounds, of a triangular loop by its hull, of a tile that sticks out as a whole, so what
+they exceed the real work by is left out of the floor.
 
-A speedup that comes from rounding more coarsely is no speedup, either: a result says which class of
-precision it is of, the baseline is set to the same class, and where PyTorch has none no speedup is
-quoted. Classes are "ieee f64", "ieee f32", "tf32x3", "tf32", "f16", "bf16" and "integer", after the
-narrowest type that floats pass through.
+A speedup that comes from rounding more coarsely does not count: a result states its class of
+precision, the baseline is set to the same class, and where PyTorch does not have that class no
+speedup is quoted. Classes are "ieee f64", "ieee f32", "tf32x3", "tf32", "f16", "bf16" and
+"integer", after the narrowest type that floats pass through.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from sketchc.lowering.registry import load_target
 from sketchc.runtime.bench.machine import Machine
 from sketchc.runtime.cases.binding import Binding
 
-#: A time below this share of the floor is not believed. The rest is for what a modest measurement
-#: of bandwidth and peak leaves out, and for work that a compiler can simplify away.
+#: A time below this share of the floor is not believed. The margin allows for measured bandwidths
+#: and peaks that are too low, and for work that a compiler can simplify away.
 SLACK = 0.5
-#: How far sizes are scaled up to see what one element costs, edge tiles left aside.
+#: The factor by which sizes are scaled up to find the cost of an element without edge tiles.
 _LARGE = 1 << 20
 
 
 @attrs.frozen
 class Work:
-    """Bytes and FLOPs: `moved` and `operations` of the roofline, `read`, `written` and `certain` of
-    the floor (bytes, bytes, FLOPs)."""
+    """Bytes and FLOPs: `moved` (bytes) and `operations` (FLOPs) for the roofline, `read`, `written`
+    and `certain` for the floor (bytes, bytes, FLOPs)."""
 
     moved: int
     operations: int
@@ -51,21 +52,21 @@ class Work:
 
 @attrs.frozen
 class Floor:
-    """Times in seconds. `roofline` is what a perfect kernel takes, `least` what none can beat;
-    `reason` says what sets `least`."""
+    """Times in seconds: `roofline` of a perfect kernel, and `least`, which no kernel can beat;
+    `reason` says what determines `least`."""
 
     roofline: float
     least: float
     reason: str
 
     def refuses(self, seconds: float) -> bool:
-        """Whether a time is too short to be true."""
+        """Whether a time is too short to be believed: below `SLACK` of `least`."""
         return seconds < SLACK * self.least
 
 
 def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
-    """Bytes and FLOPs at these sizes. A kernel without a sketch has only its signature: its inputs
-    may be read in part, and nothing is known of its work."""
+    """The bytes and FLOPs of a kernel at the sizes `symbols`. A kernel without a sketch has only a
+    signature: its inputs may be read in part, and its operations are not known."""
     values = host_values(plan.sketch, symbols, binding.params)
     sizes = {
         tensor.name: math.prod(int(evaluate(e, values)) for e in tensor.extents)
@@ -86,7 +87,8 @@ def work_of(plan: Plan, binding: Binding, symbols: Mapping[str, int]) -> Work:
 
 
 def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
-    """What the machine can do with this work at best."""
+    """The floor of `work` on `machine`, in the precision class `precision`. `cold`: inputs come
+    from memory, not from caches."""
     peak = machine.peaks.get(precision)
     ideal = work.moved / machine.bandwidth
     if peak is not None:
@@ -96,8 +98,8 @@ def floor_of(work: Work, machine: Machine, precision: str, cold: bool) -> Floor:
         memory = footprint / machine.bandwidth
         reason = f"{footprint / 1e6:.3g} MB at {machine.bandwidth / 1e9:.3g} GB/s of memory"
     else:
-        # What was flushed comes from memory; what is written, and read while warm, may stay in the
-        # caches, at the rate of the level that holds it.
+        # Flushed inputs come from memory; outputs, and inputs of warm caches, may stay in the
+        # caches, at the bandwidth of the level that holds them.
         cached, fastest = (work.written if cold else footprint), machine.cached_bandwidth(footprint)
         memory = 0.0 if fastest is None else cached / fastest
         reason = f"{cached / 1e6:.3g} MB within the caches"
@@ -129,7 +131,7 @@ def _read_whole(plan: Plan) -> set[str]:
 
 
 def _loads(plan: Plan) -> Iterator[tuple[ir.Load, bool]]:
-    """Every load, and whether a condition stands over it."""
+    """Every load of the plan, and whether it is executed under a condition."""
     for phase in plan.phases:
         hosted = any(
             isinstance(step, ir.HostIf) for step in walk.around(plan.sketch.steps, phase.index)
@@ -146,7 +148,8 @@ def _loads(plan: Plan) -> Iterator[tuple[ir.Load, bool]]:
 
 
 def _conditional(plan: Plan) -> bool:
-    """Whether the operations are only bounded: some run under conditions or in varying loops."""
+    """Whether the plan's count of operations is only an upper bound: some are under conditions, or
+    in loops whose bounds depend on more than symbols and constants."""
     for phase in plan.phases:
         around = walk.around(plan.sketch.steps, phase.index)
         if any(isinstance(step, ir.HostIf | ir.Fetch) for step in around):
@@ -162,8 +165,8 @@ def _conditional(plan: Plan) -> bool:
 
 
 def _leading(count: ir.Expr, values: Mapping[str, Value], symbols: Mapping[str, int]) -> int:
-    """The part of a count that grows fastest in every symbol, at its exact share of the last tile:
-    a lower bound, since tiles that stick out are counted whole in `count`."""
+    """The leading term of `count` in every symbol, at the actual sizes `symbols`, which leaves out
+    what edge tiles add: a lower bound, since `count` has tiles that stick out as a whole."""
     scaled = dict(values)
     divisor = 1
     for name, size in symbols.items():
@@ -177,7 +180,7 @@ def _leading(count: ir.Expr, values: Mapping[str, Value], symbols: Mapping[str, 
     return int(evaluate(count, scaled)) // divisor
 
 
-#: From the most exact to the coarsest.
+#: Precision classes, from the most exact to the coarsest.
 CLASSES = ("integer", "ieee f64", "ieee f32", "tf32x3", "tf32", "f16", "bf16")
 _OF_TYPE = {
     DType.F64: "ieee f64",
@@ -185,13 +188,13 @@ _OF_TYPE = {
     DType.F16: "f16",
     DType.BF16: "bf16",
 }
-#: What PyTorch can be set to; nothing in it computes in tf32x3.
+#: The class that PyTorch is set to instead; it cannot compute in tf32x3.
 _BASELINE = {"tf32x3": "ieee f32"}
 
 
 @attrs.frozen
 class Precision:
-    """A class and how it was found."""
+    """A precision class, and what in the kernel determines it."""
 
     name: str
     reason: str
@@ -203,12 +206,13 @@ class Precision:
 
     @property
     def comparable(self) -> bool:
-        """Whether a speedup may be quoted."""
+        """Whether the baselines run in the same class, so that a speedup may be quoted."""
         return self.of_baseline == self.name
 
 
 def precision_of(plan: Plan, kernel: Kernel) -> Precision:
-    """The class of a kernel, from its sketch; from its signature and its text without one."""
+    """The precision class of a kernel, from its sketch; of a kernel without one, from its signature
+    and its source."""
     tensors = [t.dtype for t in plan.sketch.tensors if t.role is not ir.Role.WORKSPACE]
     found = {_OF_TYPE[dtype]: f"{dtype.value} tensors" for dtype in tensors if dtype.is_float}
     for statement in walk.in_phases(plan.phases):
@@ -222,7 +226,7 @@ def precision_of(plan: Plan, kernel: Kernel) -> Precision:
 
 
 def _class_of_product(plan: Plan, product: ir.Compute) -> dict[str, str]:
-    """The class of one matrix product of a sketch; none for one of integers."""
+    """The class of one matrix product of a sketch, with the reason; {} for integers."""
     names = [operand.tile for operand in product.operands if isinstance(operand, ir.TileOperand)]
     dtype = promote(*(plan.sketch.tile(name).dtype for name in names))
     if not dtype.is_float:

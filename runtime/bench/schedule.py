@@ -1,12 +1,12 @@
-"""How long and how often something is timed, and with which inputs: what the parent decides.
+"""How long and how often something is timed, and with which inputs: the parent's decisions.
 
-The inputs of each sample are fresh values at the same addresses, which no earlier result fits: a
-kernel that remembers its outputs, by the address of an input or by looking at some of its elements,
-must show. So before every sample each tensor is rotated by an offset and, where it holds floats,
-scaled by a factor in (1/2, 1]. The parent draws both and tells them one sample at a time; it can
-make the same values itself, and with them the reference. Parameters of a model stay as they are: a
-kernel may prepare them once. A task that corrects its inputs (`valid_inputs`) would not take
-rotated ones: there, the sets of inputs alone take turns.
+The inputs of each sample are fresh values at the same addresses, for which no earlier result is
+right: this detects a kernel that reuses outputs, by the address of an input or by some of its
+elements. So before every sample each tensor is rotated by an offset and, where it holds floats,
+scaled by a factor in (1/2, 1]. The parent draws both and sends them one sample at a time; it can
+compute the same values itself, and with them the reference. Parameters of a model stay as they are:
+a kernel may prepare them once. A task that corrects its inputs (`valid_inputs`) would not accept
+rotated ones: there, samples only alternate between the sets of inputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from sketchc.runtime.tasks.description import Scalar
 
 @attrs.frozen
 class Schedule:
-    """How long and how often. `cold`: caches are flushed before each sample."""
+    """How many samples and bursts are timed, and for how long. `cold`: caches are flushed before
+    each sample."""
 
     samples: int = 31
     warm_up_seconds: float = 0.5
@@ -34,7 +35,7 @@ class Schedule:
 
 @attrs.frozen
 class Settings:
-    """How to measure. `sizes` replaces symbols of the task; `values` are `--set`."""
+    """How to measure. `sizes` replaces symbols of the task; `values` are those of `--set`."""
 
     seed: int
     threads: int
@@ -46,7 +47,7 @@ class Settings:
     baselines: tuple[str, ...] = ("eager",)
 
 
-#: Factors are 1 - k/256, exact in every floating-point type.
+#: Factors are 1 - k/256 for k below this, exact in every floating-point type.
 _FACTORS = 128
 
 
@@ -61,8 +62,8 @@ class Turn:
 
 @attrs.frozen
 class Variation:
-    """One sample's inputs: the set of values `base`, the addresses `place`, and the turn of each
-    tensor that has one."""
+    """One sample's inputs: the number of the set of values (`base`), the number of the copy in
+    memory (`place`), and the `Turn` of each tensor that is varied."""
 
     base: int
     place: int
@@ -75,8 +76,8 @@ def draw_variation(
     bases: int,
     place: int,
 ) -> Variation:
-    """A variation; `sizes` maps tensors that may be varied to (elements, whether they are floats).
-    `place` is given, so that places take turns."""
+    """A random variation, with one of `bases` sets of values. `sizes` maps tensors that may be
+    varied to (elements, whether they are floats); `place` is given, so that places alternate."""
     turns = {}
     for name, (elements, floating) in sizes.items():
         offset = int(random.integers(0, elements)) if elements else 0
@@ -86,7 +87,7 @@ def draw_variation(
 
 
 def varied(array: Array, turn: Turn) -> Array:
-    """The values of one tensor, in a new array of the same shape and type."""
+    """`array` varied by `turn`, in a new array of the same shape and type."""
     rotated = np.roll(array.reshape(-1), turn.offset).reshape(array.shape)
     if turn.factor == 1.0:
         return rotated

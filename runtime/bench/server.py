@@ -1,17 +1,17 @@
 """Inside a process that times: it does what the parent says, one sample at a time, and decides
-nothing. One such process has the baselines, another one the kernel: code that is to be measured
-never shares a process with what it is compared with.
+nothing. One such process has the baselines, another one the kernel: the code that is measured never
+shares a process with the code that it is compared with.
 
-A sample is made in steps, so that the parent can take the time itself: the parent names a contender
-and how the inputs are to be varied; this process writes them, poisons what outputs will be
-allocated from, flushes the caches and says "ready"; the parent says "go"; the call is timed and its
-outputs copied at once; only then does the parent say whether it wants to see them.
+A sample is made in steps, so that the parent can also measure the time: the parent names a
+contender and how the inputs are to be varied; this process writes the inputs, poisons the memory
+that outputs will be allocated from, flushes the caches and says "ready"; the parent says "go"; the
+call is timed and its outputs copied at once; only then does the parent ask for these copies or not.
 
 A candidate runs in the process that times it. It could replace a clock, make `synchronize` do
-nothing, or let torch do its work. So everything callable of the modules concerned, and every
-setting, is noted before the candidate is loaded and compared afterwards (`torch_state` for torch).
-The clocks themselves do not depend on it: `timing` holds its own references. What it is compared
-with runs in another process.
+nothing, or let torch do its work. So all functions of the modules concerned, and every setting,
+are recorded before the candidate is loaded and compared afterwards (`torch_state` for torch).
+The clocks themselves are not affected: `timing` holds its own references. The baselines run in
+another process.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ from sketchc.runtime.tasks.worker.torch_worker import (
 )
 from sketchc.runtime.toolchains.base import CandidateError, Launch, PreparedLaunch
 
-#: What is watched besides torch and the modules given.
+#: Modules that a `Guard` watches besides torch and the modules that it is given.
 _OWNERS: tuple[tuple[str, Any], ...] = (("time", time), ("os", os))
 
 
 def apply_precision(name: str) -> None:
-    """Set torch to a precision class. Sums of halves are kept in f32, as kernels keep them."""
+    """Set torch to the precision class `name`, with sums of f16 and bf16 kept in f32, as kernels
+    keep them."""
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = name == "tf32"
     cuda: Any = torch.backends.cuda.matmul
@@ -68,17 +69,18 @@ def apply_precision(name: str) -> None:
 
 
 class Guard:
-    """What was there before the candidate."""
+    """A record of functions and of torch's state before the candidate is loaded."""
 
     def __init__(self, modules: Mapping[str, ModuleType | type]) -> None:
-        """`modules` by the names to show: further ones whose functions must stay."""
+        """`modules`: further modules and classes whose functions must not be replaced, by the names
+        to report."""
         self._owners = (*_OWNERS, *modules.items())
         self._seen = [seen(owner) for _, owner in self._owners]
         self._torch = TorchState(first_state())
 
     def changes(self, *, whole: bool = False) -> list[str]:
-        """What was changed since, in words; nothing is put back. `whole`: also the kernels that the
-        dispatcher has for each operation, whatever was registered meanwhile."""
+        """Sentences on what was changed since; nothing is restored. `whole`: compares the kernels
+        of all operations of the dispatcher, even where no registration was noticed."""
         found = [
             f"it replaced {name}.{key}"
             for (name, owner), before in zip(self._owners, self._seen, strict=True)
@@ -94,12 +96,12 @@ Call = Callable[[int], list[torch.Tensor]]
 #: The arrays of a set of inputs, by tensor name.
 RawInputs = Mapping[str, messages.Raw]
 _now = time.perf_counter_ns
-#: Bound here: a candidate may replace them.
+#: Bound here: a candidate may replace the module's attributes.
 _receive, _send = messages.receive, messages.send
 
 
 class Server(ABC):
-    """The task, the inputs, and the clock; `Baselines` and `Candidate` have the contenders."""
+    """The task, inputs and clock of one side; `Baselines` and `Candidate` add the contenders."""
 
     def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
         self.job = job
@@ -133,13 +135,14 @@ class Server(ABC):
         return [values.get(a) if isinstance(a, str) else a for a in self.job.arguments]
 
     def _run(self, model: Callable[..., Any], given: Mapping[str, torch.Tensor]) -> Any:
-        """What a model gives for these tensors, passed as the task takes them."""
+        """The result of `model` for the tensors `given` by name, passed as the task takes them."""
         inputs = [given.get(a) if isinstance(a, str) else a for a in self.job.arguments]
         arguments, named = self.task.arguments(inputs)
         return model(*arguments, **named)
 
     def _warm_up(self, call: Call) -> list[torch.Tensor]:
-        """Calls for as long as the schedule says, on each place at least once; its last outputs."""
+        """Call for as long as the schedule says, on each place at least once; returns the outputs
+        of the last call."""
         started, number = _now(), 0
         while number < self.job.places or (_now() - started) * 1e-9 < self.job.warm_up_seconds:
             outputs = call(number % self.job.places)
@@ -151,7 +154,7 @@ class Server(ABC):
     # ------------------------------------------------------------ samples
 
     def sample(self, request: Mapping[str, Any], channel: socket.socket) -> None:
-        """One sample, in the steps of the module's docstring."""
+        """Take one sample, in the steps of the module's docstring."""
         name, place = request["contender"], request["place"]
         turns = {key: Turn(*turn) for key, turn in request["turns"].items()}
         self._prepare(request["base"], place, turns)
@@ -167,7 +170,7 @@ class Server(ABC):
         except Exception as error:
             raise self.blamed(name, error) from error
         _send(channel, {"seconds": timed.seconds, "late": timed.late, "copy": timed.copying})
-        # At rest until the parent has heard: it may have to wait for this processor.
+        # This process rests until the parent has received that: it may wait for this processor.
         keep = _receive(channel)["do"] == "keep"
         reply: dict[str, Any] = {"changes": self.changes()}
         reply["poisoned"] = all(self._was_poisoned(one) for one in kept[0])
@@ -177,7 +180,7 @@ class Server(ABC):
         _send(channel, reply)
 
     def burst(self, request: Mapping[str, Any], channel: socket.socket) -> None:
-        """Many calls without rest, which the parent times as a whole."""
+        """Time many calls without rest; the parent times them as a whole."""
         name, place = request["contender"], request["place"]
         call = self.calls[name]
         self.clock.rest()
@@ -189,13 +192,14 @@ class Server(ABC):
         _send(channel, {"seconds": seconds})
 
     def nothing(self, channel: socket.socket) -> None:
-        """A sample without a call: what the parent's clock takes to hear of an end."""
+        """Take a sample without a call: it shows how late the parent notices a sample's end."""
         self.clock.rest()
         self._wait_for_go(channel)
         _send(channel, {})
 
     def _prepare(self, base: int, place: int, turns: Mapping[str, Turn]) -> None:
-        """Fresh inputs at the same addresses, poison where outputs will be, cold caches."""
+        """Write fresh inputs at the same addresses, poison the memory of outputs, and flush the
+        caches, if the schedule says so."""
         for name in self.job.varied:
             write_varied(self.bases[base][name], turns.get(name, Turn()), self.places[place][name])
         self._poison()
@@ -204,8 +208,8 @@ class Server(ABC):
         self.clock.rest()
 
     def _poison(self) -> None:
-        """Who is timed allocates: take as much, poison it and give it back, so that the allocator
-        hands it out again."""
+        """Poison the memory of outputs that a timed call allocates itself: allocate as much, poison
+        it and free it, so that the allocator returns the same memory to the call."""
         filled = [
             poison(torch.empty(shape, dtype=DTYPES[dtype], device=self.job.device))
             for dtype, shape in self.job.outputs
@@ -213,29 +217,29 @@ class Server(ABC):
         self.poisoned = [(tensor.data_ptr(), tensor.nbytes) for tensor in filled]
 
     def _was_poisoned(self, output: torch.Tensor) -> bool:
-        """Whether most of an output lies where poison was."""
+        """Whether at least half of `output` lies in one block that `_poison` had filled."""
         start, size = output.data_ptr(), output.nbytes
         shared = (min(start + size, p + n) - max(start, p) for p, n in self.poisoned)
         return 2 * max(shared, default=0) >= size
 
     def blamed(self, name: str, error: Exception) -> Exception:
-        """What an exception of a timed call is reported as."""
+        """The exception to raise for `error`, raised by a timed call of contender `name`."""
         return RuntimeError(f"{name}: {_raised(error)}")
 
     @abstractmethod
     def begin(self) -> dict[str, Any]:
-        """Make ready to time; returns the first message to the parent."""
+        """Load the contenders and warm them up; returns the first message to the parent."""
 
     def changes(self) -> list[str]:
-        """What a contender did to this process."""
+        """Sentences on what a contender changed in this process."""
         return []
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
-        """What a contender did where nobody times it."""
+        """Sentences on what a contender did to its inputs, or where the clock does not measure."""
         return []
 
     def end(self) -> dict[str, Any]:
-        """What is to be said when all is done."""
+        """The last message to the parent."""
         return {"changes": []}
 
     def _wait_for_go(self, channel: socket.socket) -> None:
@@ -244,7 +248,7 @@ class Server(ABC):
 
 
 class Baselines(Server):
-    """The task's model with the sets' parameters, as it is and compiled; warmed up."""
+    """The task's model with the parameters of the inputs, eager and compiled, warmed up."""
 
     def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
         super().__init__(job, inputs)
@@ -255,7 +259,7 @@ class Baselines(Server):
         own = {} if job.seeded else state(self.model)
         for name, tensor_name in job.state.items() if own else ():
             own[name].data = self.places[0][tensor_name]
-        # What the task returns where it returns nothing: the inputs that it is seen to write.
+        # Shows which inputs the task writes: its outputs, where forward returns None.
         self.task.forward(self.model, self._arguments(0))
         for name in job.baselines:
             if name == "eager":
@@ -266,12 +270,13 @@ class Baselines(Server):
             self._warm_up(call)
 
     def begin(self) -> dict[str, Any]:
-        """What there is to be timed; "idle" are those that compute nothing."""
+        """The names of the baselines; "idle" are those that compute nothing."""
         idle = [name for name, call in self.calls.items() if self._only_views(call)]
         return {"baselines": list(self.calls), "notes": self.notes, "idle": idle}
 
     def _compile(self, name: str) -> None:
-        """`torch.compile` with its defaults for these sizes; a note where it cannot be had."""
+        """Add a baseline with `torch.compile` with its defaults, for these sizes; a note where it
+        fails."""
         try:
             call = self._calling(torch.compile(self.model, dynamic=False))
             for place in range(self.job.places):
@@ -295,7 +300,8 @@ class Baselines(Server):
         return call
 
     def _only_views(self, call: Call) -> bool:
-        """Whether all outputs lie in the memory of inputs, and nothing was written there."""
+        """Whether all outputs lie in the memory of inputs or parameters, and nothing was written
+        there."""
         held = list(self.places[0].values())
         own = state(self.model) if isinstance(self.model, torch.nn.Module) else {}
         held += list(own.values())
@@ -309,12 +315,12 @@ class Baselines(Server):
         )
 
     def end(self) -> dict[str, Any]:
-        """The settings that the baselines ran with."""
+        """The last message to the parent, with torch's settings as the baselines ran."""
         return {"changes": [], "settings": torch_settings()}
 
 
 class Candidate(Server):
-    """The kernel, in a process of its own, and what it must leave alone."""
+    """The kernel, in a process of its own, with a guard on what it must not change."""
 
     def __init__(self, job: Job, inputs: Sequence[RawInputs]) -> None:
         super().__init__(job, inputs)
@@ -322,7 +328,8 @@ class Candidate(Server):
         self.guard = Guard(self._watched())
 
     def _watched(self) -> dict[str, Any]:
-        """What the candidate must leave alone besides torch: the task, and this machinery."""
+        """Modules and classes besides torch that the candidate must not change, by the names to
+        report: the task, and the code that times."""
         found: dict[str, Any] = {"the task": self.task.module}
         own = native(self.job.kernel)
         for module in (timing, launching, messages, sys.modules[__name__], own):
@@ -361,15 +368,15 @@ class Candidate(Server):
         return {"loaded": True, "changes": self.guard.changes(whole=True)}
 
     def blamed(self, name: str, error: Exception) -> Exception:
-        """The error as one of the kernel, whose code raised it."""
+        """`error` as a `CandidateError`, since the kernel's code raised it."""
         return _raised(error)
 
     def changes(self) -> list[str]:
-        """What the kernel replaced or set in this process."""
+        """Sentences on what the kernel replaced or set in this process."""
         return self.guard.changes()
 
     def _poison(self) -> None:
-        """Where the kernel is given its outputs, poison them."""
+        """Poison the outputs that a `PreparedLaunch` is given, else as in `Server`."""
         if isinstance(self.launch, PreparedLaunch):
             self.launch.prepare()
         else:
@@ -379,7 +386,7 @@ class Candidate(Server):
         return isinstance(self.launch, PreparedLaunch) or super()._was_poisoned(output)
 
     def _astray(self, base: int, place: int, turns: Mapping[str, Turn]) -> list[str]:
-        """Inputs that the kernel changed, and work that it left on another stream."""
+        """Sentences on inputs that the kernel changed, and on work on another stream."""
         found = []
         for name in self.job.varied:
             expected = torch.empty_like(self.places[place][name])
@@ -391,7 +398,7 @@ class Candidate(Server):
         return found
 
     def end(self) -> dict[str, Any]:
-        """What is to be said when all is done."""
+        """The last message to the parent, after a comparison of everything."""
         changes = self.guard.changes(whole=True)
         for name, before in self.parameters.items():
             if not torch.equal(before, self.bases[0][name]):
@@ -405,8 +412,9 @@ def _raised(error: Exception) -> CandidateError:
 
 
 def serve(job: Job, inputs: Sequence[RawInputs], side: str, channel: socket.socket) -> None:
-    """Answer until the parent closes the channel; `side` says who is timed here. A failure is a
-    message with "error" (of the task or the machinery) or "candidate"."""
+    """Answer requests until the parent closes the channel; `side` says which side is timed here. A
+    failure is a message with "error" (of the task or of this project's code), "candidate", or
+    "mismatch" (of parameters)."""
     try:
         with torch.no_grad():
             server = (Candidate if side == KERNEL else Baselines)(job, inputs)

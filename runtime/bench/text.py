@@ -1,4 +1,4 @@
-"""Measurements as text, as JSON and read from JSON again: one, and several kernels together."""
+"""Measurements as text and as JSON, and read from JSON; and summaries of several kernels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def show(measured: Measurement, console: Console) -> None:
-    """Print the table and the conclusion."""
+    """Print a measurement: its notes, the table of times, and the conclusion."""
     say = partial(console.print, highlight=False, soft_wrap=True)
     own_list = f" ({escape(measured.own_list)})" if measured.own_list else ""
     say(
@@ -73,7 +73,7 @@ def _row(table: Table, name: str, times: Summary, measured: Measurement, rooflin
 
 
 def gain_text(baseline: Baseline) -> str:
-    """What the kernel gains on one baseline."""
+    """The kernel's speedup over one baseline as text, or why none is quoted."""
     gain = baseline.speedup
     if gain is None:
         why = "it only makes a view" if baseline.idle else baseline.precision
@@ -85,7 +85,7 @@ def gain_text(baseline: Baseline) -> str:
 
 
 def summary(measured: Measurement) -> str:
-    """The conclusion in one line."""
+    """The conclusion of a measurement in one line."""
     times = ", ".join(gain_text(baseline) for baseline in measured.baselines.values())
     if measured.problems:
         return f"failed: {'; '.join(p.reason for p in measured.problems)}; {times}"
@@ -97,8 +97,8 @@ def summary(measured: Measurement) -> str:
 
 
 def to_json(measured: Measurement) -> dict[str, Any]:
-    """Everything, with the raw samples. "speedup" at the top is over eager, which is always there;
-    a speedup is null where none may be quoted."""
+    """All data of a measurement as JSON-able data, with the raw samples. "speedup" at the top level
+    is over eager, which is always there; a speedup is null where none may be quoted."""
     data: dict[str, Any] = attrs.asdict(measured)
     data["passed"], data["failure"] = measured.passed, measured.failure
     data["believable"], data["too_few"] = measured.believable, measured.too_few
@@ -123,19 +123,19 @@ def to_json(measured: Measurement) -> dict[str, Any]:
     return found
 
 
-#: Samples of one contender that are read.
+#: The most samples of one contender that are read from JSON.
 _MOST_SAMPLES = 2000
 
 
 def is_measurement(data: Mapping[str, Any]) -> bool:
-    """Whether a JSON object is one that `to_json` gave."""
+    """Whether a JSON object has the form that `to_json` writes."""
     return all(isinstance(data.get(key), Mapping) and data[key] for key in ("kernel", "samples"))
 
 
 def from_json(data: Mapping[str, Any], text: Callable[[str], str] = str) -> Measurement:
-    """The measurement that `to_json` gave, of this version or another; each text goes through
-    `text`. Of the run, only the samples are known. What is missing is taken to be nothing; times
-    and speedups that are missing are made of the samples."""
+    """Read a measurement from JSON that `to_json` of this or another version wrote; each string is
+    passed through `text`. Of the run, only the samples are known. Missing fields are empty; missing
+    times and speedups are computed from the samples."""
     samples = {name: _numbers(values) for name, values in data["samples"].items()}
     samples = {name: values for name, values in samples.items() if values}
     names = [name for name in samples if name != "kernel"]
@@ -154,13 +154,14 @@ def from_json(data: Mapping[str, Any], text: Callable[[str], str] = str) -> Meas
 
 
 def _numbers(values: object) -> list[float]:
-    """The finite ones of a list of numbers."""
+    """The first `_MOST_SAMPLES` finite numbers of a list; [] for other values."""
     found = [number(value) for value in values] if isinstance(values, list) else []
     return [value for value in found if value is not None and math.isfinite(value)][:_MOST_SAMPLES]
 
 
 def _times(given: object, samples: Sequence[float]) -> dict[str, Any]:
-    """A summary as it was reported, and from the samples where it was not."""
+    """A summary's fields: the reported ones that are positive and finite, else those computed from
+    the samples."""
     found = attrs.asdict(summarise(samples)) if samples else {}
     reported = given.items() if isinstance(given, Mapping) else ()
     return found | {
@@ -171,8 +172,8 @@ def _times(given: object, samples: Sequence[float]) -> dict[str, Any]:
 def _baseline(
     data: Mapping[str, Any], name: str, samples: Sequence[float], kernel: Sequence[float]
 ) -> dict[str, Any]:
-    """One baseline. Once there was only eager, of which all stood at the top. A speedup that is
-    there and null was withheld on purpose (another precision), so that none is made up."""
+    """The fields of one baseline. Early versions had only eager, with its fields at the top level.
+    A speedup that is null was withheld on purpose (another precision), so none is computed."""
     every = data.get("baselines")
     given = every.get(name) if isinstance(every, Mapping) else None
     given = given if isinstance(given, Mapping) else {}
@@ -191,7 +192,7 @@ def _baseline(
 
 
 def _timer(measured: Measurement) -> dict[str, Any]:
-    """What the judgement of the clocks rests on, by contender and in the order of the samples."""
+    """The data that `judgement` judges the clocks by; those of samples by contender, in order."""
     run = measured.run
     names = (*run.baselines, "kernel")
     own = {name: [s for s in run.samples if s.contender == name] for name in names}
@@ -209,16 +210,17 @@ def _timer(measured: Measurement) -> dict[str, Any]:
     }
 
 
-#: fast_p is given for these p: right at all, faster, twice as fast.
+#: fast_p is reported for these p: correct, faster, more than twice as fast.
 THRESHOLDS = (0.0, 1.0, 2.0)
 
 
 @attrs.frozen
 class Entry:
-    """One kernel and its task: what was measured, or the class of failure and why not.
+    """One kernel and its task: the measurement, or the class of failure and the reason.
 
-    A `broken` task is nobody's failure: the kernel is not counted. One that is "incomplete" is: it
-    is not known to be right. `own_list`: which of several lists of the task's inputs it is.
+    With a `broken` task, the kernel is not counted. A kernel whose failure is "incomplete" is
+    counted, as one not known to be correct. `own_list`: the name of the list of the task's inputs,
+    "" for the default.
     """
 
     kernel: str
@@ -231,7 +233,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        """The kernel's name, and that of the list where it is not the leading one."""
+        """The kernel's name, with that of the list of inputs where it is not the default one."""
         return f"{self.kernel} ({self.own_list})" if self.own_list else self.kernel
 
     @property
@@ -241,11 +243,12 @@ class Entry:
 
     @property
     def incomplete(self) -> bool:
-        """Whether the kernel is not known to be right."""
+        """Whether the kernel is not known to be correct, since its verification is incomplete."""
         return self.failure == INCOMPLETE
 
     def gain(self, baseline: str) -> float | None:
-        """The speedup of medians; None for a kernel that failed, or has no such baseline."""
+        """The speedup of medians over `baseline`; None for a kernel that failed, or without a
+        speedup over that baseline."""
         if self.measurement is None or not self.measurement.passed:
             return None
         found = self.measurement.baselines.get(baseline)
@@ -255,7 +258,8 @@ class Entry:
 @attrs.frozen
 class Against:
     """All kernels against one baseline. `fast` maps p to fast_p, in which a kernel that failed, or
-    may not be compared, counts as not fast; `geometric_mean` is of the `compared` ones alone."""
+    may not be compared, counts as not fast; `geometric_mean` is of the speedups of the `compared`
+    kernels, None if there are none."""
 
     baseline: str
     kernels: int
@@ -266,7 +270,7 @@ class Against:
 
 
 def against(entries: Sequence[Entry], baselines: Sequence[str]) -> tuple[Against, ...]:
-    """The summary for each baseline, of the kernels whose tasks do."""
+    """The summary for each baseline, over all entries whose tasks are not broken."""
     entries = [entry for entry in entries if not entry.broken]
     found = []
     for baseline in baselines:

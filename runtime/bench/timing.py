@@ -1,7 +1,7 @@
 """Clocks: how one call is timed, and what is done between calls. Used by the process that times.
 
 The clock functions are captured when this module is loaded, before any candidate is: a candidate
-that replaces `time.perf_counter_ns` changes nothing here, and `guard` sees that it did.
+that replaces `time.perf_counter_ns` changes nothing here, and the guards detect the replacement.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from sketchc.runtime.tasks.worker.task_file import flat
 _now = time.perf_counter_ns
 _sleep = time.sleep
 _cpu_time = time.process_time_ns
-#: Threads of the call before spin on for a while (libgomp's for 5 ms on one CPU, 17 on another),
-#: and each side would start against the other's. So before a sample this process is watched, for
-#: so many seconds at a time and so often at most, until it takes less than this share of a CPU.
+#: Threads of the previous call keep spinning for a while (libgomp's for 5 ms on one CPU, 17 on
+#: another), and would slow the next call down. So before a sample this process is watched, for
+#: `_WATCH` seconds at a time and `_WATCHES` times at most, until it takes less than a share of
+#: `_IDLE` of a CPU.
 _WATCH = 0.002
 _WATCHES = 50
 _IDLE = 0.2
@@ -33,8 +34,8 @@ _LONG = 100_000_000
 
 @attrs.frozen
 class Timed:
-    """One timed call: its seconds, the seconds for which the device still worked after the point at
-    which its result was said to be ready, and those that were spent copying it."""
+    """One timed call: its seconds; `late`, the seconds for which the device still worked after the
+    call's stream had finished; and `copying`, the seconds of copying the outputs."""
 
     seconds: float
     late: float = 0.0
@@ -52,34 +53,35 @@ class Clock(ABC):
         self._flush = torch.zeros(flush_bytes // 4, dtype=torch.int32, device=device)
 
     def flush(self) -> None:
-        """Push everything out of the caches."""
+        """Evict everything else from the caches, by updating a buffer of `flush_bytes`."""
         self._flush.add_(1)
 
     @abstractmethod
     def rest(self) -> None:
-        """Wait until nothing runs any more."""
+        """Wait until earlier calls no longer use the device."""
 
     def measure(self, call: Callable[[], Any]) -> Timed:
-        """One call, after a rest."""
+        """Time one call, after a `rest`."""
         self.rest()
         return self.measure_now(call)
 
     @abstractmethod
     def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
-        """One call at once; `copy` copies its outputs before anything else can be done to them."""
+        """Time one call at once; then `copy` is called, which copies the call's outputs before
+        anything else can be done to them."""
 
     @abstractmethod
     def burst(self, call: Callable[[], Any], calls: int) -> float:
-        """Seconds of many calls, one after the other, without rest."""
+        """The seconds of `calls` calls in all, one after the other, without rest."""
 
     def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
-        """Whether a call works where this clock does not look; on a CPU, what runs on after the
-        return shows in the outputs."""
+        """Whether a call does its work where this clock does not measure, as on another stream.
+        False here: on a CPU, work that goes on after the return shows in the outputs."""
         return False
 
 
 class CpuClock(Clock):
-    """Wall time of one call, begun when the threads of the call before have gone to sleep."""
+    """Wall time of one call, begun when the threads of the previous call have gone to sleep."""
 
     def rest(self) -> None:
         """Wait until the threads of this process sleep."""
@@ -108,10 +110,10 @@ class CpuClock(Clock):
 
 
 class CudaClock(Clock):
-    """CUDA events around one call; the time for which other streams work on is told apart.
+    """CUDA events around one call; the time for which other streams still work is kept separately.
 
-    The GPU is kept busy for a moment before the first event, so that the time of a short kernel is
-    not that of the Python code which launches it.
+    The GPU is kept busy for a moment before the first event, so that the time of a short kernel
+    does not include that of the Python code which launches it.
     """
 
     def __init__(self, flush_bytes: int = 0) -> None:
@@ -127,7 +129,8 @@ class CudaClock(Clock):
         self._synchronize()
 
     def measure_now(self, call: Callable[[], Any], copy: Callable[[], Any] = _nothing) -> Timed:
-        """By events on the stream."""
+        """Time one call by events on the current stream, then copy its outputs. Raises
+        `RuntimeError` where the events say more than the wall clock."""
         begin, end = self._event(enable_timing=True), self._event(enable_timing=True)
         self._synchronize()
         wall = _now()
@@ -135,7 +138,7 @@ class CudaClock(Clock):
         begin.record()
         call()
         end.record()
-        copy()  # on the same stream: what other streams still owe is not in it
+        copy()  # on the same stream: unfinished results of other streams are not in the copy
         end.synchronize()
         ready = _now()
         self._synchronize()
@@ -147,7 +150,7 @@ class CudaClock(Clock):
         return Timed(seconds, (done - ready) * 1e-9)
 
     def burst(self, call: Callable[[], Any], calls: int) -> float:
-        """By two events around all of them."""
+        """Time `calls` calls by two events around all of them."""
         begin, end = self._event(enable_timing=True), self._event(enable_timing=True)
         self._synchronize()
         begin.record()
@@ -158,8 +161,8 @@ class CudaClock(Clock):
         return float(begin.elapsed_time(end)) * 1e-3
 
     def astray(self, call: Callable[[], Sequence[torch.Tensor]]) -> bool:
-        """Whether the outputs are there while the stream that is timed has not begun: then the work
-        was done on another one. (A call that waits for the stream itself shows nothing.)"""
+        """Whether the outputs are complete while the timed stream has not begun: then the work was
+        done on another stream. (A call that waits for the timed stream itself is not detected.)"""
         begun = self._event()
         self._synchronize()
         self._busy(_LONG)
@@ -183,7 +186,8 @@ def as_sequence(outputs: Any) -> Sequence[torch.Tensor]:
 
 
 def write_varied(base: torch.Tensor, turn: Turn, target: torch.Tensor) -> None:
-    """The same values, written over `target`; both are contiguous and of one type."""
+    """Write `base`, varied by `turn`, over `target`, with the values of `schedule.varied`; both are
+    contiguous and of one type."""
     source, sink = base.reshape(-1), target.reshape(-1)
     split = source.numel() - turn.offset
     for part, place in (

@@ -3,9 +3,9 @@
 Forward's tensors fill the sketch's `in` and `inout` tensors in call order; the model's parameters
 and buffers fill those that are left, by name where names agree and else by position. Forward's
 numbers (tensors without axes among them, where no tensor of the sketch is one) fill the sketch's
-params (`numbers`); a param that is left takes what `--set` says, else the model's attribute of its
-name, else its default. What else forward takes is a constant of the task. What its hints allow
-holds for symbols and inputs. Every mismatch is one `UsageError`.
+params (`numbers`); a param that is left takes the value of `--set`, else the model's attribute of
+its name, else its default. Forward's other arguments are constants of the task. The task's hints
+restrict symbols and inputs. Every mismatch raises one `UsageError`.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def _symbol_domains(
     tensors: Sequence[TensorSource],
     symbols: Mapping[str, int],
 ) -> tuple[dict[str, Domain], list[str]]:
-    """Symbol -> the sizes that hints allow, and notes on hints that restrict nothing here.
+    """The sizes that the task's hints allow, by symbol, and notes on hints that restrict no symbol.
 
-    Raises `HintError` for a name that means nothing, and `TaskFailure` where the task's own sizes
-    break a hint.
+    Raises `HintError` for an unknown name or a second hint on a symbol, and `TaskFailure` where the
+    task's own sizes break a hint.
     """
     found: dict[str, Domain] = {}
     said: dict[str, Hint] = {}
@@ -71,8 +71,8 @@ def _symbol_domains(
 def _meant(
     sketch: ir.Sketch, task: TaskDescription, tensors: Sequence[TensorSource], hint: Hint
 ) -> list[str]:
-    """The symbols that a hint's name stands for: the axes that it was found to stand for, else the
-    sketch's symbol of that name; none where its axes are no symbols."""
+    """The symbols that `hint` restricts: those of the axes that `task.axes` has for its name, else
+    the sketch's symbol of that name; none where these axes are no symbols. Raises `HintError`."""
     filled = {source.position: source.tensor for source in tensors}
     extents = [
         filled[position].extents[axis]
@@ -100,7 +100,7 @@ def _meant(
 
 
 class OtherSignatureError(UsageError):
-    """A list of inputs that is for another kernel: of other types or ranks."""
+    """A list of inputs for another kernel: of another length, other types or other ranks."""
 
 
 _CHANGES = (
@@ -131,13 +131,14 @@ class Binding:
     """A sketch bound to a task at the task's own sizes.
 
     `symbols` and `params` hold every symbol and param; `param_inputs` maps positions of forward's
-    inputs to params; `nothing` holds the positions of what reaches no tensor and no param (None, a
-    text, a number that the sketch leaves out): the task is given None there, and takes its own;
-    `notes` say what was decided silently. Optional tensors that the task never gives are not in
-    `tensors`. `receivers` maps positions of inputs that the task only writes into to `out` tensors.
-    `sizes` and `values` are what the task's hints allow: of symbols, and of inputs by position.
-    `other_types` tells of tensors that are of another type than the task's: no kernel of the sketch
-    is right. `marks` are integers of inputs, by position, that stand apart from the others.
+    inputs to params; `nothing` holds the positions of inputs that fill no tensor and no param
+    (None, a string, a number that the sketch leaves out): the task is given None there, and uses
+    its own value; `notes` report choices that raise no error. Optional tensors that the task never
+    gives are not in `tensors`. `receivers` maps positions of inputs that the task only writes into
+    to `out` tensors. `sizes` (by symbol) and `values` (by input position) are the domains that the
+    task's hints allow. `other_types` describes tensors whose type differs from the task's: no
+    kernel of the sketch is right. `marks` are the outliers among the integers of inputs, by
+    position (`marks.py`).
     """
 
     sketch: ir.Sketch
@@ -156,8 +157,8 @@ class Binding:
     marks: Mapping[int, tuple[int, ...]] = attrs.field(factory=dict)
 
     def number(self, position: int) -> Array | Scalar:
-        """The value of the param that an input fills, as the task takes it: a number, or a tensor
-        without axes."""
+        """The value of the param that the input at `position` fills, as the task takes it: a
+        number, or a tensor without axes."""
         value = self.params[self.param_inputs[position]]
         specification = self.description.inputs[position]
         if isinstance(specification, TensorSpec):
@@ -169,12 +170,12 @@ class Binding:
         return self.sizes.get(name, Domain())
 
     def allows(self, symbols: Mapping[str, int]) -> bool:
-        """Whether the task is meant for these sizes, by its hints."""
+        """Whether the task's hints allow the sizes `symbols`."""
         return all(domain.holds(symbols[name]) for name, domain in self.sizes.items())
 
     @property
     def omissible(self) -> tuple[str, ...]:
-        """Optional tensors that the task gives and whose absence its forward takes, too."""
+        """The optional tensors that the task gives and that its forward can be called without."""
         return tuple(
             source.tensor.name
             for source in self.tensors
@@ -182,11 +183,11 @@ class Binding:
         )
 
     def with_numbers(self, numbers: Mapping[str, Scalar]) -> Binding:
-        """The same with other values of some params."""
+        """This binding with the values in `numbers` for some params."""
         return attrs.evolve(self, params={**self.params, **numbers}) if numbers else self
 
     def numbers_of(self, inputs: Sequence[InputSpec]) -> dict[str, Scalar]:
-        """The params that another list of the task's inputs gives other values."""
+        """The params that have other values in `inputs`, another list of inputs of the task."""
         found: dict[str, Scalar] = {}
         for position, name in self.param_inputs.items():
             given = inputs[position] if position < len(inputs) else None
@@ -196,8 +197,9 @@ class Binding:
         return found
 
     def symbols_of(self, inputs: Sequence[InputSpec]) -> dict[str, int]:
-        """The symbols at another list of the task's inputs. Raises `OtherSignatureError` where
-        these are of other types or ranks, and `UsageError` where they do not fit the sketch."""
+        """The symbols' values in another list of the task's inputs. Raises `OtherSignatureError`
+        where its length, types or ranks differ, and `UsageError` where it does not fit the
+        sketch."""
         shapes = {s.tensor.name: s.specification.shape for s in self.tensors}
         if len(inputs) != len(self.description.inputs):
             msg = f"it has {len(inputs)} inputs, and {len(self.description.inputs)} in the first"
@@ -233,7 +235,7 @@ class Binding:
         return symbols
 
     def fits(self, symbols: Mapping[str, int]) -> bool:
-        """Whether the sketch may be launched at these sizes, and no tensor is empty there."""
+        """Whether the sketch may be launched at the sizes `symbols` without an empty tensor."""
         try:
             if broken(self.sketch, symbols, self.params):
                 return False
@@ -242,15 +244,15 @@ class Binding:
             return False
 
     def shapes(self, symbols: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """The shape of every in, inout and out tensor at these symbols, which a launch may have to
-        refuse."""
+        """The shape of every in, inout and out tensor at the sizes `symbols`, even where a launch
+        must be refused there."""
         return tensor_shapes(self.sketch, symbols, self.params)
 
 
 def bind(
     sketch: ir.Sketch, task: TaskDescription, settings: Mapping[str, Scalar] | None = None
 ) -> Binding:
-    """Bind; `settings` are the user's `--set` values. Raises `UsageError`."""
+    """Bind `sketch` to `task`; `settings` are the user's `--set` values. Raises `UsageError`."""
     numbers = numbers_of(sketch, task)
     tensors, constants, receivers = _tensor_sources(sketch, task, numbers)
     notes = [note for source in tensors if (note := _conversion(source))]
@@ -280,7 +282,7 @@ def bind(
         constants | bound.left_out,
         receivers,
         sizes,
-        # A hint speaks of all parts of an argument.
+        # A hint on an argument restricts all its parts.
         {p: h.domain for h in task.hints if h.domain for p in task.positions_of(h.name)},
         _other_types(tensors, outputs, task.outputs),
     )
@@ -295,7 +297,7 @@ def _left_out(task: TaskDescription) -> Iterable[str]:
 
 
 def _require_plain(task: TaskDescription, positions: Iterable[int]) -> None:
-    """Raises `UsageError` for a number that is left out and is a tensor, which cannot be."""
+    """Raise `UsageError` where a number that fills no param is a tensor without axes."""
     for position in positions:
         value = task.inputs[position]
         if isinstance(value, TensorSpec):
@@ -320,8 +322,8 @@ def _names(tensors: Sequence[ir.Tensor]) -> str:
 def _receivers(
     sketch: ir.Sketch, task: TaskDescription, given: Sequence[int], wanted: int
 ) -> dict[int, str]:
-    """Inputs that the task writes its outputs into, where the sketch declares these `out`: there
-    are then more of them than the sketch has inputs."""
+    """The inputs that the task only writes outputs into, with the sketch's `out` tensors for them;
+    none unless the task gives just so many tensors more than the `wanted` ones of the sketch."""
     surplus = len(given) - wanted
     if surplus <= 0 or task.returns != "none":
         return {}
@@ -334,8 +336,8 @@ def _receivers(
 def _tensor_sources(
     sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[Number]
 ) -> tuple[tuple[TensorSource, ...], frozenset[int], dict[int, str]]:
-    """Where each tensor comes from, the positions of what no tensor takes (None, a text), and the
-    inputs that are written only."""
+    """The source of each tensor, the positions of inputs that are neither tensor nor number (None,
+    a string), and the inputs that are only written."""
     wanted = [t for t in sketch.tensors if t.role in (ir.Role.IN, ir.Role.INOUT)]
     given: list[tuple[int, TensorSpec | None]] = []
     as_numbers = {position for position, _ in numbers}
@@ -376,8 +378,8 @@ def _tensor_sources(
 def _aligned(
     wanted: Sequence[ir.Tensor], given: list[tuple[int, TensorSpec | None]], more: int
 ) -> list[tuple[int, TensorSpec | None]]:
-    """What the task gives without the None that stand for no tensor of the sketch. As many as can
-    be stand for optional ones; all are kept where nothing fits. `more` tensors are the model's."""
+    """The inputs `given` without each None that stands for no tensor. As many None as possible
+    stand for optional tensors; all are kept where nothing fits. The model has `more` tensors."""
     absent = [place for place, value in given if value is None]
     for count in range(len(absent), -1, -1):
         for kept in itertools.combinations(absent, count):
@@ -396,8 +398,8 @@ def _aligned(
 def _state_sources(
     sketch: ir.Sketch, wanted: Sequence[ir.Tensor], task: TaskDescription, given: int
 ) -> list[TensorSource]:
-    """Parameters and buffers for the tensors that forward's inputs leave; where there are too few
-    of them, optional tensors go without."""
+    """Parameters and buffers for the tensors in `wanted`, which forward's inputs do not fill; where
+    the model has too few, optional tensors get none."""
     if len(wanted) > len(task.state):
         wanted = [tensor for tensor in wanted if not tensor.optional]
     if len(wanted) > len(task.state):
@@ -419,7 +421,8 @@ def _state_sources(
 
 
 def _conversion(source: TensorSource) -> str:
-    """What happens to the elements, in words; "" for nothing. Raises for float <-> integer."""
+    """A note on how the elements of `source` are rounded; "" where the types agree. Raises
+    `UsageError` for float <-> integer."""
     have, want = source.specification.dtype, source.tensor.dtype
     if have is want:
         return ""
@@ -437,8 +440,8 @@ def _conversion(source: TensorSource) -> str:
 def _other_types(
     sources: Sequence[TensorSource], outputs: Sequence[ir.Tensor], given: Sequence[TensorSpec]
 ) -> tuple[str, ...]:
-    """Tensors that are of another type than the task's: a kernel that takes or gives these is not
-    one for the task. Integers that are only read may be of another width."""
+    """Messages on tensors whose type differs from the task's: a kernel that reads or writes such a
+    tensor is wrong for the task. Integers that are only read may have another width."""
     found = [
         f"{s.tensor.name} is {s.tensor.dtype.value}, and {s.text} of the task "
         f"{s.specification.dtype.value}"
@@ -465,7 +468,7 @@ def bind_symbols(
     sources: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """The symbols' values from the shapes of the given tensors. Raises `UsageError`, with the axis
-    (no launch knows it), when two shapes disagree, a bound is exceeded, or a symbol is in none."""
+    (no launch knows it), when shapes disagree, a bound is exceeded, or a symbol is in no shape."""
     found: dict[str, tuple[int, str]] = {}
     for tensor in sketch.tensors:
         if tensor.name not in shapes:
@@ -500,7 +503,7 @@ def _check_extents(
     params: Mapping[str, Scalar],
     shapes: Mapping[str, Sequence[int]],
 ) -> None:
-    """The conditions of a launch, and extents that are expressions."""
+    """Raise `UsageError` where a launch condition or an extent's expression is broken."""
     refused = broken(sketch, symbols, params)
     if refused is not None:
         refuse(f"the task's sizes break what the sketch needs: {refused}")

@@ -2,22 +2,22 @@
 
 Values are drawn at random, except at the task's own sizes with the task's own inputs. Integers stay
 in the range of the task's own (an index must not exceed what it indexes: the range shrinks with the
-symbol that it seems to follow, and with the axes that the sketch subscripts with it). What a hint
-of the task says of an input's values comes before the range of its own. A model that
-defines `valid_inputs(inputs)` has the last word: it gets what was drawn and returns what forward
-takes. Optional tensors are absent in every second case.
+symbol that it seems to follow, and with the axes that the sketch subscripts with it). A hint of the
+task on an input's values takes precedence over the range of the own values. A model that defines
+`valid_inputs(inputs)` has the last word: it gets the drawn inputs and returns those that forward
+takes. Optional tensors are absent in every second case, of several in turn.
 
-Elements at the values where results bend are planted among those that were drawn. A histogram with
-`lt` for `le` at its upper bound, `gt` for `ge`, a missing clamp of the last bin: random floats
-hardly ever equal a bound. So some elements are set to the numbers that the task and the sketch
-compare with, clamp to or take beside their inputs, to their neighbours in the type, to sums and
-differences of two, to zeros of both signs, and to elements of other inputs. A task that does
-nothing but select gets the extremes of the type, too: elsewhere they would overflow, also in the
-framework's own kernels. Most elements stay as they were drawn.
+Values at which results change abruptly are planted among the drawn elements. A histogram with `lt`
+for `le` at its upper bound, `gt` for `ge`, a missing clamp of the last bin: random floats hardly
+ever equal a bound. So some elements are set to the numbers that the task and the sketch compare
+with, clamp to or take beside their inputs, to their neighbours in the type, to sums and differences
+of two, to zeros of both signs, and to elements of other inputs. A task that does nothing but select
+gets the extremes of the type, too: elsewhere they would overflow, also in the framework's own
+kernels. Most elements stay as they were drawn.
 
-A kernel that recognises an input by some of it (its corners, its sum) hands out the answer of
-another. So the last of the ragged cases is run twice more (`neighbour`): with one element changed,
-and with two elements in each other's place, which leaves sums as they are.
+A kernel that recognises an input by a part or a property of it (its corners, its sum) returns the
+result of another input. So the last of the ragged cases is run twice more (`neighbour`): with one
+element changed, and with two elements exchanged, which leaves sums as they are.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from sketchc.runtime.tasks.inputs import LARGE, LIKE, generate, within
 from sketchc.runtime.tasks.outline import Domain
 from sketchc.runtime.tasks.task import Task
 
-#: So many numbers count, and of the first of them sums and differences.
+#: The most numbers to plant, and the number of these whose sums and differences are planted.
 _MOST, _PAIRED = 32, 6
-#: At most one of so many elements is planted.
+#: At most one in so many elements is planted.
 _SHARE = 4
-#: So many elements are those of another input of the same shape.
+#: At most so many elements are copied from another input of the same shape.
 _EQUAL = 32
-#: Elements up to which another input's elements are numbers like the task's own.
+#: Inputs of up to so many elements give numbers to plant, as the task does.
 _FEW = 64
-#: Elements up to which places are distinct.
+#: In arrays of up to so many elements, the places to plant at are distinct.
 _SHUFFLED = 1 << 12
 
 
 class Plants(Thresholds):
-    """What is planted: `numbers` of the task and the sketch."""
+    """The values to plant among drawn elements, from `numbers` of the task and the sketch."""
 
     def floats(self, dtype: DType, more: Sequence[float] = ()) -> list[float]:
-        """The values for tensors of a type, those of the numbers themselves first."""
+        """The values to plant in tensors of a type, those of the numbers themselves first."""
         most = LARGE.get(dtype, 1e3)
         numbers = [float(n) for n in self.numbers] + list(more)
         pairs = itertools.permutations(numbers[:_PAIRED], 2)
@@ -80,7 +80,7 @@ class Plants(Thresholds):
         return list(found)
 
     def extremes(self, dtype: DType) -> list[float]:
-        """The largest and the smallest values of a type, where no result can overflow."""
+        """The largest and smallest normal magnitudes of a type; none if the task computes."""
         if not self.selects:
             return []
         if dtype is DType.BF16:
@@ -91,7 +91,7 @@ class Plants(Thresholds):
         return [largest, -largest, tiny, -tiny]
 
     def integers(self, lower: int, upper: int) -> list[int]:
-        """The whole numbers in a half-open range, with its ends."""
+        """The integers to plant in the half-open range from `lower` to `upper`, with its ends."""
         whole = [int(n) for n in self.numbers if float(n).is_integer()]
         pairs = itertools.permutations(whole[:_PAIRED], 2)
         wanted = [*whole, *(-n for n in whole), *(v for a, b in pairs for v in (a - b, a + b))]
@@ -101,7 +101,7 @@ class Plants(Thresholds):
 
 
 def plants_of(sketch: ir.Sketch, params: Mapping[str, Value], task: Thresholds) -> Plants:
-    """The numbers of the params first, then the task's, then the sketch's."""
+    """The `Plants` of a task: the params' numbers first, then the task's, then the sketch's."""
     given = [value for value in params.values() if not isinstance(value, bool)]
     numbers = dict.fromkeys([*given, *task.numbers, *literals(sketch)])
     finite = [number for number in numbers if math.isfinite(number)]
@@ -146,8 +146,9 @@ def plant_floats(
     *,
     extremes: bool,
 ) -> Array:
-    """The array with elements planted that `holds` allows; `others` are further float inputs, and
-    `extremes` says whether values of any magnitude may be among them."""
+    """The array with planted values that `holds` allows; `others` are further float inputs whose
+    elements are planted, too, and `extremes` says whether the extremes of the type may be
+    planted."""
     small = [float(v) for o in others if o.size <= _FEW for v in o.reshape(-1)[:_PAIRED]]
     wanted = [*plants.floats(dtype, small), 0.0, -0.0]
     wanted += plants.extremes(dtype) if extremes else []
@@ -162,7 +163,7 @@ def plant_floats(
 
 
 def planted(array: Array, values: Sequence[float | int], random: np.random.Generator) -> Array:
-    """The array with some of its elements replaced; of few elements, sometimes none."""
+    """`array` with up to a quarter of its elements (of less than 4, one or none) from `values`."""
     count = min(array.size // _SHARE, 2 * len(values))
     if not count and array.size and values:
         count = int(random.random() < array.size / _SHARE)
@@ -184,11 +185,11 @@ Argument: TypeAlias = "Array | Scalar | None"
 #: Kinds in which values are planted, and those that may hold the extremes of a type.
 PLANTED = frozenset({"normal", "mixed_scale", "large", "non_negative", LIKE})
 EXTREMES = frozenset({"mixed_scale", "large"})
-#: Sets what is planted apart from what is drawn, which comes from the same seed.
+#: Separates the random numbers for planting from those for drawing, which have the same seed.
 _STREAM = 0x9A1
 
 
-#: Kinds of input are "KIND/rising" where elements are in order.
+#: Kinds of input are "KIND/rising" where elements are in the order of their magnitudes.
 RISING = "rising"
 
 
@@ -213,9 +214,9 @@ def draw(
     *,
     rising: bool = False,
 ) -> Inputs:
-    """The inputs of `case`; `substitutes` are the model's init inputs at these sizes, `plants`
-    what is planted among random elements. With `rising`, floats stand in the order of their
-    magnitudes, so that extremes lie in last tiles."""
+    """The inputs of `case`; `substitutes` are the model's init inputs at these sizes, `plants` the
+    values to plant among random elements. With `rising`, floats are sorted by magnitude, so that
+    extremes lie in last tiles."""
     drawing = _Drawing(binding, task, case, kind, seed, substitutes)
     found = drawing.values(plants)
     if rising:
@@ -229,7 +230,7 @@ def draw(
 def arranged(
     binding: Binding, values: dict[str, Array], shapes: Mapping[str, tuple[int, ...]]
 ) -> Inputs:
-    """What the task is given where the sketch's tensors are these `values`, by name."""
+    """The inputs of the task where the sketch's tensors have these `values`, by name."""
     arguments: dict[int, Argument] = dict.fromkeys(binding.nothing)
     state: dict[str, Array] = {}
     for source in binding.tensors:
@@ -253,7 +254,7 @@ def _risen(array: Array) -> Array:
 
 @attrs.define
 class _Drawing:
-    """The inputs of one case; `ranges` of integers, by the names of their tensors."""
+    """Draws the inputs of one case; `ranges` are those of integers, by tensor name."""
 
     binding: Binding
     task: Task
@@ -264,7 +265,7 @@ class _Drawing:
     ranges: dict[str, tuple[int, int]] = attrs.field(factory=dict)
 
     def values(self, plants: Plants | None) -> dict[str, Array]:
-        """The tensors that are given, by name."""
+        """The values of the tensors that the case has, by name, with `plants` among them."""
         random = np.random.default_rng(self.seed)
         shapes = self.binding.shapes(self.case.symbols)
         own = self._own_inputs()
@@ -292,11 +293,11 @@ class _Drawing:
         built: Built,
         random: np.random.Generator,
     ) -> Array:
-        """The values of one tensor, of which `given` are the task's own."""
+        """The values of one tensor, of which `given` are the task's own, if they are known."""
         name, dtype = source.tensor.name, source.tensor.dtype
         marks = () if source.position is None else self.binding.marks.get(source.position, ())
         if source.state is not None and source.state in built.ranges:
-            # A table of places, say: of its integers those are valid that it may have.
+            # A table of indices, for example: only integers in the range of the model's are valid.
             self.ranges[name] = built.ranges[source.state]
         if isinstance(given, np.ndarray) and given.size and dtype.is_integer:
             others = given[~np.isin(given, marks)] if marks else given
@@ -322,8 +323,8 @@ class _Drawing:
         return marked(moved, given, marks, random)
 
     def _own_inputs(self) -> list[Argument]:
-        """The task's own inputs where they are wanted; none elsewhere."""
-        # Else they are needed to know which integers are valid.
+        """The task's own inputs where this kind of case needs them; else an empty list."""
+        # Other kinds need them to know which integers are valid.
         bounded = not self.binding.description.corrects and any(
             source.position is not None and source.tensor.dtype.is_integer
             for source in self.binding.tensors
@@ -333,7 +334,7 @@ class _Drawing:
         return self.task.own_inputs(self.seed % (1 << 31), self.case.variant)
 
     def _plant(self, plants: Plants, found: dict[str, Array], random: np.random.Generator) -> None:
-        """Plant into forward's tensors, of values that a kind and the task's hints allow."""
+        """Plant values in forward's tensors, as the case's kind and the task's hints allow."""
         others: list[Array] = []
         for source in self.binding.tensors:
             name, dtype = source.tensor.name, source.tensor.dtype
@@ -356,7 +357,7 @@ class _Drawing:
                 others.append(found[name])
 
     def _keep_indices(self, found: dict[str, Array]) -> None:
-        """Move elements that the sketch uses as indices into their axes; `ranges` follow."""
+        """Move elements that serve as indices into the range of their axes; narrow `ranges`."""
         indices = index_ranges(self.binding.sketch, self.case.symbols, self.binding.params)
         for name, (lower, upper) in indices.items():
             if name in found:
@@ -366,7 +367,7 @@ class _Drawing:
                 self.ranges[name] = both if both[0] < both[1] else (lower, upper)
 
     def corrected(self, inputs: Inputs) -> Inputs:
-        """What the model makes of the inputs."""
+        """The inputs as the model's `valid_inputs` corrects them."""
         found = dict(inputs.values)
         arguments = list(self.task.valid_inputs(inputs.arguments, self.substitutes))
         for source in self.binding.tensors:
@@ -379,7 +380,7 @@ class _Drawing:
 
 
 def _allowed(array: Array, kind: str, domain: Domain | None) -> Callable[[float], bool]:
-    """Which values may be planted among those of a kind."""
+    """A predicate: whether a value may be planted in an `array` of this kind and domain."""
     if domain is not None:
         return domain.holds
     if kind == "non_negative":
@@ -392,8 +393,8 @@ def _allowed(array: Array, kind: str, domain: Domain | None) -> Callable[[float]
 
 
 def fitted(array: Array, shape: tuple[int, ...]) -> Array:
-    """An array of another shape that looks alike: the start of each axis, and over again where it
-    is too short. Masks stay triangular, rows stay sorted as far as they go."""
+    """`array` in another shape: each axis is cut, or repeated where it is too short. Masks stay
+    triangular, and rows stay sorted up to the first repetition."""
     for axis, extent in enumerate(shape):
         if array.shape[axis] and array.shape[axis] != extent:
             array = np.take(array, np.arange(extent), axis=axis, mode="wrap")
@@ -401,8 +402,8 @@ def fitted(array: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _kind(source: TensorSource, kind: str, built: Built) -> str:
-    """Parameters and buffers are of one scale; a variance is not negative, nor is what has several
-    values, none of them negative, in a new model."""
+    """The kind of values for `source`: `kind` for forward's inputs; for parameters and buffers one
+    of one scale. Variances, and state that is `positive` in a new model, are non-negative."""
     if source.state is None:
         return kind
     if source.state.endswith("var") or source.state in built.positive:
@@ -411,9 +412,10 @@ def _kind(source: TensorSource, kind: str, built: Built) -> str:
 
 
 def _as_initialised(array: Array, source: TensorSource, scales: Mapping[str, float]) -> Array:
-    """Parameters and buffers at the scale of the model's own initialisation: a recurrence with
-    weights of scale 1 amplifies rounding errors as the task never does. What starts as zeros (a
-    bias) gets the largest scale of the others, at most 1: all zeros would hide that it is used."""
+    """`array`, if it is a parameter or buffer, at the scale of the model's own initialisation: a
+    recurrence with weights of scale 1 amplifies rounding errors as the task never does. State that
+    starts as zeros (a bias) gets the largest scale of the others, at most 1: zeros would hide its
+    use."""
     if source.state is None or not source.tensor.dtype.is_float:
         return array
     others = [scale for scale in scales.values() if scale]
@@ -423,8 +425,8 @@ def _as_initialised(array: Array, source: TensorSource, scales: Mapping[str, flo
 
 
 def _own_range(own: Array, binding: Binding, case: ShapeCase) -> tuple[int, int]:
-    """The half-open range of the task's own values, scaled where it seems to follow a symbol: one
-    that it fills by more than half."""
+    """The half-open range of the task's own values, scaled if it seems to follow a symbol: one
+    whose size it fills by more than half."""
     lower, upper = int(own.min()), int(own.max()) + 1
     fitting = [(size, name) for name, size in binding.symbols.items() if upper <= size < 2 * upper]
     if lower >= 0 and fitting:
@@ -441,8 +443,8 @@ CHANGED, SWAPPED = "changed", "swapped"
 def with_neighbours(
     cases: list[tuple[ShapeCase, str]],
 ) -> list[tuple[ShapeCase, str]]:
-    """The cases, with two neighbours behind the last one that has not the task's own sizes; behind
-    the last of all where the task's sizes are the only ones."""
+    """The cases, with two neighbours behind the last one that does not have the task's own sizes,
+    or behind the last of all where every case has the task's sizes."""
     if not cases:
         return cases
     ragged = [place for place, (case, _) in enumerate(cases) if not case.own]
@@ -453,18 +455,18 @@ def with_neighbours(
 
 
 def is_neighbour(kind: str) -> bool:
-    """Whether inputs of this kind are those of the case before, nearly."""
+    """Whether inputs of this kind are, but for a change, those of the case before."""
     return "/" in kind
 
 
 def base_kind(kind: str) -> str:
-    """The kind of the case that it is a neighbour of; any other kind is its own."""
+    """The kind of the case that a neighbour of this `kind` repeats; any other kind is its own."""
     return kind.partition("/")[0]
 
 
 def neighbour(inputs: Inputs, kind: str, seed: int) -> Inputs:
-    """The inputs with one element changed, or two swapped, in each tensor of floats that has two
-    different ones. The element is the largest of all: a result that does not follow shows."""
+    """The inputs with one element replaced by the one of the largest magnitude, or swapped with it,
+    in each float tensor with two different elements, so that a result that stays the same shows."""
     _, _, change = kind.partition("/")
     if not change:
         return inputs
@@ -504,8 +506,8 @@ def _moved(array: Array, change: str, random: np.random.Generator) -> Array:
 
 
 def _receiving(binding: Binding, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, Array]:
-    """What is in the inputs that the task only writes into, by position: numbers that show where
-    the task reads them."""
+    """Random numbers for the inputs that the task only writes into, by position: they show in the
+    outputs if the task reads them."""
     dtypes = {tensor.name: tensor.dtype for tensor in binding.outputs}
     random = np.random.default_rng(0)
     return {

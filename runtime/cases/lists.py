@@ -73,7 +73,7 @@ def not_served(binding: Binding) -> Iterator[tuple[str, str]]:
 
 
 def list_name(description: TaskDescription, number: int) -> str:
-    """What people call list `number` of a task, by the order of its description."""
+    """The title of list `number` of a task, by the order of its description."""
     if number < len(description.lists):
         return description.lists[number]
     return f"list {number + 1}"
@@ -81,7 +81,7 @@ def list_name(description: TaskDescription, number: int) -> str:
 
 @attrs.frozen
 class OwnList:
-    """One list: its `number`, what people call it, and why it is not timed ("" where it is)."""
+    """One list of inputs: its `number`, its title, and why it is not timed ("" where it is)."""
 
     number: int
     name: str
@@ -91,8 +91,8 @@ class OwnList:
 def other_lists(
     sketch: ir.Sketch, task: TaskClient, seed: int, settings: Mapping[str, Scalar]
 ) -> tuple[OwnList, ...]:
-    """The lists besides the one that leads now, which leads afterwards, too. Of lists with the same
-    sizes and numbers the first one stands for all."""
+    """The lists of inputs besides the one that leads, which leads again afterwards. Of lists with
+    the same sizes and numbers, only the first one is included."""
     lead = task.lead
     task.follow(0)
     first = task.describe(seed)
@@ -123,15 +123,15 @@ def bound_to(
     seed: int,
     settings: Mapping[str, Scalar] | None,
 ) -> Binding:
-    """The sketch bound to one list of the task, which leads from now on. Raises `UsageError`."""
+    """The sketch bound to list `number`, which leads from now on. Raises `UsageError`."""
     task.follow(number)
     return bind(sketch, task.describe(seed), settings)
 
 
 @attrs.frozen
 class Group:
-    """Lists of inputs of one signature and with the same constants: their titles, and what each
-    holds."""
+    """Lists of inputs of one signature and with the same constants: their titles, and the inputs of
+    each."""
 
     titles: tuple[str, ...]
     inputs: tuple[tuple[InputSpec, ...], ...]
@@ -140,9 +140,9 @@ class Group:
 def list_groups(
     task: TaskClient, followed: Callable[[TaskClient], Collection[int]]
 ) -> tuple[Group, ...]:
-    """The task's lists of inputs by the sketch that each needs, in their order. `followed` says
-    which of forward's numbers, by position, a sketch takes as they come; it is asked where numbers
-    differ. Raises `UsageError` where no signature can be read off the task."""
+    """The task's lists of inputs, in order, grouped by the sketch that each needs. `followed` says
+    which of forward's numbers, by position, one sketch takes with any value; it is called where
+    numbers differ. Raises `UsageError` where no signature can be read off the task."""
     task.follow(0)
     first = task.describe()
     values = (first.inputs, *first.others)
@@ -176,7 +176,7 @@ def _unfit(binding: Binding, values: tuple[InputSpec, ...]) -> str:
 
 
 def _constants(values: tuple[InputSpec, ...], but: Collection[int] = ()) -> dict[int, InputSpec]:
-    """What is no tensor, by position, but for those positions."""
+    """The values that are no tensors, by position, without those at the positions in `but`."""
     return {
         number: value
         for number, value in enumerate(values)

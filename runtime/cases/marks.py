@@ -1,8 +1,8 @@
 """Integers of a task's inputs that stand apart from the others: the label that a loss ignores.
 
-Labels are 0 to 5, and 255 where an element has none; or -100. Of the numbers between, the task may
-know nothing: it refuses them as indices. So such a task is asked, and where it refuses them, inputs
-are drawn from the range of the others, with the numbers apart among them.
+Labels are 0 to 5, for example, and 255 or -100 where an element has none. The task may not know the
+numbers between and refuse them as indices. So it is run on some, and where it refuses them, inputs
+are drawn from the range of the other numbers, with the outliers among them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.description import Scalar, TaskFailure
 
-#: So many numbers at most stand apart from the others ...
+#: At most so many numbers stand apart from the others ...
 _MOST = 4
-#: ... by so many times the usual distance of two.
+#: ... by more than so many times the median distance between neighbours.
 _APART = 8
 
 
 def with_marks(binding: Binding, task: TaskClient, seed: int) -> Binding:
-    """The binding, with the numbers that stand apart in inputs where the task refuses those
-    between."""
+    """The binding with `marks`: outliers among the integers of inputs, where the task refuses the
+    integers between them and the others."""
     positions = [
         source.position
         for source in binding.tensors
@@ -48,7 +48,7 @@ def with_marks(binding: Binding, task: TaskClient, seed: int) -> Binding:
 
 
 def apart(given: Array) -> tuple[int, ...]:
-    """The few numbers that are far from most of them; none where all are alike."""
+    """The few values (at most `_MOST`) that are far from most others in `given`; else none."""
     values = np.unique(given)
     if values.size < 3:
         return ()
@@ -61,7 +61,7 @@ def apart(given: Array) -> tuple[int, ...]:
 
 
 def marked(array: Array, given: Array, marks: Sequence[int], random: np.random.Generator) -> Array:
-    """The array with the numbers apart as often as they are in what the task gives."""
+    """`array` with `marks` at random places, as often as each is in the task's own `given`."""
     found = array.copy()
     for mark in marks:
         found[random.random(array.shape) < np.mean(given == mark)] = mark
@@ -71,8 +71,8 @@ def marked(array: Array, given: Array, marks: Sequence[int], random: np.random.G
 def _refuses_between(
     task: TaskClient, own: Sequence[Array | Scalar | None], position: int, marks: Sequence[int]
 ) -> bool:
-    """Whether the task takes its own inputs, and not with numbers between those apart and the
-    others."""
+    """Whether the task takes its own inputs, and refuses them with an integer between the first
+    mark and the other values in its place."""
     given = np.asarray(own[position])
     others = given[~np.isin(given, marks)]
     mark = marks[0]

@@ -1,8 +1,8 @@
 """Which numbers of a task fill which params of a sketch, and what the params that are left take.
 
-A number goes to the param of its argument's name, or to `number_3` if it is the third input, else
-to the params that are left, in order. One
-that the sketch has no param for keeps the task's own value.
+A number fills the param of its argument's name, or `number_3` if it is the third input, else the
+params that are left, in order. A number that the sketch has no param for keeps the task's own
+value.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def bind_params(
     settings: Mapping[str, Scalar],
     numbers: Sequence[Number],
 ) -> Params:
-    """Raises `UsageError` for a param without a value, and where it is not clear which numbers the
-    sketch takes."""
+    """The values of the sketch's params. Raises `UsageError` for a param without a value, and where
+    it is not clear which numbers the sketch takes."""
     taken = _named(sketch, task, numbers)
     taken |= _in_order(sketch, task, settings, numbers, taken)
     values: dict[str, Scalar] = {}
@@ -91,7 +91,7 @@ def bind_params(
 
 
 def _named(sketch: ir.Sketch, task: TaskDescription, numbers: Sequence[Number]) -> dict[int, str]:
-    """The numbers whose argument has a param's name."""
+    """The positions of numbers whose argument has a param's name, with that name."""
     params = {param.name.lower(): param for param in sketch.params}
     found = {}
     for position, value in numbers:
@@ -109,8 +109,9 @@ def _in_order(
     numbers: Sequence[Number],
     taken: Mapping[int, str],
 ) -> dict[int, str]:
-    """Give the params left over the numbers left over. Where there are more numbers than params,
-    their types must tell which are meant."""
+    """The params left over for the numbers left over, in order, by position. Where there are more
+    numbers than params, their types must tell which are meant. Raises `UsageError` where they do
+    not."""
     left = [number for number in numbers if number[0] not in taken]
     params = [param for param in sketch.params if param.name not in taken.values()]
     if len(left) <= len(params):
@@ -140,7 +141,7 @@ def _in_order(
 
 
 def suits(value: Scalar, param: ir.Param) -> bool:
-    """Whether a number of this type may fill a param."""
+    """Whether a number of the type of `value` may fill `param`."""
     if isinstance(value, bool) or param.dtype is DType.BOOL:
         return isinstance(value, bool) and param.dtype is DType.BOOL
     return param.dtype.is_float or isinstance(value, int)
@@ -149,7 +150,7 @@ def suits(value: Scalar, param: ir.Param) -> bool:
 def _otherwise(
     sketch: ir.Sketch, param: ir.Param, task: TaskDescription, settings: Mapping[str, Scalar]
 ) -> tuple[Scalar, str]:
-    """The value of a param that no input fills, and a note."""
+    """The value of a param that no input fills, and a note ("" for none). Raises `UsageError`."""
     name = param.name
     if name in settings:
         own = task.scalars.get(name, settings[name])

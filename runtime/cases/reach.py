@@ -1,22 +1,23 @@
-"""How many elements of an input can reach one element of an output, found by asking the task.
+"""How many elements of an input can reach one element of an output, found by running the task.
 
-Where no sketch says what is added up, the tolerance follows from it: nothing can add more terms
-than reach. A task is run at two sets of small sizes, once with each plane of each input replaced
-(by NaN, where it holds floats); the outputs that change are those that the plane reaches. The
-planes along one axis that reach an output element are counted: where both sets give one number, it
-is that of a window (1 for an axis that is mapped element by element), else the whole axis may be
-added up. Elements that reach lie in the product of such planes.
+Where no sketch says what is added up, the tolerance follows from this number: no sum has more terms
+than elements that reach it. A task is run at two sets of small sizes, once with each plane of each
+input replaced (by NaN, where it holds floats); the outputs that change are those that the plane
+reaches. The planes along one axis that reach an output element are counted: where the counts at
+both sets of sizes agree, the count is that of a window (1 for an axis that is mapped element by
+element), else the whole axis may be added up. Elements that reach lie in the product of such
+planes.
 
 Few runs settle most axes: where the first and the last plane reach one element, the whole axis
-counts; where halves of the axis, by each binary digit of the place, reach apart from each other,
-single planes do. Only windows are counted plane by plane. Every doubt counts as reach: what is too
-costly to ask, what the task refuses, and, where integers may choose what is added, any count but 0
-and 1.
+counts; where the two halves of the axis, split by each binary digit of the index, reach disjoint
+elements, each is reached by single planes. Only windows are counted plane by plane. Every doubt
+counts as reach: what is too costly to run, what the task refuses, and, where integers may choose
+what is added, any count but 0 and 1.
 
-Which symbols may be tried at other sizes than the task's is asked, too (`find_freedom`). A model's
-parameters tie symbols to its init inputs. Init inputs that equal a symbol's value may stand for
-that symbol; which of them do is found by building and running the model at other sizes. Symbols of
-parameters that cannot be followed keep the task's size.
+Which symbols may be tried at other sizes than the task's is found by running it, too
+(`find_freedom`). A model's parameters tie symbols to its init inputs. Init inputs that equal a
+symbol's value may stand for that symbol; which of them do is found by building and running the
+model at other sizes. Symbols of parameters that cannot be followed keep the task's size.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from sketchc.runtime.tasks.task import Task
 #: Distinct sizes to probe with.
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 _MOST_TRIES = 64
-#: How many of them are run.
+#: How many assignments that give the right shapes are run.
 _MOST_RUNS = 8
 
 
 @attrs.frozen
 class Freedom:
-    """`free` symbols, and for each init input (by position) the symbol it follows."""
+    """The `free` symbols, and the symbol that each init input (by position) follows."""
 
     free: frozenset[str]
     follows: Mapping[int, str]
 
     def substitutes(self, symbols: Mapping[str, int]) -> dict[int, int]:
-        """The init inputs for these sizes."""
+        """The values of the init inputs at the sizes `symbols`, by position."""
         return {position: symbols[name] for position, name in self.follows.items()}
 
 
 def find_freedom(binding: Binding, task: Task) -> Freedom:
-    """Probe the task's model with other sizes.
+    """The symbols that may have other sizes, found by probing the task's model.
 
     Of the ways to let init inputs follow symbols, the one that ties the fewest is taken that gives
     the parameters the shapes that the sketch wants, and the outputs theirs: a kernel size that
@@ -88,7 +89,7 @@ def find_freedom(binding: Binding, task: Task) -> Freedom:
 
 
 def _probe_sizes(binding: Binding) -> dict[str, int]:
-    """Distinct sizes where that is possible, within the task's hints."""
+    """A size for each symbol within the task's hints, distinct where that is possible."""
     found: dict[str, int] = {}
     for name, prime in zip(binding.symbols, _PRIMES, strict=False):
         domain = binding.domain(name)
@@ -111,8 +112,8 @@ def _probe_sizes(binding: Binding) -> dict[str, int]:
 
 
 def _runs(binding: Binding, task: Task, freedom: Freedom, probe: Mapping[str, int]) -> bool:
-    """Whether the task, built so, takes inputs of the probe's sizes and returns what the sketch
-    returns at these sizes."""
+    """Whether the task, built with the init inputs of `freedom`, runs at the sizes `probe` and
+    returns outputs of the shapes that the sketch has there."""
     shapes = binding.shapes(probe)
     ones = {
         source.tensor.name: np.ones(shapes[source.tensor.name], numpy_dtype(source.tensor.dtype))
@@ -162,9 +163,9 @@ def tied_note(binding: Binding, freedom: Freedom) -> str:
     return f"{', '.join(tied)} kept at the task's size: the model's parameters fix it"
 
 
-#: Pairs of sizes for the first symbol; each further one gets one more. Windows must fit into them.
+#: Pairs of sizes for the first symbol; each further one is one larger. Windows must fit into them.
 _POINTS = ((5, 9), (16, 25), (40, 59))
-#: Axes up to this extent are asked plane by plane.
+#: Axes up to this extent are tested plane by plane.
 _PLANES = 96
 #: Elements over all tensors times runs at one set of sizes.
 _MOST = 1 << 27
@@ -193,7 +194,7 @@ class Reach:
 
 
 def find_reach(binding: Binding, task: Task, freedom: Freedom) -> Reach | None:
-    """Ask the task; None where it takes no small sizes, or has NaN among its results there."""
+    """The reach, found by running the task; None where it refuses small sizes or gives NaN."""
     for pair in _POINTS:
         points = [_point(binding, freedom, first) for first in pair]
         found = [
@@ -220,7 +221,7 @@ def _joined(
     points: list[dict[str, int]],
     found: list[dict[str, tuple[int | None, ...]]],
 ) -> Reach:
-    """What two sets of sizes say together."""
+    """The reach that the counts `found` at two sets of sizes (`points`) show together."""
     first, second = (binding.shapes(point) for point in points)
     chosen = any(not source.tensor.dtype.is_float for source in binding.tensors)
     planes: dict[str, tuple[int | None, ...]] = {}
@@ -242,8 +243,8 @@ def _joined(
 def _counts(
     binding: Binding, task: Task, freedom: Freedom, symbols: Mapping[str, int]
 ) -> dict[str, tuple[int | None, ...]] | None:
-    """For each tensor and axis the planes that reach one output element at these sizes, None where
-    that is too costly to ask; None in all where the task's outputs do not show it."""
+    """How many planes reach one output element, by tensor and axis; None for all planes of an axis
+    and where counting is too costly. None altogether where the outputs do not show it."""
     substitutes = freedom.substitutes(symbols)
     case = ShapeCase("reach", symbols)
     for kind in ("normal", "non_negative"):
@@ -268,7 +269,7 @@ def _counts(
 
 
 def _outputs(task: Task, inputs: Inputs, substitutes: Mapping[int, Scalar]) -> Array:
-    """All floats among the task's outputs, one behind the other."""
+    """The elements of all float outputs of the task, concatenated."""
     arrays = task.reference(inputs.arguments, inputs.state, substitutes)
     floats = [array.reshape(-1) for array in arrays if array.dtype.kind not in "iub"]
     return np.concatenate([np.zeros(0), *floats])
@@ -276,7 +277,7 @@ def _outputs(task: Task, inputs: Inputs, substitutes: Mapping[int, Scalar]) -> A
 
 @attrs.define
 class _Asked:
-    """One set of sizes: its inputs, what the task makes of them, and how many runs are left."""
+    """One set of sizes: its inputs, the task's outputs on them, and how many runs are left."""
 
     task: Task
     inputs: Inputs
@@ -285,8 +286,8 @@ class _Asked:
     left: int
 
     def along(self, source: TensorSource, axis: int) -> int | None:
-        """The most planes along an axis that reach one output element; None for all, and where
-        nobody can tell."""
+        """The most planes along an axis that reach one output element; None for all of them, and
+        where that cannot be determined."""
         extent = self.inputs.values[source.tensor.name].shape[axis]
         places = np.arange(extent)
         if extent > 1:
@@ -307,7 +308,7 @@ class _Asked:
         return None if counted is None else int(counted.max(initial=0))
 
     def _counted(self, source: TensorSource, axis: int, groups: list[Array]) -> Array | None:
-        """For each output element, how many of the groups of planes reach it."""
+        """For each output element, how many of the `groups` reach it; None if a run fails."""
         array = self.inputs.values[source.tensor.name]
         counted = np.zeros(self.outputs.size, np.int64)
         for places in groups:
@@ -326,7 +327,7 @@ class _Asked:
 
 
 def _replaced(array: Array, axis: int, places: Array) -> Array | None:
-    """The array with other values in these planes; None where it holds but one value."""
+    """`array` with other values in the planes `places`; None if its integers are all equal."""
     found = array.copy()
     planes = np.moveaxis(found, axis, 0)
     if array.dtype.kind == "b":
@@ -343,7 +344,7 @@ def _replaced(array: Array, axis: int, places: Array) -> Array | None:
 
 
 def _with(inputs: Inputs, source: TensorSource, array: Array) -> Inputs:
-    """The inputs with another tensor from `source`."""
+    """The inputs with `array` as the values of the tensor from `source`."""
     if source.position is not None:
         arguments = list(inputs.arguments)
         arguments[source.position] = array

@@ -1,15 +1,15 @@
 """Sizes at which everything is reached that a kernel would do at the task's own sizes.
 
-A loop that the task's own sizes run more than once must have been run more than once, and each
-axis that is cut into tiles must have gone on behind the first one, by a part of a tile. Where the
-cases so far have not seen that (an interpreted target takes no large sizes; an axis may be a `let`
-or a view's, so that no symbol's sizes are around its tiles), further sizes are looked for: small
-ones, one symbol after the other, and then the task's own sizes made as small as they can be.
+A loop that runs more than once at the task's own sizes must have run more than once in some case,
+and each tiled axis must have gone on behind its first tile, by a part of a tile. Where the cases so
+far do not show that (an interpreted target takes no large sizes; an axis may be a `let` or a
+view's, so that no symbol's sizes are around its tiles), further sizes are looked for: small ones,
+one symbol after the other, and then the task's own sizes made as small as they can be.
 
-What is reached are loops, tiles and tails: of a sketch, the loops and tiled axes of its plan
+Loops, tiles and tails are to be reached: of a sketch, the loops and tiled axes of its plan
 (`checker/testing/crossings`), and on targets whose programs share a fixed number of cores, a second
-share of a core. Of a kernel by others, its own tile sizes are not known, but they stand in its
-text: every whole number there may be one, and each symbol may be what it runs along.
+share of a core. The tile sizes of a kernel by others are not known, but they stand in its text:
+every integer there may be a tile size, and each symbol may be the extent that it divides.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ _SHRINK, _SMALLEST_TILE = 8, 16
 #: An integer in C++, as a whole word.
 _INTEGER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
-#: What runs along a half or a quarter of an axis has a second tile there. It is only tried: the
-#: task's own sizes may go that far along another axis.
+#: What runs along a half or a quarter of an axis has a second tile by then. This mark is tried, but
+#: never required: the task's own sizes may go that far along another axis.
 _FAR = "a fifth tile"
-#: How a mark that a kernel's text gives is called.
+#: The name of a mark that stems from a number in a kernel's text.
 _TEXT = "{name} behind the {number} of its text"
 
 
 @attrs.define
 class Marks:
-    """What runs of one candidate reach."""
+    """The marks that runs of one candidate reach."""
 
     plan: Plan
-    #: Numbers of a kernel's text, and what stands in their place in the text that runs.
+    #: Numbers of a kernel's text, and the numbers in their place in the text that runs.
     numbers: Mapping[int, int] = attrs.field(factory=dict)
     crossings: TileCrossings | None = None
-    #: What was found before: of a large sketch, it takes half a second, and is asked for again.
+    #: Marks and axes by sizes and params: of a large sketch, finding them takes half a second.
     _known: dict[Any, tuple[frozenset[Mark], dict[str, tuple[int, int]]]] = attrs.field(
         factory=dict, init=False
     )
 
     def at(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> frozenset[Mark]:
-        """What a run with these sizes and numbers reaches; nothing where it must be refused."""
+        """The marks that a run with these sizes and params reaches; none where it is refused."""
         return self._looked(symbols, params)[0]
 
     def axes(
@@ -105,7 +105,7 @@ class Marks:
         return found
 
     def _shares(self, host: Mapping[str, Value]) -> set[Mark]:
-        """The launches in which a core runs several programs."""
+        """The marks of launches in which a core runs several programs."""
         if not self.plan.capabilities.persistent_grid:
             return set()
         found = set()
@@ -117,14 +117,14 @@ class Marks:
 
 
 def is_of_text(mark: Mark) -> bool:
-    """Whether all that is known of a mark is a number in a kernel's text."""
+    """Whether a mark stems from a number in a kernel's text, not from its plan."""
     return mark.where.endswith("of its text")
 
 
 def smaller(text: str, least: int = _SMALLEST_TILE) -> tuple[str, dict[int, int]]:
-    """A kernel in Python with smaller tiles, and what each number has become: powers of two that a
-    name, a parameter's default or a keyword stands for. Whether it still means the same nobody
-    knows before it has run."""
+    """A kernel in Python with smaller tiles, and the new value of each changed number: powers of
+    two above `least` that are all of the value of a name, a parameter's default or a keyword. Only
+    a run can show whether the kernel is still right."""
     if (tree := parsed(text)) is None:
         return text, {}
     changes: dict[int, int] = {}
@@ -142,7 +142,7 @@ def smaller(text: str, least: int = _SMALLEST_TILE) -> tuple[str, dict[int, int]
 
 
 def _named_numbers(tree: ast.AST) -> Iterator[ast.Constant]:
-    """The literals that are all of what a name stands for."""
+    """The literals that are the whole value of a name, a keyword or a parameter's default."""
     for node in ast.walk(tree):
         match node:
             case (
@@ -158,14 +158,14 @@ def _named_numbers(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def marks_of(plan: Plan, kernel: Kernel) -> Marks:
-    """What there is to reach of a candidate."""
+    """The `Marks` of a candidate, from its plan and, if others wrote it, its kernel's text."""
     numbers = numbers_in(kernel.source, kernel.language) if kernel.foreign else ()
     crossings = TileCrossings(plan.sketch) if plan.phases else None
     return Marks(plan, {number: number for number in numbers}, crossings)
 
 
 def numbers_in(text: str, language: str) -> tuple[int, ...]:
-    """The whole numbers of a kernel's text that may be tile sizes, the smallest first."""
+    """The integers of a kernel's text that may be tile sizes; powers of two come last."""
     found = {n for n in _integers(text, language) if _SMALLEST <= n <= _LARGEST}
     return tuple(sorted(found, key=lambda n: (n & (n - 1) > 0, -n))[:_MOST_OF_TEXT][::-1])
 
@@ -181,20 +181,20 @@ def _integers(text: str, language: str) -> set[int]:
     }
 
 
-#: Sizes whatever a sketch says, and how many numbers of a sketch have sizes around them.
+#: Sizes that are tried for every sketch, and how many of its numbers have sizes around them.
 _SIZES = (2, 3, 5, 9, 17, 33, 65, 129)
 _MOST_NUMBERS = 6
-#: About so many rows there are beside a symbol that is large: a maximum lies in any tile.
+#: About so many rows are beside a symbol that is large, so that a maximum lies in any tile.
 _ROWS = 9
-#: Sizes that are looked at, and that are refused by the task before it is believed.
+#: How many sizes are looked at, and how many the task may refuse before the search ends.
 _MOST_CANDIDATES = 240
 _MOST_REFUSALS = 12
 #: Steps towards a length that is wanted, and the largest size on the way.
 _STEPS, _FARTHEST = 5, 1 << 20
-#: How far others move to suit one symbol, and how often in a row that may fail before it is left
-#: alone.
+#: How many steps other symbols move to suit the one in focus, and how often in a row that may fail
+#: before this symbol is left alone.
 _MOVES, _STUCK = 150, 8
-#: What every case takes beside its own effort, in lanes.
+#: The fixed cost of every case besides its own effort, in lanes.
 _EVERY = 1 << 23
 
 Sizes = dict[str, int]
@@ -202,7 +202,7 @@ Sizes = dict[str, int]
 
 @attrs.frozen
 class Candidate:
-    """Sizes at which something is reached, and what a run there costs (`effort`)."""
+    """Sizes, the marks that a run there reaches, and what it costs (`effort`)."""
 
     symbols: Sizes
     marks: frozenset[Mark]
@@ -211,36 +211,36 @@ class Candidate:
 
 @attrs.define
 class Reaching:
-    """What of one candidate was reached, and where to reach the rest."""
+    """The marks of one candidate that runs have reached, and sizes at which to reach the rest."""
 
     plan: Plan
     binding: Binding
     freedom: Freedom
     marks: Marks
     limits: Limits
-    #: What the task's own sizes reach, and what other sizes do that it takes.
+    #: The marks that the task's own sizes reach, and for each known mark sizes that reach it.
     required: set[Mark] = attrs.field(factory=set)
     possible: dict[Mark, Sizes] = attrs.field(factory=dict)
     reached: set[Mark] = attrs.field(factory=set)
     refused: list[Sizes] = attrs.field(factory=list)
-    #: What there was no time for.
+    #: Candidates that there was no time for.
     untried: list[Candidate] = attrs.field(factory=list)
-    #: Sizes of cases that are right, and those beside which one symbol is large, where the task
-    #: refuses small ones.
+    #: Sizes of cases that are right, and the sizes (`base`) beside which one symbol is large, where
+    #: the task refuses small ones.
     accepted: list[Sizes] = attrs.field(factory=list)
     base: Sizes | None = None
     stuck: dict[str, int] = attrs.field(factory=dict)
     candidates: list[Candidate] | None = None
 
     def require(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> None:
-        """What one of the task's own lists of inputs reaches must be reached."""
+        """Require the marks that one of the task's own lists of inputs reaches."""
         for mark in self.marks.at(symbols, params):
             self.required.add(mark)
             self.possible.setdefault(mark, dict(symbols))
 
     def ran(self, case: ShapeCase, kind: str) -> None:
-        """Note what a case that is right has reached. Where a size is 1 that the task has larger,
-        much cancels (the loss of one class), and so it does in rows of one value."""
+        """Note the marks that a correct case has reached: none where a size is 1 that is larger in
+        the task, or where rows have one value, since much cancels there (the loss of one class)."""
         small = any(
             case.symbols[name] == 1 < size
             for name, size in self.binding.symbols.items()
@@ -254,21 +254,21 @@ class Reaching:
 
     @property
     def missing(self) -> set[Mark]:
-        """What has to be reached, and was not: what the task's own sizes reach, and what others
-        would for which there was no time. Of sizes that the task refuses nothing is asked, and of a
-        kernel's text nothing beyond its own sizes."""
+        """The marks that have to be reached, and were not: those of the task's own sizes, and those
+        of candidates that there was no time for. Sizes that the task refuses require nothing, nor
+        do numbers of a kernel's text beyond the task's own sizes."""
         required = {mark for mark in self.required if mark.what != _FAR}
         others = {mark for one in self.untried for mark in one.marks if not is_of_text(mark)}
         return (required | others) - self.reached
 
     @property
     def told(self) -> list[str]:
-        """What was reached, in words."""
+        """The marks that were reached, in words."""
         found = {m for m in self.reached if m in self.required or not is_of_text(m)}
         return sorted(mark.text for mark in found)
 
     def take(self) -> Candidate | None:
-        """The next case: sizes that reach most of what is missing for what they cost."""
+        """The next candidate, which reaches most missing marks for its cost; None for none."""
         if self.candidates is None:
             self.candidates = list(self._candidates())
             for one in self.candidates:
@@ -290,8 +290,8 @@ class Reaching:
         return best
 
     def refuse(self, symbols: Mapping[str, int]) -> None:
-        """The task does not take these sizes: from now on, sizes are looked for beside some that
-        it took."""
+        """Note sizes that the task refuses: from now on, candidates are looked for beside sizes
+        that it took."""
         self.refused.append(dict(symbols))
         if self.base is None and self.accepted:
             params = self.binding.params
@@ -301,7 +301,7 @@ class Reaching:
     # ------------------------------------------------------------ candidates
 
     def _candidates(self) -> Iterator[Candidate]:
-        """Sizes within the limits, those that reach nothing left out."""
+        """Distinct candidates within the limits that reach some mark."""
         seen: set[tuple[int, ...]] = set()
         for wanted, focus in itertools.islice(self._wished(), _MOST_CANDIDATES):
             symbols = self._runnable(wanted, focus)
@@ -312,7 +312,7 @@ class Reaching:
                 yield found
 
     def _candidate(self, symbols: Sizes) -> Candidate | None:
-        """The candidate at these sizes, if it reaches something and is not too large."""
+        """The candidate at these sizes; None if it reaches no mark or is too large."""
         params = self.binding.params
         try:
             needed = cost_at(self.plan, symbols, params)
@@ -326,8 +326,8 @@ class Reaching:
         return Candidate(symbols, marks, effort(self.plan, symbols, params)) if marks else None
 
     def _wished(self) -> Iterator[tuple[Sizes, str]]:
-        """Sizes to look at: all symbols of one size, then one symbol of any size beside small
-        ones."""
+        """Sizes to look at, with the symbol in focus: all symbols of one size (none in focus), then
+        one symbol of any size beside small ones."""
         own, free = self.binding.symbols, self.freedom.free
         names = [name for name in own if name in free]
         pool = self._pool()
@@ -341,8 +341,8 @@ class Reaching:
         yield from self._aimed(beside, names)
 
     def _aimed(self, beside: Sizes, names: list[str]) -> Iterator[tuple[Sizes, str]]:
-        """Sizes of one symbol at which an axis ends half a tile behind its first or second one,
-        whatever the extent is of the symbol."""
+        """Sizes of one symbol at which a tiled axis ends half a tile behind its first or second
+        tile, however the length of the axis follows from the symbol."""
         params = self.binding.params
         start = self.marks.axes(self._runnable(beside, "") or beside, params)
         for where in sorted(start):
@@ -358,12 +358,12 @@ class Reaching:
                         yield found, name
                         break
                     if size > beside[name] and length <= start[where][0]:
-                        break  # it does not follow this symbol
+                        break  # the axis does not follow this symbol
                     size = max(-(-found[name] * wanted // length), 1)
 
     def _pool(self) -> list[int]:
-        """Sizes behind one tile and behind two, for all numbers that may be tile sizes: there is a
-        tail that shows."""
+        """Sizes half a tile behind one tile and behind two, for all numbers that may be tile sizes:
+        such a tail is large enough to show."""
         sketch = self.plan.sketch
         tiles = {int(c.value) for c in sketch.constants if c.dtype.is_integer and c.value > 1}
         numbers = Settings(sketch, dict(self.binding.params)).numbers if self.plan.phases else []
@@ -394,8 +394,8 @@ class Reaching:
         return None
 
     def _scaled_own(self) -> list[Candidate]:
-        """The task's own sizes, made as small as they can be while they reach one of the marks that
-        nothing smaller does."""
+        """Candidates for required marks that no other candidate reaches: the task's own sizes, made
+        as small as they can be."""
         found: list[Candidate] = []
         known = {mark for one in self.candidates or () for mark in one.marks}
         for mark in sorted(self.required - known - self.reached, key=lambda mark: mark.text):
@@ -435,7 +435,7 @@ class Reaching:
     # ------------------------------------------------------------ in words
 
     def gaps(self, why: str) -> list[str]:
-        """What was not reached, a sentence each, with sizes that would reach it."""
+        """The missing marks, a phrase each, with sizes that would reach them, and `why` not."""
         found = []
         for mark in sorted(self.missing, key=lambda mark: mark.text):
             sizes = ", ".join(f"{name}={size}" for name, size in self.possible[mark].items())
@@ -446,14 +446,14 @@ class Reaching:
 
 @attrs.define
 class Clock:
-    """The time that may go into reaching, and how long runs take."""
+    """The time in seconds that may go into reaching, and how long runs take."""
 
     budget: float
     started: float = attrs.field(factory=time.monotonic)
     runs: list[tuple[float, int]] = attrs.field(factory=list)
 
     def ran(self, seconds: float, lanes: int) -> None:
-        """Note a run of so many lanes."""
+        """Note a run of `lanes` lanes that took `seconds`."""
         self.runs.append((seconds, lanes))
 
     @property
@@ -462,8 +462,8 @@ class Clock:
         return self.budget - (time.monotonic() - self.started)
 
     def allows(self, lanes: int) -> bool:
-        """Whether there is time for a run of so many lanes: the shortest one so far tells what
-        every run takes, all together what a lane does."""
+        """Whether there is time for a run of `lanes` lanes: the shortest run so far gives the fixed
+        time of a run, all runs together the time of a lane."""
         least = min((seconds for seconds, _ in self.runs), default=0.0)
         spent = sum(seconds - least for seconds, _ in self.runs)
         rate = spent / max(sum(lanes for _, lanes in self.runs), 1)

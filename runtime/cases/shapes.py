@@ -4,11 +4,11 @@ For every symbol: 1, T-1, T, T+1 and a prime, where T is the tile size of the lo
 of all combinations, each case gives one symbol (its focus) the next of its sizes and rotates the
 others, so that every symbol meets each of its sizes, beside different neighbours. Sizes that break
 a `require` give way to the next larger ones that do not; where a case still breaks one, the symbols
-out of focus move to the nearest sizes that do not. Where hints of the task say which sizes it is
-meant for, each size gives way to the next that they allow; their ends are tried, too, sizes between
-them, and all upper ends at once.
+out of focus move to the nearest sizes that do not. Where hints of the task restrict its sizes, each
+size gives way to the next that the hints allow; the ends of the allowed ranges are tried, too,
+sizes between them, and all upper ends at once.
 
-A kernel that holds a list of the sizes that are tried is right at these and wrong elsewhere. So for
+A kernel with a list of the sizes that are tried is right at these and wrong elsewhere. So for
 kernels that others wrote, the prime, one more size, and T where nothing says how the kernel is
 tiled, are drawn from the secret seed of a verdict (`DrawnSizes`). Where hints restrict a size, a
 prime and one more size between their ends are drawn for every kernel, since the sizes around its
@@ -42,8 +42,8 @@ Sizes = Mapping[str, int]
 
 
 def effort(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> int:
-    """Statements, of which each counts as many lanes as take as long, and lanes. Of a kernel
-    without a sketch nothing is known: as if each symbol were a grid."""
+    """The cost of a run in lanes: those of its tensors and tiles, and each statement as so many as
+    take as long. Without phases, the sum of all sizes stands for the number of statements."""
     sketch = plan.sketch
     moved = elements(tensor_shapes(sketch, symbols, params))
     if not plan.phases:
@@ -99,14 +99,14 @@ def _value(expression: ir.Expr, values: Mapping[str, Value]) -> int:
         return 1
 
 
-#: Sets the sizes apart from the inputs, which come from the same seed.
+#: Separates the random numbers for sizes from those for inputs, which have the same seed.
 _STREAM = 0x512E5
 #: T is one of these multiples of 32: a multiple of every small tile.
 _TILE, _MULTIPLES = 32, (1, 2, 3)
 #: How far above 2 T the prime may lie.
 _BEYOND = 32
-#: The largest size that is drawn, where the range of a size goes further; where nothing says how
-#: far it goes, sizes up to the least of these are drawn in any case.
+#: The largest size that is drawn from a range that goes further, and the size that a range goes up
+#: to at least where no hint restricts it.
 MOST, LEAST = 4096, 512
 #: How often a size is drawn until one is a prime.
 _TRIES = 64
@@ -127,11 +127,11 @@ class DrawnSizes:
         return np.random.default_rng([self.seed, _STREAM, place, purpose])
 
     def tile(self, place: int) -> int:
-        """What stands in for T where nothing says how a kernel is tiled."""
+        """T for the symbol at `place`, where nothing says how a kernel is tiled."""
         return _TILE * int(self._random(place, 0).choice(_MULTIPLES))
 
     def prime(self, place: int, tile: int, limit: int | None = None) -> int:
-        """A prime above `tile` + 1; one below it where `limit` leaves no other, and 1 where it
+        """A prime above `tile` + 1; a smaller prime where `limit` leaves no other, and 1 where it
         leaves none at all."""
         high = 2 * tile + _BEYOND
         high = high if limit is None else min(high, limit)
@@ -140,9 +140,9 @@ class DrawnSizes:
         return int(self._random(place, 1).choice(primes))
 
     def inner(self, place: int, domain: Domain, most: int = MOST, *, prime: bool = False) -> int:
-        """A size of `domain` between its ends, rather a small one than a large one, up to `most` or
-        near its lower end; a prime where one is found, if that is wanted. An end where there is
-        nothing between them."""
+        """A size between the ends of `domain`, rather a small one than a large one, up to `most` or
+        four times the lower end; with `prime`, a prime where one is found. An end where there is
+        nothing between the ends."""
         random = self._random(place, 3 if prime else 2)
         low, high = domain.whole
         low, high = max(low, 1), min(high, max(most, 4 * low))
@@ -174,11 +174,11 @@ _WHOLE_AXIS = 32
 @attrs.frozen
 class ShapeCase:
     """One assignment of all symbols. `own`: exactly the task's sizes. `absent`: optional tensors
-    that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the
-    first, by which it was bound. `drawn`: all sizes that may vary were drawn. `numbers` are the
-    params that are not as in the first list, `init` the model's init inputs, by position, that
-    these follow. `tiles`: the tile sizes of another build, where it is not the one that is
-    verified."""
+    that are not given. `variant`: which of the task's lists of inputs has these sizes; 0 is the one
+    that the sketch was bound to. `drawn`: all sizes that may vary were drawn. `numbers` are the
+    params with other values than in that list, `init` the model's init inputs, by position, that
+    these params follow. `tiles`: the tile sizes of another build, where the case does not run the
+    one that is verified."""
 
     name: str
     symbols: Mapping[str, int]
@@ -202,8 +202,8 @@ class ShapeCase:
 
 @attrs.frozen
 class Limits:
-    """What one run may cost: elements over all tensors, programs over all launches, and what an
-    interpreter takes for it all (`effort`). `longest` is the largest size that is drawn."""
+    """What one run may cost: elements over all tensors, programs over all launches, and the cost of
+    interpreting it (`effort`). `longest` is the largest size that is drawn."""
 
     elements: int
     programs: int
@@ -211,7 +211,7 @@ class Limits:
     effort: int = 1 << 62
 
     def allow(self, needed: Limits) -> bool:
-        """Whether a run may have as many elements and programs as another one needs."""
+        """Whether a run that needs the elements and programs of `needed` is within these limits."""
         return needed.elements <= self.elements and needed.programs <= self.programs
 
 
@@ -227,7 +227,7 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
     empty set where one tile covers the axis."""
     constants = {constant.name: constant.value for constant in plan.sketch.constants}
     found: dict[str, set[int]] = {symbol.name: set() for symbol in plan.sketch.symbols}
-    # How often something is done: along grid axes, and in loops that remain.
+    # Numbers of iterations: of grid axes, and of loops that remain.
     bounds = [axis.count for phase in plan.phases for axis in phase.grid]
     loops = (one for one in walk.in_phases(plan.phases) if isinstance(one, ir.For))
     bounds += [ir.Binary("cdiv", loop.stop, loop.step) for loop in loops]
@@ -248,7 +248,7 @@ def tile_sizes(plan: Plan) -> dict[str, set[int]]:
 
 
 def candidates(plan: Plan, draws: DrawnSizes | None = None) -> dict[str, tuple[int, ...]]:
-    """The sizes at which each symbol is tried, its upper bound kept. With `draws` the prime is
+    """The sizes at which each symbol is tried, within its upper bound. With `draws` the prime is
     drawn, and so is T where the plan does not say it."""
     found = {}
     by_symbol = tile_sizes(plan)
@@ -272,14 +272,14 @@ def candidates(plan: Plan, draws: DrawnSizes | None = None) -> dict[str, tuple[i
 
 
 def launched(sketch: ir.Sketch, phase: PhasePlan, host: Mapping[str, Value]) -> tuple[int, int]:
-    """How often a phase is launched, and how many programs each time."""
+    """How often a phase is launched, and how many programs each launch has."""
     scope, launches = host_scope(sketch, phase.index, host)
     return launches, prod(max(int(evaluate(axis.count, scope)), 0) for axis in phase.grid)
 
 
 def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value]) -> Limits:
-    """Elements and programs of one run; sizes at which there is none (a `let` without a value) may
-    be asked about. Raises as `evaluate` does where they say how often something is launched."""
+    """Elements and programs of one run, also at sizes that a launch refuses (a `let` without a
+    value). Raises as `evaluate` does where a number of launches or programs has no value."""
     values = host_sample(plan.sketch, symbols, params)
     programs = 0
     for phase in plan.phases:
@@ -289,8 +289,8 @@ def cost_at(plan: Plan, symbols: Mapping[str, int], params: Mapping[str, Value])
 
 @attrs.frozen
 class OtherLists:
-    """The sizes of the task's further lists of inputs, `notes` on them, and `gaps`: lists that a
-    kernel of this signature must serve and that are not run."""
+    """The cases of the task's further lists of inputs, `notes` on the lists, and `gaps`: lists that
+    a kernel of this signature must serve and that are not run."""
 
     cases: tuple[ShapeCase, ...] = ()
     notes: tuple[str, ...] = ()
@@ -308,8 +308,8 @@ class Trials:
     limits: Limits
 
     def affordable(self) -> Limits:
-        """The limits, raised to twice what the smallest sizes need: where nothing fits, making
-        everything smaller would help nobody (32 groups are 32 programs at any size)."""
+        """The limits, raised to twice what the smallest sizes need: where not even these fit,
+        smaller cases would not help (32 groups are 32 programs at any size)."""
         ones = {name: 1 if name in self.free else n for name, n in self.binding.symbols.items()}
         least = self._runnable(ones, self.free)
         needed, limits = self._cost(least), self.limits
@@ -388,8 +388,8 @@ class Trials:
         return self._smallest_first(cases)
 
     def drawn(self, draws: DrawnSizes) -> list[ShapeCase]:
-        """Cases of sizes that nobody knows in advance, smallest first: for each of the free symbols
-        a prime, and one more size."""
+        """Cases of drawn sizes, which are not known in advance, smallest first: for each of the
+        free symbols a prime, and one more size."""
         cases = []
         tiles = candidates(self.plan, draws)
         for prime in (True, False):
@@ -403,8 +403,8 @@ class Trials:
         return self._smallest_first(cases)
 
     def corner(self) -> list[ShapeCase]:
-        """All sizes whose ranges end at these ends at once, where a run can have so many elements,
-        or four times those at the task's own sizes; at most one case."""
+        """At most one case: all sizes at the upper ends that hints set, where a run can have so
+        many elements, or four times those at the task's own sizes."""
         symbols = dict(self.binding.symbols)
         for name, domain in self.binding.sizes.items():
             if name in self.free and (end := domain.whole[1]) < 1 << 40:
@@ -420,7 +420,7 @@ class Trials:
         return [ShapeCase("largest", symbols)] if fits else []
 
     def _smallest_first(self, cases: Sequence[ShapeCase]) -> list[ShapeCase]:
-        """The cases that may be launched, by cost; of several with the same sizes the first."""
+        """The cases that may be launched, by elements; of several with the same sizes the first."""
         distinct: dict[tuple[int, ...], ShapeCase] = {}
         for case in cases:
             distinct.setdefault(tuple(case.symbols.values()), case)
@@ -440,7 +440,7 @@ class Trials:
     def _fits(self, symbols: Sizes) -> bool:
         needed, limits = self._cost(symbols), self.limits
         if needed is None:
-            return True  # such a case is left out later
+            return True  # `_smallest_first` leaves such a case out
         if not limits.allow(needed):
             return False
         most = limits.effort
@@ -491,7 +491,7 @@ class Trials:
         return symbols
 
     def _smaller(self, name: str, size: int) -> int | None:
-        """The next small size, or the next that the hints allow; None where there is none."""
+        """The next size of `_SMALL`, or one that hints allow near it; None if none is below."""
         near = (self.binding.domain(name).near(small) for small in _SMALL if small < size)
         found = next(near, size)
         return found if found < size else None
@@ -504,8 +504,9 @@ class Trials:
         return not self.binding.allows(symbols) or bool(refused)
 
     def _runnable(self, symbols: dict[str, int], *movable: frozenset[str]) -> dict[str, int]:
-        """The nearest sizes at which the sketch may be launched and no tensor is empty (a window
-        larger than its image): frameworks refuse those. Some symbols move, or else more of them."""
+        """The nearest sizes at which the sketch may be launched without an empty tensor (a window
+        larger than its image), which frameworks refuse. The first of `movable` move, else the
+        next."""
         for names in movable:
             found = nearest(self.plan.sketch, symbols, self.binding.params, names, least=1)
             if found is not None and self.binding.allows(found):
@@ -515,7 +516,7 @@ class Trials:
     def _allowed(self, name: str, sizes: Sequence[int], *, ends: bool = True) -> tuple[int, ...]:
         """The sizes of one symbol, each moved up to the next at which the sketch may be launched
         with the other symbols at the task's sizes; those where there is none stay as they are. With
-        `ends`, those of the range that the hints allow, too."""
+        `ends`, the ends of the range that the hints allow are added."""
         own, domain = self.binding.symbols, self.binding.domain(name)
         tried = list(sizes)
         if ends and name in self.binding.sizes:
@@ -528,9 +529,9 @@ class Trials:
         return tuple(dict.fromkeys(found))
 
     def _each_kept(self, wanted: Sizes) -> Iterator[dict[str, int]]:
-        """Cases of which, for each free symbol, one has the size that is wanted, if any can. Where
-        they are too large, the other sizes are halved: what was drawn stays unknown in advance.
-        What makes them runnable can make them too large again: an image grows to its window."""
+        """Cases such that each free symbol has its wanted size in one of them, if any can. Where a
+        case is too large, the other sizes are halved: the drawn size stays unknown in advance.
+        Making sizes runnable can make a case too large again: an image grows to its window."""
         met: set[str] = set()
         for name in wanted:
             if name in self.free and name not in met:
@@ -545,7 +546,7 @@ class Trials:
 
     def _range(self, symbol: ir.Symbol, tried: Sequence[int]) -> Domain:
         """The sizes that a symbol may have: those that the hints allow, else up to the task's own,
-        or further where that is small. Tiny ones are few, so that a list can hold them."""
+        or further where that is small. Tiny sizes are left out: a list can hold them all."""
         if (domain := self.binding.sizes.get(symbol.name)) is not None:
             return domain
         most = max(self.binding.symbols[symbol.name], *tried, LEAST)

@@ -114,10 +114,10 @@ def _hold(
     sizes: Mapping[str, int],
     chosen: Mapping[str, int],
 ) -> bool:
-    """Whether all conditions hold at these sizes, some of which are replaced."""
+    """Whether all `conditions` hold at `sizes`, some of which `chosen` replaces."""
     try:
         values = host_values(sketch, {**sizes, **chosen}, params)
-        # The last one is the broken one: most trials end with it.
+        # The last condition is the broken one: most trials end with it.
         return all(evaluate(condition, values) for _, condition in reversed(conditions))
     except (ArithmeticError, ValueError):
         return False
@@ -151,7 +151,7 @@ def _symbols_of(sketch: ir.Sketch, expression: ir.Expr) -> tuple[str, ...]:
 
 
 def _around(size: int) -> tuple[int, ...]:
-    """Sizes in the order of their distance."""
+    """The sizes from 0 to about twice `size`, in the order of their distance from it."""
     reach = max(size, 8)
     return tuple(sorted(range(size + reach + 1), key=lambda other: abs(other - size)))
 

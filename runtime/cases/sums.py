@@ -1,4 +1,4 @@
-"""How many terms are added up behind the elements of each tensor: a plan, run in the abstract.
+"""How many terms are added up in the elements of each tensor: a plan, interpreted abstractly.
 
 Every tile and tensor has an `Amount`: the terms that were added up to it, and the depth, which is
 how many additions lie behind each of these terms, in this launch or those before. A sum multiplies
@@ -6,10 +6,10 @@ the terms by the lanes that it takes together, `a + b` adds those of both, a pro
 inner axis, and what is not linear (exp, a product with another tile) turns terms into depth. Copies
 and maxima add up nothing.
 
-Loops are run at their first, middle and last trip; what a trip adds in the middle, all others add.
-What only memory knows counts as unbounded, and no sum has more terms than the largest input has
-elements. An atomic addition takes together what all programs and lanes add that its indices do not
-tell apart.
+Loops are run at their first, middle and last trip; what the middle trip adds, all trips between the
+first and the last add. A bound that only memory holds counts as unbounded, and no sum has more
+terms than the largest input has elements. An atomic addition takes together all additions of
+programs and lanes that its indices do not tell apart.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Amount:
         return self.depth + (self.terms if self.terms > 1 else 0.0)
 
     def settled(self) -> Amount:
-        """As one term of what follows."""
+        """This amount as one term of a further sum: all its additions become depth."""
         return Amount(1.0, self.total)
 
     def larger(self, other: Amount) -> Amount:
-        """The larger of both, component by component."""
+        """The larger of this amount and `other`, component by component."""
         return Amount(max(self.terms, other.terms), max(self.depth, other.depth))
 
     def plus(self, other: Amount, times: float = 1.0) -> Amount:
-        """Component by component; what a trip adds, `times` times."""
+        """The sum of both, component by component, with `other` taken `times` times."""
         return Amount(self.terms + times * other.terms, self.depth + times * other.depth)
 
     def since(self, before: Amount) -> Amount:
@@ -81,7 +81,7 @@ class Sums:
     most: float
 
     def run(self, values: Mapping[str, Value]) -> Amounts:
-        """The amounts of all tensors in the end; `values` are the host's."""
+        """The amounts of all tensors after the last step; `values` are the host's scalars."""
         return self._steps(self.plan.sketch.steps, {}, dict(values))
 
     def _steps(self, steps: Sequence[ir.HostStep], amounts: Amounts, scope: Scope) -> Amounts:
@@ -136,18 +136,18 @@ class _Program:
     def __init__(self, sums: Sums, phase: PhasePlan, scope: Scope, host: Scope) -> None:
         self.sums, self.phase, self.scope = sums, phase, scope
         self.sketch = sums.plan.sketch
-        #: How often what lies inside runs: the grid, and the loops around.
+        #: How many iterations the grid axes and the loops around a statement have, by variable.
         self.around: dict[str, float] = {
             axis.variable: float(max(int(evaluate(axis.count, {**host, **scope})), 1))
             for axis in phase.grid
         }
-        #: The loops and axes that a bound name follows.
+        #: For each bound name, the loops and grid axes whose iterations it tells apart.
         self.follows: dict[str, frozenset[str]] = {}
-        #: What atomic additions add, by statement.
+        #: The tensor and the amount that atomic additions add to it, by statement.
         self.added: dict[int, tuple[str, Amount]] = {}
 
     def finish(self, before: Amounts) -> Amounts:
-        """The tensors after it, and after all programs that add to the same elements."""
+        """The amounts of tensors after this program and all that add to the same elements."""
         amounts = self._body(self.phase.body, dict(before), self.scope)
         tensors = {*before, *(tensor.name for tensor in self.sketch.tensors)}
         found = {name: amount for name, amount in amounts.items() if name in tensors}
@@ -222,8 +222,8 @@ class _Program:
     def _operand(
         self, statement: ir.Compute, operand: ir.Operand, amounts: Amounts
     ) -> Amount | None:
-        """The amount of a tile; None for scalars and indices, which add up nothing. What is the
-        same for many lanes (a mean that is taken off) is one term of each, also of their sum."""
+        """The amount of a tile; None for scalars and indices, which add up nothing. A tile that is
+        broadcast (a mean that is subtracted) is one term of each lane, also of a sum over lanes."""
         if not isinstance(operand, ir.TileOperand):
             return None
         found = amounts.get(operand.tile, INPUT)
@@ -272,7 +272,7 @@ class _Program:
                 return _elementwise(row.facts, operands, largest, depth)
 
     def _lanes(self, statement: ir.Compute, scope: Scope) -> float:
-        """How many lanes of the first operand meet in one lane of the destination."""
+        """How many lanes of the first operand are combined in one lane of the destination."""
         source = statement.operands[0] if statement.operands else None
         if not isinstance(source, ir.TileOperand):
             return 1.0
@@ -287,7 +287,7 @@ class _Program:
         return math.prod(lanes[axis] for axis in chosen) if chosen else lanes[-1]
 
     def _extent(self, extent: ir.Expr, domain: ir.AxisDomain | None, scope: Scope) -> float:
-        """The lanes of an axis that hold something."""
+        """The number of lanes of an axis that are in `domain`; `most` if that is not known."""
         known = _known(extent, scope)
         upper = self.sums.most if known is None else float(known)
         lower = 0.0
@@ -301,7 +301,7 @@ class _Program:
     # ------------------------------------------------------------ atomics
 
     def _atomic(self, statement: ir.Atomic, amounts: Amounts, scope: Scope) -> None:
-        """What all programs, trips and lanes add to one element."""
+        """Note in `added` what all programs, trips and lanes add to one element."""
         if statement.operation != "add":
             return
         amount = amounts.get(statement.tile, INPUT)
@@ -328,7 +328,7 @@ class _Program:
         self.added[id(statement)] = name, before.larger(found)
 
     def _told_apart(self, index: ir.Expr) -> frozenset[str]:
-        """The loops and axes of which each trip gives another index."""
+        """The loops and grid axes of which each iteration gives another `index`."""
         if _gathers(index):
             return frozenset()
         found: frozenset[str] = frozenset()
@@ -351,7 +351,7 @@ def _gathers(index: ir.Expr) -> bool:
 def _elementwise(
     facts: frozenset[Fact], operands: Sequence[Amount | None], largest: Amount, depth: float
 ) -> Amount:
-    """The amount of an element-wise operation; `depth`: all that lies behind one operand."""
+    """The amount of an element-wise result; `depth` is the most additions behind one operand."""
     given = [amount for amount in operands if amount is not None]
     if not given:
         return EMPTY
@@ -368,7 +368,7 @@ def _elementwise(
 
 
 def _scaled(operands: Sequence[Amount | None]) -> Amount:
-    """A product: the one with more terms, scaled by the other."""
+    """The amount of a product: the terms of the operand with most, the others turned into depth."""
     given = sorted((a for a in operands if a is not None), key=lambda amount: -amount.terms)
     if not given:
         return INPUT
@@ -377,7 +377,7 @@ def _scaled(operands: Sequence[Amount | None]) -> Amount:
 
 
 def _joined(*ways: Amounts) -> Amounts:
-    """The largest of all."""
+    """The largest amount of each name in any of `ways`."""
     found: Amounts = {}
     for amounts in ways:
         for name, amount in amounts.items():
@@ -417,7 +417,7 @@ def _known(value: ir.Expr, values: Mapping[str, Value]) -> Value | None:
 
 
 def adds_in_any_order(plan: Plan) -> bool:
-    """Whether the order in which floating-point numbers are added is left to chance."""
+    """Whether the plan adds floats atomically, so that the order of additions varies."""
     return any(
         isinstance(statement, ir.Atomic)
         and statement.operation == "add"
@@ -429,8 +429,8 @@ def adds_in_any_order(plan: Plan) -> bool:
 def host_scope(
     sketch: ir.Sketch, phase: int, values: Mapping[str, Value]
 ) -> tuple[dict[str, Value], int]:
-    """The host's names at a launch, loops at their first trip, and how often it is launched. What
-    the host fetches is taken as `MOST_TRIPS`, the most that a random input says."""
+    """The host's scalars at a launch, loops at their first trip, and how often it is launched. What
+    the host fetches is taken as `MOST_TRIPS`, the largest value in a random input."""
     scope = dict(values)
     trips = 1
     for step in walk.around(sketch.steps, phase):
@@ -452,8 +452,8 @@ def reduction_lengths(
     plan: Plan, binding: Binding, symbols: Mapping[str, int], reach: Reach | None = None
 ) -> dict[str, int]:
     """An upper bound of the number of terms behind one element of each output. A signature says
-    nothing about additions: there it is how many elements of an input reach one of an output, or
-    the size of the largest input where `reach` does not say."""
+    nothing about additions: there the bound is how many elements of an input reach one element of
+    an output, or the size of the largest input where `reach` is None."""
     shapes = binding.shapes(symbols)
     names = [tensor.name for tensor in binding.outputs]
     if not plan.phases and reach is not None:

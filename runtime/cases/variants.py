@@ -1,14 +1,14 @@
-"""Other numbers for the params of a sketch than the task's own: found by asking the task.
+"""Other numbers for the params of a sketch than the task's own: found by running the task.
 
 `N*3` for `N*repeats` is right while the task repeats three times, and a mode that no number chooses
 is never run. So numbers that forward takes, and init inputs that the model's attributes follow, get
 other values, as far as the task takes them: for each at least two, and more where sides of branches
-hang on them. Which axis an operation runs along is no such number: kernels are written for one.
+depend on them. The axis that an operation runs along is left out: kernels are written for one.
 
-A mode that reads the wrong rows is never seen where the task's numbers never choose it. So the host
+A mode that reads the wrong rows is never run where the task's numbers never choose it. So the host
 and the phases of a sketch are walked at the sizes, numbers and tensors of each case, without data
-(`Branches`): an iteration or two of each loop, and the side that each branch takes. What data
-decides counts for nothing.
+(`Branches`): an iteration or two of each loop, and the side that each branch takes. Conditions that
+data decides are ignored.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _MOST_STEPS = 20_000
 
 @attrs.frozen
 class Decision:
-    """A condition that a param or an optional tensor decides, and all such names behind it.
-    `alone`: no iteration of a loop, and nothing that was fetched, has a say in it."""
+    """A condition that depends on params or optional tensors, and all these `names`. `alone`: it
+    does not depend on a loop variable or a fetched value."""
 
     condition: ir.Expr
     names: frozenset[str]
@@ -58,13 +58,13 @@ class Decision:
 
 
 class Branches:
-    """The deciding branches of a sketch."""
+    """The branches of a sketch that depend on params or optional tensors."""
 
     def __init__(self, sketch: ir.Sketch) -> None:
         self.sketch = sketch
         self._causes = _causes(sketch)
         self._varying = _varying(sketch)
-        #: By the place of their first appearance.
+        #: In the order of their first appearance.
         self.decisions: list[Decision] = []
         self._places: dict[int, int] = {}
         self._inside: set[int] = set()  # id() of loops and branches with a decision inside
@@ -76,11 +76,11 @@ class Branches:
 
     @property
     def names(self) -> frozenset[str]:
-        """All params and optional tensors that decide something."""
+        """All params and optional tensors that some decision depends on."""
         return frozenset().union(*(decision.names for decision in self.decisions))
 
     def literals(self, name: str) -> list[Value]:
-        """The numbers beside which a param stands in conditions."""
+        """The numbers in the conditions that depend on the param `name`."""
         conditions = [d.condition for d in self.decisions if name in d.names]
         parts = [part for condition in conditions for part in walk.parts(condition)]
         found = [part.value for part in parts if isinstance(part, ir.Literal)]
@@ -92,7 +92,7 @@ class Branches:
         params: Mapping[str, Value],
         absent: Collection[str] = (),
     ) -> frozenset[Side]:
-        """What is taken at a launch, without the tensors that are `absent`."""
+        """The sides that a launch takes, without the tensors that are `absent`."""
         if not self.decisions:
             return frozenset()
         values = host_sample(self.sketch, symbols, params)
@@ -104,11 +104,11 @@ class Branches:
         return frozenset(walk.found)
 
     def place(self, condition: ir.Expr) -> int | None:
-        """Which decision a condition is; None for none."""
+        """The index of a condition in `decisions`; None if it is no decision."""
         return self._places.get(id(condition))
 
     def inside(self, node: object) -> bool:
-        """Whether a loop or branch holds a decision."""
+        """Whether a decision stands inside of a loop or branch."""
         return id(node) in self._inside
 
     # ------------------------------------------------------------ what there is
@@ -174,8 +174,8 @@ def _causes(sketch: ir.Sketch) -> dict[str, frozenset[str]]:
 
 
 def _varying(sketch: ir.Sketch) -> set[str]:
-    """The names of what differs within one run: loop variables, what is fetched, and what is bound
-    to either."""
+    """The names whose values differ within one run: loop variables, fetched values, and names bound
+    to an expression of either."""
     found: set[str] = set()
     for each in _everything(sketch):
         match each:
@@ -189,21 +189,21 @@ def _varying(sketch: ir.Sketch) -> set[str]:
 
 
 def _everything(sketch: ir.Sketch) -> Iterator[ir.HostStep | ir.Statement]:
-    """All that the host does, then all statements, in the order of the text."""
+    """The steps of the host, then the statements of all phases, in the order of the text."""
     yield from walk.statements(sketch.steps)
     yield from walk.in_phases(sketch.phases)
 
 
 @attrs.define
 class _Walk:
-    """One launch: the sides that were taken."""
+    """A walk through one launch without data; `found` are the sides that it took."""
 
     branches: Branches
     found: set[Side] = attrs.field(factory=set)
     left: int = _MOST_STEPS
 
     def run(self, steps: Sequence[ir.HostStep | ir.Statement], values: dict[str, Value]) -> None:
-        """The host's steps, or the statements of a phase."""
+        """Walk the steps of the host, or the statements of a phase."""
         for step in steps:
             self.left -= 1
             if self.left <= 0:
@@ -238,7 +238,7 @@ class _Walk:
         return [*trips[:_ENDS], *trips[-_ENDS:]]
 
     def decide(self, condition: ir.Expr, values: Mapping[str, Value]) -> tuple[bool, ...]:
-        """The side that is taken; both where data decides."""
+        """The side that a condition takes, noted if it is a decision; both where data decides."""
         try:
             holds = bool(evaluate(condition, values))
         except NO_VALUE:
@@ -260,11 +260,11 @@ class _Walk:
                 self.decide(part.condition, values)
 
 
-#: Values of one number that are kept although no branch needs them, and that are asked for.
+#: How many values of one number are kept although no branch needs them, and are tried.
 _KEPT, _ASKED = 2, 10
-#: So many are found in all, and the task is asked so often at most.
+#: The most variants that are found in all, and how often the task is run at most.
 _MOST, _MOST_ASKED = 12, 60
-#: The task is asked at sizes of up to so many elements.
+#: The task is run at sizes of up to so many elements.
 _ELEMENTS = 1 << 20
 #: Arguments that say along which axis something is done.
 _AXES = frozenset({"dim", "dims", "axis", "axes"})
@@ -282,7 +282,7 @@ class Variant:
         return Variant({**self.numbers, **other.numbers}, {**self.init, **other.init})
 
     def at(self, case: ShapeCase) -> ShapeCase:
-        """A case with these values."""
+        """`case` with the values of this variant."""
         return attrs.evolve(case, numbers=self.numbers, init=self.init)
 
     @property
@@ -293,8 +293,8 @@ class Variant:
 
 @attrs.define
 class Varying:
-    """Asks a task about other numbers. `accepted` are those that it takes, `refused` those that
-    it does not; `movable` are the params that can be given other values at all."""
+    """Runs a task with other numbers. `accepted` are the variants that it takes, `refused` those
+    that it does not; `movable` are the params that can be given other values at all."""
 
     binding: Binding
     task: Task
@@ -309,7 +309,7 @@ class Varying:
     left: int = _MOST_ASKED
 
     def find(self) -> None:
-        """Two other values of each number; then what takes further sides of branches."""
+        """Find variants that take further sides of branches, then more values of each number."""
         single = {name: list(found) for name, found in self._single().items()}
         self.movable |= {name for name, found in single.items() if found}
         taken = set().union(*(self.sides(case) for case in self.planned))
@@ -338,15 +338,15 @@ class Varying:
         return self.branches.sides(case.symbols, params, absent)
 
     def fits(self, case: ShapeCase) -> bool:
-        """Whether the sketch may be launched there, and no tensor is empty."""
+        """Whether the sketch may be launched at `case` without an empty tensor."""
         there = self.binding.with_numbers(case.numbers)
         if not there.sketch.phases and not there.sketch.params:
             return True
         return there.fits(case.symbols)
 
     def suits(self, case: ShapeCase) -> bool:
-        """Whether the sketch may be launched there and the task takes it, as far as asking is
-        cheap: a window may be larger than a small image."""
+        """Whether the sketch may be launched at `case` and the task takes it, as far as running it
+        is cheap: a window may be larger than a small image."""
         return self.fits(case) and (self.elements(case) > _ELEMENTS or self._takes(case))
 
     def reached(self, variant: Variant) -> set[Side]:
@@ -361,7 +361,7 @@ class Varying:
     # ------------------------------------------------------------ what may be tried
 
     def _single(self) -> dict[str, Iterator[Variant]]:
-        """The variants of each number, by the param's name, most wanted first."""
+        """The variants of each number, by param or init input, those that branches need first."""
         found: dict[str, Iterator[Variant]] = {}
         deciding = self.branches.names
         for position, name in self.binding.param_inputs.items():
@@ -386,7 +386,7 @@ class Varying:
         return found
 
     def _built(self, place: int, own: Scalar, followed: Sequence[str]) -> Iterator[Variant]:
-        """Models with another value of an init input, where params follow it."""
+        """Variants with another value of the init input at `place`, if params follow it."""
         names = [name for name in followed if self.binding.params[name] == own]
         literals = [v for name in names or followed for v in self.branches.literals(name)]
         for value in other_values(own, literals):
@@ -403,7 +403,7 @@ class Varying:
                 yield Variant(numbers, {place: value})
 
     def _passed(self, name: str, domain: Domain | None) -> Iterator[Variant]:
-        """Other values of a number that forward takes, what the user asked for first."""
+        """Variants with another value of a param that forward takes, a value of `--set` first."""
         own = self.binding.params[name]
         wanted = [self.settings[name]] if self.settings.get(name, own) != own else []
         for value in (*wanted, *other_values(own, self.branches.literals(name))):
@@ -411,7 +411,7 @@ class Varying:
                 yield Variant({name: value})
 
     def _combined(self, single: Mapping[str, Sequence[Variant]]) -> Iterator[Variant]:
-        """One number changed, then two, of those that decide something."""
+        """Variants of one number, then of two, of those that branches depend on."""
         deciding = self.branches.names
         groups = [
             [one for one in found[:_ASKED] if not deciding.isdisjoint(one.numbers)]
@@ -425,8 +425,8 @@ class Varying:
     # ------------------------------------------------------------ asking the task
 
     def _ask(self, variant: Variant) -> bool:
-        """Whether the task takes these numbers, at sizes of some of the cases; and returns what the
-        shapes say of a signature that was read off it."""
+        """Whether the task takes the numbers of `variant` at the sizes of some case; for a
+        signature, its outputs must have the shapes that this has there."""
         if variant in self.refused or self.left <= 0:
             return False
         for case in self._small():
@@ -439,7 +439,7 @@ class Varying:
         return False
 
     def _small(self) -> Sequence[ShapeCase]:
-        """Cases to ask at: neither the smallest nor large ones, where there are others."""
+        """Cases to run the task at: neither the smallest nor large ones, where there are others."""
         plain = [case for case in self.planned if not case.own and not case.numbers]
         cases = [case for case in plain or self.planned if self.elements(case) <= _ELEMENTS]
         return [*cases[len(cases) // 2 :][:2], *cases[:1]]
@@ -484,13 +484,13 @@ def other_values(own: Scalar, literals: Sequence[Value]) -> list[Scalar]:
 def with_variants(
     cases: list[tuple[ShapeCase, str]], varying: Varying, *, more: bool
 ) -> list[tuple[ShapeCase, str]]:
-    """The cases, some of them with other numbers: each variant at sizes that show something, where
-    the sizes are for others it is once more at smaller ones. With `more`, cases are added where
-    there are too few of such sizes."""
+    """The cases, some of them with other numbers: each variant at sizes that tell results apart,
+    and once more in small cases that are free. With `more`, cases are added for variants that find
+    no such sizes."""
     found = list(cases)
     free = [p for p, (case, _) in enumerate(found) if not (case.own or case.numbers)]
     good = _telling_places(varying, found, free)
-    kept = len(good) // 3  # the task's own numbers need some, too
+    kept = len(good) // 3  # the task's own numbers need some of these, too
     added: list[tuple[ShapeCase, str]] = []
 
     def place(variant: Variant, places: list[int]) -> bool:
@@ -518,8 +518,8 @@ def with_variants(
 def _telling_places(
     varying: Varying, cases: Sequence[tuple[ShapeCase, str]], places: Sequence[int]
 ) -> list[int]:
-    """The places of cases at which wrong rows and columns differ from right ones, the largest
-    first: nothing that varies is below 3. Rows of zeros come last."""
+    """The places of cases at which wrong rows and columns differ from right ones, the last first:
+    no size is below both 3 and the task's. Kinds with rows of zeros come last."""
     own = varying.binding.symbols
 
     def small(case: ShapeCase) -> bool:
@@ -530,7 +530,7 @@ def _telling_places(
 
 
 def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -> ShapeCase | None:
-    """Planned sizes at which a variant fits, the last but the task's own first."""
+    """A case of `variant` at the largest planned sizes that it fits; None for none."""
     order = _telling_places(varying, [(case, "") for case in cases], range(len(cases)))
     for case in (cases[place] for place in order):
         other = attrs.evolve(variant.at(case), name="other numbers", variant=0)
@@ -540,7 +540,7 @@ def _somewhere(varying: Varying, variant: Variant, cases: Sequence[ShapeCase]) -
 
 
 def taken_sides(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[str, ...]:
-    """What was taken of the branches, in words."""
+    """The sides of branches that the cases in `ran` took, in words."""
     taken = set().union(*(varying.sides(case) for case in ran))
     return tuple(
         decision.text(holds=holds)
@@ -551,14 +551,14 @@ def taken_sides(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[str, ...]:
 
 
 def not_taken(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[list[str], list[str]]:
-    """What was never taken of the branches: why that leaves a verdict incomplete, and notes on what
-    the task refuses."""
+    """The sides of branches that no case in `ran` took: why they leave a verdict incomplete, and
+    notes on those that the task rules out."""
     taken = set().union(*(varying.sides(case) for case in ran))
     gaps, notes = [], []
     for place, decision in enumerate(varying.branches.decisions):
         sides = [holds for holds in (True, False) if (place, holds) in taken]
         if not sides:
-            continue  # inside of another branch that is told
+            continue  # inside another branch, which is reported itself
         for holds in (True, False):
             if holds in sides:
                 continue
@@ -576,14 +576,14 @@ def not_taken(varying: Varying, ran: Sequence[ShapeCase]) -> tuple[list[str], li
 
 
 def _needed(varying: Varying, names: frozenset[str]) -> str:
-    """The optional tensors that decide alone, and that the task cannot do without."""
+    """The `names` in words, if the task always gives all of these as tensors; "" otherwise."""
     tensors = {source.tensor.name for source in varying.binding.tensors}
     omissible = set(varying.binding.omissible)
     return ", ".join(sorted(names)) if names <= tensors - omissible else ""
 
 
 def _why(varying: Varying, names: frozenset[str]) -> str:
-    """Why no case took a side that hangs on some names, and what would."""
+    """Why no case took a side that depends on `names`."""
     params = varying.binding.params
     fixed = [name for name in sorted(names) if name in params and name not in varying.movable]
     if fixed:

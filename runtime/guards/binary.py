@@ -1,10 +1,10 @@
-"""A look at a compiled library: what it calls from elsewhere, and what runs when it is loaded.
+"""Inspection of compiled libraries: the symbols that they import, and what runs on loading.
 
-Texts can be spelled in many ways; what a library asks of the dynamic linker cannot. `inspect_elf`
-reads the undefined symbols, the libraries that are needed, and the constructors of an ELF file;
-`refusal` says which of them no kernel needs. Only the standard library, so that worker processes
-can ask before they load anything. A library can still reach the kernel's own system calls with
-instructions of its own, which no table of symbols shows.
+Source text can be spelled in many ways; the symbols that a library imports cannot. `inspect_elf`
+reads the undefined symbols, the needed libraries and the constructors of an ELF file; `refusal`
+says which of them no kernel needs. Needs only the standard library, so that worker processes can
+check before they load anything. A library can still make system calls with instructions of its own,
+which no symbol table shows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DT_NEEDED, _DT_INIT_ARRAY_SIZE, _DT_PREINIT_ARRAY_SIZE = 1, 27, 33
 _POINTER = 8
 _UNDEFINED = 0
 
-#: libc, as far as kernels that compute need it: memory, text of numbers, sorting, errors.
+#: Functions of libc that kernels may need: memory, text of numbers, sorting, errors, threads.
 _LIBC = frozenset(
     {
         *("malloc", "calloc", "realloc", "free", "aligned_alloc", "posix_memalign", "memalign"),
@@ -75,7 +75,7 @@ _ALLOWED = tuple(
         r"__atomic_\w+|__sync_\w+",
     )
 )
-#: Never in a kernel, however it is built: why.
+#: Patterns of symbols that no kernel may import, however it is built, with the reasons.
 _REFUSED = {
     re.compile(pattern): why
     for pattern, why in (
@@ -115,16 +115,16 @@ _NEEDED = re.compile(
 
 
 class NotElfError(ValueError):
-    """The file is not an ELF library of this machine's sort."""
+    """The file is not a valid 64-bit little-endian ELF file."""
 
 
 @attrs.frozen
 class Library:
-    """What an ELF library says of itself.
+    """The symbols, needed libraries and constructors of an ELF library.
 
-    `undefined`: symbols that others must give; `needed`: libraries it is linked with;
-    `constructors`: functions that run when it is loaded, besides those of the toolchain
-    (`frame_dummy`) and of the standard streams.
+    `undefined`: symbols that other libraries must define; `needed`: libraries it is linked with;
+    `constructors`: the number of functions that run when it is loaded, besides those of the
+    toolchain (`frame_dummy`) and of the standard streams.
     """
 
     undefined: tuple[str, ...]
@@ -144,7 +144,7 @@ def inspect_elf(path: Path) -> Library:
 
 
 def _read(data: bytes) -> Library:
-    # Where the table of sections is, the bytes of an entry, and how many there are.
+    # The offset of the section table, the bytes of an entry, and the number of entries.
     (start,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
     if not start or not count:
@@ -169,7 +169,7 @@ def _read(data: bytes) -> Library:
                     needed.append(_text(data, names + value))
                 elif tag in (_DT_INIT_ARRAY_SIZE, _DT_PREINIT_ARRAY_SIZE):
                     constructors += value // _POINTER
-    # `frame_dummy` of the toolchain, and the standard streams' initialiser.
+    # Not counted: `frame_dummy` of the toolchain, and the standard streams' initialiser.
     own = 1 + any("ios_base4InitC" in name for name in undefined)
     return Library(tuple(sorted(set(undefined))), tuple(needed), max(0, constructors - own))
 
@@ -181,11 +181,11 @@ def _text(data: bytes, start: int) -> str:
 def refusal(
     library: Library, *, extension: bool = False, exists: Callable[[str], bool] = lambda _: True
 ) -> str:
-    """Why a library is no kernel, as a sentence; "" when nothing speaks against it.
+    """A sentence on why a library is not accepted as a kernel; "" where it is.
 
-    `extension`: it is a module of Python, which uses Python, torch and more of the C library, and
-    has constructors. `exists` says of a symbol on none of the lists whether there is such a thing:
-    a mistyped name is for the loader to report.
+    `extension`: it is a Python extension module, which uses Python, torch and more of the C
+    library, and has constructors. `exists` says of a symbol on none of the lists whether there is
+    such a function: a mistyped name is for the loader to report.
     """
     for name in library.undefined:
         if what := _refused(name):
@@ -203,12 +203,12 @@ def refusal(
 
 
 def in_libc(name: str) -> bool:
-    """Whether the C library has a symbol of this name. Nothing is called."""
+    """Whether the C library has a symbol `name`, which is not called."""
     return hasattr(ctypes.CDLL("libc.so.6"), name)
 
 
 def _refused(name: str) -> str:
-    """What a kernel must never call; "" for other symbols."""
+    """Why a kernel must never import the symbol `name`; "" for other symbols."""
     return next((why for pattern, why in _REFUSED.items() if pattern.fullmatch(name)), "")
 
 
@@ -217,5 +217,5 @@ def _known(name: str) -> bool:
 
 
 def allowed_symbol(name: str) -> bool:
-    """Whether a kernel may call this function of the system's libraries."""
+    """Whether a kernel may call the function `name` of the system's libraries."""
     return not _refused(name) and _known(name)

@@ -1,4 +1,4 @@
-"""A clock for wrappers that run only to see what they launch: they have little to do."""
+"""A time limit for wrappers that run only so that their launches are recorded."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: What importing a generated file, or running its wrapper without its kernels, may take.
+#: Seconds that importing a generated file, or running its wrapper without its kernels, may take.
 HOST_SECONDS = 10.0
 
 
 class HostTimeoutError(BaseException):
-    """Raised into a wrapper that does not come to an end; no `except Exception` catches it."""
+    """Raised inside a wrapper that takes too long; no `except Exception` catches it."""
 
 
 @contextmanager
 def host_limit(seconds: float) -> Iterator[None]:
-    """Raise `HostTimeoutError` inside when the time is up. For the main thread only."""
+    """Raise `HostTimeoutError` in the block after `seconds`. For the main thread only."""
 
     def stop(*_: object) -> None:
         raise HostTimeoutError
@@ -32,7 +32,7 @@ def host_limit(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def off_the_clock() -> Iterator[None]:
-    """Stop the clock, if there is one: for compilers."""
+    """Pause the time limit of `host_limit`, if there is one, within the block: for compilers."""
     left, _ = signal.setitimer(signal.ITIMER_REAL, 0.0)
     try:
         yield

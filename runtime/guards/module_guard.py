@@ -1,11 +1,11 @@
-"""In the worker: what a `ModelNew` did, and whether its kernels did the work.
+"""In the worker: watches what a `ModelNew` does, and whether its kernels do the work.
 
-Beyond `wrapper_guard`, which sees every operation of torch, this looks at what Python itself says
-of a process (audit events, which no code can take back): programs that are started, threads,
-libraries that are loaded, files that are opened, modules that are imported. Arrays of NumPy that a
-model gets refuse to compute; calls into libraries that the model has built are counted as
-launches; functions of `time` and of this guard must be the ones that they were, and torch as it was
-(`torch_state`). What is refused is remembered, whether or not the model swallows the exception.
+Beyond `wrapper_guard`, which sees every operation of torch, this guard listens to Python's audit
+events, which no code can suppress: programs that are started, threads, libraries that are loaded,
+files that are opened, modules that are imported. NumPy arrays that a model gets refuse to compute;
+calls into libraries that the model has built are counted as launches; functions of `time` and of
+this guard must not have been replaced, nor torch changed (`torch_state`). A refusal is remembered,
+whether or not the model swallows the exception.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sketchc.runtime.guards import binary, wrapper_guard
 from sketchc.runtime.guards.torch_state import TorchState, first_state
 from sketchc.runtime.guards.wrapper_guard import PolicyError, Writes
 
-#: What may be started: compilers, and what they and torch ask of the machine.
+#: Programs that may be started: compilers, and tools that they and torch use.
 _PROGRAMS = frozenset(
     {
         *("g++", "gcc", "c++", "cc", "clang", "clang++", "ld", "ar", "as", "nvcc", "ninja"),
@@ -54,18 +54,18 @@ _MODULES = frozenset(
         *("torch._inductor", "torch.onnx", "torch.distributed.rpc"),
     }
 )
-#: Libraries of the system that may be opened; what is asked of them is looked at, too.
+#: Prefixes of system libraries that may be opened; symbols looked up in them are checked, too.
 _SYSTEM = ("libc.so", "libm.so", "libmvec.so", "libgomp.so", "libstdc++.so", "libpthread.so")
-#: In the first of so many runs all that torch's dispatcher knows is looked at.
+#: In the first of every so many runs, all kernels of torch's dispatcher are compared.
 _WHOLE = 8
 #: Attributes from which the frames of callers can be reached.
 _LEAD_TO_FRAMES = frozenset({"tb_frame", "gi_frame", "cr_frame", "ag_frame"})
-#: Whose functions must stay what they are.
+#: Modules whose functions must not be replaced.
 _KEPT = (
     *("torch._C", "torch.utils._python_dispatch", "time"),
     *("builtins", "os", "sys", "gc", "subprocess", "threading", "_thread"),
 )
-#: What copies, allocates, or tells something of an array.
+#: NumPy functions that copy, allocate or describe an array, which are allowed.
 _HARMLESS = frozenset(
     {
         *("empty_like", "zeros_like", "ones_like", "full_like", "copyto", "copy", "shape", "ndim"),
@@ -74,7 +74,7 @@ _HARMLESS = frozenset(
         *("array_str", "array2string", "swapaxes", "moveaxis", "atleast_1d", "atleast_2d"),
     }
 )
-#: Methods that compute without asking `__array_ufunc__`.
+#: Methods of arrays that compute without a call of `__array_ufunc__`.
 _METHODS = (
     *("dot", "cumsum", "cumprod", "sort", "argsort", "argmax", "argmin", "take", "choose", "trace"),
     *("searchsorted", "partition", "argpartition", "round", "clip", "conj", "conjugate", "nonzero"),
@@ -90,8 +90,8 @@ _GUARDS: list[Guard] = []
 
 
 class Guard(wrapper_guard.Watch):
-    """Watches a module. `forbidden` are files that it must not open, `extensions` the modules that
-    its DSL builds for itself.
+    """Watches the model file `source`. `forbidden` are files that the model must not open,
+    `extensions` the extension modules that its DSL builds for itself.
 
     `phase` is "off", "load" (while the file is imported and its models are built: compilers may
     run) or "forward".
@@ -105,7 +105,7 @@ class Guard(wrapper_guard.Watch):
         self.extensions = frozenset(extensions)
         self.phase = "off"
         self.sentences: list[str] = []
-        #: Programs cannot be started now, and the compiler that was to be started all the same.
+        #: Whether no program may be started now, and the compiler that forward then tried to start.
         self.shut = False
         self.building = ""
         self.testing = False
@@ -121,24 +121,24 @@ class Guard(wrapper_guard.Watch):
     # ------------------------------------------------------------ what is refused
 
     def say(self, sentence: str) -> None:
-        """Note a breach of the policy and raise `PolicyError`."""
+        """Remember `sentence`, a breach of the policy, and raise `PolicyError`."""
         if sentence not in self.sentences:
             self.sentences.append(sentence)
         raise PolicyError(sentence)
 
     def tampered(self) -> None:
-        """Report that the model changes what the guard remembers."""
+        """Report that the model changes the guard's attributes; raises `PolicyError`."""
         self.say("it changes what the guard remembers")
 
     def refuse(self, name: str) -> None:
-        """Refuse an operation of torch or NumPy."""
+        """Refuse the operation `name` of torch or NumPy: raises `PolicyError`."""
         if self.testing:
             self.answered = True
             raise PolicyError(name)
         self.say(f"forward calls {name}: the kernels must do this themselves")
 
     def verdict(self, elements: int) -> str:
-        """What speaks against a run whose outputs have so many elements; "" for nothing."""
+        """The breaches of policy in a run whose outputs have so many `elements`; "" for none."""
         if self.sentences:
             return "; ".join(self.sentences[:5])
         if elements and not self.launches:
@@ -146,34 +146,34 @@ class Guard(wrapper_guard.Watch):
         return ""
 
     def handed_out(self, array: Any) -> Any:
-        """An array that does not compute."""
+        """`array` as one that refuses to compute; see `GuardedArray`."""
         return guarded(array, self)
 
     @property
     def computing(self) -> bool:
-        """Whether what is called now is the model's own forward, and not a launch of it."""
+        """Whether the model's forward is running now, outside of its launches."""
         return self.phase == "forward" and not self.inside
 
     def done(self, name: str, arguments: Sequence[Any], result: object) -> None:
-        """Note which memory forward has allocated, filled or copied."""
+        """Note the memory that the allowed operation `name` has allocated, filled or copied."""
         if not isinstance(result, torch.Tensor) or self.testing:
             return
         with self._unwatched():
             if name in wrapper_guard.COPIES:
-                # The first of `copy_` is where it writes; of all others it is what they copy.
+                # The first argument of `copy_` is its target; of all other copies, the source.
                 self.writes.made(result, arguments[1:] if name == "copy_" else arguments)
             elif name in wrapper_guard.ALLOCATIONS | wrapper_guard.FILLS:
                 self.writes.made(result)
 
     @contextmanager
     def launch(self) -> Iterator[None]:
-        """Around a launch, which may write."""
+        """A context around a launch: counts it, and notes the memory that it writes."""
         with self._looking(), super().launch():
             yield
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
-        """Look at memory before and afterwards."""
+        """A context that compares forward's memory before and after the block."""
         with self._unwatched():
             self.writes.enter()
         try:
@@ -184,7 +184,7 @@ class Guard(wrapper_guard.Watch):
 
     @contextmanager
     def native(self) -> Iterator[None]:
-        """Around a call into a library of the model's own."""
+        """A context around a call into a library that the model has built; counts as a launch."""
         self.launches += 1
         with self._looking():
             yield
@@ -193,13 +193,13 @@ class Guard(wrapper_guard.Watch):
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Around the import of the file, and around building a model."""
+        """A context around the import of the file, and around building a model."""
         with self._during("load"):
             yield
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """For the time of forward. At the end, the guard is tried: it must still refuse."""
+        """A context around forward. At its end, an operation is tried that must be refused."""
         self.writes.begin()
         self.runs += 1
         with self._during("forward"), self.watching():
@@ -217,15 +217,15 @@ class Guard(wrapper_guard.Watch):
             self.sentences += [one for one in found if one not in self.sentences]
 
     def _changed(self, phase: str) -> list[str]:
-        """What is no longer as it was of torch. All kernels of all operations are looked at now and
-        then, whoever registered them."""
+        """Sentences on what of torch has changed. In one of `_WHOLE` runs of forward, the kernels
+        of all operations are compared, whoever registered them."""
         if self.torch is None:
             return []
         if phase == "load":
             return self.torch.changes()
         if self.runs % _WHOLE == 1:
             self.torch.registrations()
-        return self.torch.changes(("gradients",))  # forward runs without
+        return self.torch.changes(("gradients",))  # forward runs without gradients
 
     def _try(self) -> None:
         self.testing, self.answered = True, False
@@ -238,7 +238,7 @@ class Guard(wrapper_guard.Watch):
     # ------------------------------------------------------------ set-up
 
     def install(self) -> None:
-        """Once per process, before the file is imported."""
+        """Start watching: once per process, before the file is imported."""
         _count_calls(self)
         _count_extensions(self)
         _stop_threads(self)
@@ -251,7 +251,7 @@ class Guard(wrapper_guard.Watch):
         sys.addaudithook(self.heard)
 
     def _replaced(self) -> str:
-        """What is no longer what it was, as a sentence; "" for nothing."""
+        """A sentence on a function that was replaced since `install`; "" for none."""
         for name, kept in self.kept.items():
             owner: Any = _CLASSES.get(name) or sys.modules.get(name)
             now: Mapping[str, Any] = vars(owner) if owner is not None else {}
@@ -266,7 +266,7 @@ class Guard(wrapper_guard.Watch):
         """Python's audit hook; raises `PolicyError` for what a model must not do."""
         if self.phase == "off" or self.inside or self.hearing:
             return
-        # What is looked up here makes events, too; so does finding out who sets an attribute.
+        # The checks below cause events themselves; so does finding out who sets an attribute.
         object.__setattr__(self, "hearing", True)
         try:
             self._judge(event, arguments)
@@ -306,7 +306,7 @@ class Guard(wrapper_guard.Watch):
                 self.say(f"it starts a shell with `{line[:80]}`")
         if _plain(name) not in _PROGRAMS:
             self.say(f"it starts the program {name}")
-        if self.shut:  # not remembered: it may build when other inputs are there
+        if self.shut:  # not remembered as a breach: `rehearse` lets forward build with other inputs
             self.building = name
             raise PolicyError(building(name))
 
@@ -327,7 +327,7 @@ class Guard(wrapper_guard.Watch):
 
     def _loaded(self, name: Any) -> None:
         if name is None:
-            return  # the process itself: `_asked` says which of its functions
+            return  # the process itself: `_asked` checks the functions looked up in it
         path = Path(os.fsdecode(name))
         if self._is_own(path):
             self._look(path, extension=False)
@@ -342,7 +342,8 @@ class Guard(wrapper_guard.Watch):
             self.say(f"it calls `{name}` of a library that it has not built")
 
     def _looked(self, event: str) -> None:
-        """Who asks matters: libraries look at frames, too."""
+        """Refuse an event that inspects frames or objects, where the model's own file causes it,
+        itself or through `inspect`; libraries may inspect frames."""
         frame: types.FrameType | None = sys._getframe(3)
         for _ in range(2):
             if frame is None:
@@ -358,23 +359,23 @@ class Guard(wrapper_guard.Watch):
         return real.startswith(self.own + os.sep) and not wrapper_guard.trusted(real)
 
     def _look(self, path: Path, *, extension: bool) -> None:
-        """Refuse a library before any of it runs."""
+        """Check a library that the model has built, and refuse it before any of its code runs."""
         try:
             library = binary.inspect_elf(path)
             found = binary.refusal(library, extension=extension, exists=binary.in_libc)
         except (OSError, binary.NotElfError):
-            return  # the loader will say what is wrong with it
+            return  # the loader will report what is wrong with the file
         if found:
             self.say(f"in {path.name}: {found}")
 
 
 def building(name: str) -> str:
-    """The sentence on a compiler that forward starts."""
+    """The sentence on a compiler `name` that forward starts."""
     return f"forward starts the program {name}"
 
 
 _ONE = torch.ones(1)
-#: Whose methods must stay what they are.
+#: Classes whose methods must not be replaced.
 _CLASSES: dict[str, type] = {
     "ctypes.CDLL": ctypes.CDLL,
     "the guard": Guard,
@@ -383,7 +384,7 @@ _CLASSES: dict[str, type] = {
 
 
 def _plain(name: str) -> str:
-    """`g++-12` and `x86_64-linux-gnu-g++` as `g++`."""
+    """The program's name without version and target: `g++` for `g++-12`, `x86_64-linux-gnu-g++`."""
     stem = name.rstrip("0123456789.")
     stem = stem.removesuffix("-")
     return stem.rpartition("-")[2] if stem.rpartition("-")[2] in _PROGRAMS else stem
@@ -398,7 +399,7 @@ def _callables(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stop_threads(guard: Guard) -> None:
-    """torch's modes hold for one thread: a model gets no other."""
+    """Refuse to start threads: the dispatch modes that watch the model hold for one thread only."""
     original = _thread.start_new_thread
 
     def start(*arguments: Any, **keywords: Any) -> Any:
@@ -414,7 +415,7 @@ def _stop_threads(guard: Guard) -> None:
         setattr(owner, name, start)
 
 
-#: What takes a dispatch mode off, where it lives. torch's own Python files hold it already.
+#: Functions that remove a dispatch mode, with their modules. torch's own files have imported them.
 _TAKES_OFF = (
     (torch._C, "_DisableTorchDispatch"),
     (torch._C, "_pop_torch_dispatch_stack"),
@@ -431,7 +432,7 @@ _OF_TORCH = os.path.dirname(torch.__file__) + os.sep
 
 
 def _keep_modes(guard: Guard) -> None:
-    """Only torch itself, and this guard, may take the modes off that see its operations."""
+    """Let only torch itself and the guard remove the dispatch modes that see torch's operations."""
     for owner, name in _TAKES_OFF:
         original = getattr(owner, name, None)
         if original is not None:
@@ -450,7 +451,7 @@ def _of_torch_only(guard: Guard, name: str, original: Any) -> Any:
 
 
 def _count_calls(guard: Guard) -> None:
-    """Let the guard count calls of functions of a model's own libraries through ctypes."""
+    """Let `guard` count calls through ctypes of functions of libraries that the model has built."""
     original = ctypes.CDLL.__init__
 
     def made(self: Any, name: Any, *arguments: Any, **keywords: Any) -> None:
@@ -472,7 +473,7 @@ def _count_calls(guard: Guard) -> None:
 
 
 def _count_extensions(guard: Guard) -> None:
-    """Let the guard count calls of functions of extension modules that a model builds."""
+    """Let `guard` count calls of functions of extension modules that the model builds."""
     if "torch.utils.cpp_extension" not in sys.modules:
         return
     from torch.utils import cpp_extension
@@ -508,16 +509,16 @@ def _refuse(name: str) -> None:
 
 
 class GuardedArray(np.ndarray[Any, Any]):
-    """An array that does not compute: what a model gets of NumPy while its forward runs.
+    """An array that refuses to compute: the kind of array that NumPy gives a model in its forward.
 
-    It has an address, a shape and a type, and may be copied, so that a model can hand it to a
-    library of its own; a ufunc, a function of NumPy or a method that computes is refused.
-    (`numpy.ndarray` itself, and a view that C makes, are beyond this.)
+    It has an address, a shape and a type, and may be copied, so that a model can pass it to a
+    library that it has built; a ufunc, a function of NumPy or a method that computes is refused.
+    (Methods called on `numpy.ndarray` itself, and views made in C, are not covered.)
     """
 
     @property
     def base(self) -> None:
-        """Nothing: the base would be an array that computes."""
+        """None: the real base would be an array that computes."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         _refuse(f"numpy.{ufunc.__name__}")
@@ -563,14 +564,14 @@ for _name in _METHODS:
 
 
 def guarded(array: Any, guard: Guard) -> Any:
-    """The array, of a class that refuses to compute while `guard` says so."""
+    """`array` as a `GuardedArray`, which refuses to compute while `guard.computing`."""
     if guard not in _GUARDS:
         _GUARDS.append(guard)
     return np.ndarray.view(array, GuardedArray) if isinstance(array, np.ndarray) else array
 
 
 def _guard_arrays(guard: Guard) -> None:
-    """Let NumPy's constructors give guarded arrays while `guard` watches, outside of launches."""
+    """Let NumPy's constructors return guarded arrays while `guard` watches, outside of launches."""
     for owner, names in ((np, _CONSTRUCTORS), (np.ctypeslib, ("as_array",))):
         for name in names:
             original = getattr(owner, name)

@@ -1,7 +1,7 @@
-"""Copies of a launch's buffers that end at pages that nobody may touch.
+"""Copies of a launch's buffers that end at pages without access rights.
 
-A kernel that reads or writes past the end of a tensor faults; a write before its start is found
-afterwards, because the slack before it holds a pattern.
+A kernel that reads or writes past the end of a tensor faults; a write before the tensor's start is
+found afterwards, because the slack before the start holds a pattern.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import mmap
 
 _PATTERN = 0xA5
-#: How much is forbidden on either side: address space, which costs nothing.
+#: Bytes that are forbidden on either side; they take address space, but no memory.
 _FORBIDDEN_BYTES = 4 << 20
 _FORBIDDEN = 0  # PROT_NONE
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -48,9 +48,9 @@ class GuardedBuffer:
         return slack == bytes([_PATTERN]) * self.slack_size
 
     def copy_back(self) -> None:
-        """Give the source what the kernel has written."""
+        """Copy the buffer's contents back to `source`."""
         ctypes.memmove(self.source, self.start, self.size)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Unmap the buffer's memory."""
         _LIBC.munmap(self.mapping, self.total)

@@ -1,5 +1,5 @@
-"""A worker's tensors where stray accesses show: between forbidden pages, or patterns on a GPU; and
-the bytes of a tensor."""
+"""Places a worker's tensors so that stray accesses are found: between forbidden pages on the CPU,
+between patterns on a GPU; and conversions between arrays, tensors and bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Placement:
     whole: torch.Tensor | None = None
 
     def stray(self, name: str, *, unchanged: bool) -> str:
-        """What was written where it must not be, as a sentence; "" for nothing."""
+        """A sentence on a write around the tensor, or into it where it must be `unchanged`; "" if
+        none is found. `name` is the tensor's name in that sentence."""
         if self.buffer is not None and not self.buffer.intact():
             return f"memory before {name} was overwritten"
         if self.whole is not None:
@@ -41,7 +42,7 @@ class Placement:
 
 
 def placement(array: Any, device: str) -> Placement:
-    """A copy of the array on "cpu" or "cuda". On the CPU, an access past its end faults."""
+    """A guarded copy of `array` on "cpu" or "cuda". On the CPU, an access past its end faults."""
     dtype = torch_dtype(array.dtype)
     if array.nbytes == 0:
         return Placement(array, torch.empty(array.shape, dtype=dtype, device=device))
@@ -58,7 +59,8 @@ def placement(array: Any, device: str) -> Placement:
 
 
 def poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill it with what no kernel computes, so that an element that nobody writes shows."""
+    """Fill `tensor` with a value that kernels do not compute (NaN, or a large integer), so that
+    elements that are not written show; bool and complex tensors stay as they are. Returns it."""
     if tensor.is_floating_point():
         return tensor.fill_(float("nan"))
     if tensor.dtype in (torch.bool, torch.complex64, torch.complex128):
@@ -67,7 +69,7 @@ def poison(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def tensor_of(array: Any) -> torch.Tensor:
-    """The array, which is contiguous, as a tensor that shares its memory."""
+    """The contiguous `array` as a tensor that shares its memory."""
     dtype = torch_dtype(array.dtype)
     if not array.size:
         return torch.empty(array.shape, dtype=dtype)
@@ -75,13 +77,13 @@ def tensor_of(array: Any) -> torch.Tensor:
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:
-    """torch's type for a NumPy type, bf16 of ml_dtypes included."""
+    """torch's dtype for a NumPy dtype, including the bf16 of ml_dtypes."""
     found: torch.dtype = getattr(torch, dtype.name)
     return found
 
 
 def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements, row-major, as bytes.
+    """The elements of `tensor`, row-major, as a uint8 tensor.
 
     A tensor with axes of extent 1 is contiguous whatever the strides of these axes are, and
     `reshape(-1)` keeps them; `view` takes a stride of 1 only.

@@ -1,10 +1,9 @@
-"""What a file may not change of torch: in the processes that run somebody's kernels, and in those
-that time them.
+"""Detects changes that a kernel's file makes to torch, in the processes that run or time kernels.
 
-Noted before the file is imported, and compared afterwards: the functions and classes of torch's
-public modules (with the code of those in Python), `Tensor`, modules and hooks, the kernels that the
-dispatcher knows for each operation, and every setting that times and precision depend on. What a
-file adds under names of its own is its own affair.
+Recorded before the file is imported, and compared afterwards: the functions and classes of torch's
+public modules (with the code of Python functions), `Tensor`, modules and hooks, the kernels that
+the dispatcher has for each operation, and every setting that times and precision depend on. A file
+may add attributes under new names, except where they hide others.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from typing import Any
 import torch
 import torch.nn.modules.module
 
-#: What is looked up by name, and made when it is asked for the first time.
+#: Modules whose attributes are made when they are looked up for the first time.
 _NAMESPACES = frozenset({"torch.ops", "torch.classes"})
 _DESCRIPTORS = (property, classmethod, staticmethod, types.MemberDescriptorType)
-#: One value as it was: itself, and of a function in Python what it runs.
+#: One recorded value: itself, and of a Python function also its code and defaults.
 _Seen = tuple[Any, ...]
-#: How many kernels were registered from Python, and the files that code is mapped from.
+#: How many kernels were registered from Python, and the files with executable mappings.
 _Registered = tuple[int, frozenset[str]]
 _PARTS = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 
 
 def torch_settings() -> dict[str, str]:
-    """What a baseline's time and precision depend on, as text."""
+    """The settings of torch and of this process that times and precision depend on, as text."""
     cuda: Any = torch.backends.cuda.matmul
     readers: dict[str, Callable[[], Any]] = {
         "threads": torch.get_num_threads,
@@ -70,15 +69,15 @@ def torch_settings() -> dict[str, str]:
 
 
 def _hooks() -> int:
-    """How many hooks there are that every module calls."""
+    """The number of global hooks, which every module calls."""
     held = vars(torch.nn.modules.module)
     found = (value for name, value in held.items() if name.startswith("_global_"))
     return sum(len(value) for value in found if isinstance(value, dict))
 
 
 class TorchState:
-    """torch as it was when this was made. What still stands as in an `earlier` state, of a process
-    that this one was forked from, is not noted again."""
+    """The state of torch when the object was made. Modules and classes that are unchanged since an
+    `earlier` state, of a process that this one was forked from, are not recorded again."""
 
     def __init__(self, earlier: TorchState | None = None) -> None:
         known = {} if earlier is None else earlier._found
@@ -98,8 +97,8 @@ class TorchState:
         self._told: list[str] = []
 
     def changes(self, without: Iterable[str] = (), loaded: Iterable[str] = ()) -> list[str]:
-        """What was changed since, in words; nothing is put back. `without` names settings that do
-        not matter, `loaded` the libraries that the caller has loaded, and that register nothing."""
+        """Sentences on what was changed since; nothing is restored. `without` names settings to be
+        ignored, `loaded` libraries that the caller has loaded and that register no kernels."""
         found = []
         for name, known in self._found.items():
             if not known.still():
@@ -116,9 +115,10 @@ class TorchState:
         return found + self._told
 
     def registrations(self) -> list[str]:
-        """Operations that were torch's before and have other kernels now. This looks at all there
-        are, which takes a tenth of a second; `changes` does it where anything was registered from
-        Python, or code was loaded from a file that this process could have written."""
+        """Sentences on operations that torch had before and that have other kernels now. This
+        compares all operations, which takes 0.1 seconds; `changes` calls it only where a kernel was
+        registered from Python, or code was loaded from a file that this process could have written.
+        """
         self._registered = _registered()
         now = _kernels()
         changed = sorted(n for n, kernels in self._kernels.items() if now.get(n) != kernels)
@@ -127,8 +127,8 @@ class TorchState:
 
 
 class _Found:
-    """All that stands in a module or class, to see without loops in Python whether it still does:
-    there are some twenty thousand names in torch, and they are looked at for each run of a file."""
+    """A record of all attributes of a module or class, which is compared without loops in Python:
+    torch has some twenty thousand names, and all are compared for each run of a file."""
 
     def __init__(self, owner: Any) -> None:
         self.owner, self.seen = owner, seen(owner)
@@ -138,7 +138,7 @@ class _Found:
         self._parts = get_referents(*self._functions)
 
     def still(self) -> bool:
-        """Whether all names have the values they had, and its functions do what they did."""
+        """Whether all names of the owner have the recorded values, with functions unchanged."""
         return (
             tuple(self._now) == self._names
             and all(map(is_, self._now.values(), self._values))
@@ -146,26 +146,26 @@ class _Found:
         )
 
     def _same_parts(self) -> bool:
-        """Whether functions hold what they held: code, defaults, and more that does not matter.
-        Asked by name, each would be an event for the guard that listens."""
+        """Whether functions refer to the recorded objects: code, defaults, and others that do not
+        matter. Reading these attributes by name would cause an audit event for each."""
         now = get_referents(*self._functions)
         return len(now) == len(self._parts) and all(map(is_, now, self._parts))
 
 
 @cache
 def first_state() -> TorchState:
-    """torch as it was when this was first asked for in this process."""
+    """The state of torch when this function was first called in this process."""
     return TorchState()
 
 
 def seen(owner: Any) -> dict[str, _Seen]:
-    """What there is to be replaced of a module or class."""
+    """A record of the functions, classes and descriptors of a module or class, by name."""
     return {name: _as_seen(value) for name, value in list(vars(owner).items()) if _counts(value)}
 
 
 def replaced(owner: Any, before: Mapping[str, _Seen]) -> list[str]:
-    """Names that have other values than before, or none; of a class, also those that are new: they
-    hide what its bases have, as a new name of a module hides what is built in."""
+    """Names of `owner` whose values are not those of `before`, or are gone. Also new names that can
+    hide others: all of a class, which may hide those of its bases, and builtins' in a module."""
     now = vars(owner)
     found = [name for name, known in before.items() if not _same(now.get(name), known)]
     is_class = isinstance(owner, type)
@@ -193,7 +193,7 @@ def _same(value: Any, known: _Seen) -> bool:
 
 
 def _owners() -> dict[str, Any]:
-    """torch's public modules that are loaded, and classes whose methods everybody calls."""
+    """torch's public modules that are loaded, and its commonly used classes, by name."""
     found: dict[str, Any] = {}
     for name, module in list(sys.modules.items()):
         parts = name.split(".")
@@ -214,14 +214,14 @@ def _owners() -> dict[str, Any]:
 
 
 def _kernels() -> dict[str, int]:
-    """Each operation with a number that stands for the kernels it has."""
+    """A hash of the dispatcher's kernels for each operation, by the operation's name."""
     names = torch._C._dispatch_get_all_op_names()
     return {name: hash(torch._C._dispatch_dump(name)) for name in names}
 
 
 def _registered() -> _Registered:
-    """What changes when somebody registers kernels: how many were registered from Python, and which
-    files there is code from."""
+    """The number of kernels registered from Python, and the files with executable mappings: one of
+    them changes when kernels are registered."""
     import torch.library
 
     files: frozenset[str] = frozenset()
@@ -232,13 +232,13 @@ def _registered() -> _Registered:
 
 
 def _may_differ(before: _Registered, now: _Registered, loaded: Iterable[str] = ()) -> bool:
-    """Whether kernels may have been registered in between. What this process could not have written
-    is somebody's installed library: it registers what it always does, where it is used."""
+    """Whether kernels may have been registered between `before` and `now`. A library that this
+    process could not have written is an installed one, which registers only its own kernels."""
     new = now[1] - before[1] - frozenset(loaded)
     return before[0] != now[0] or any(map(_written_here, new))
 
 
 def _written_here(path: str) -> bool:
-    """Whether this process may have written the file, or it is gone."""
+    """Whether this process could have written the file, or the file is gone."""
     folder = os.path.dirname(path)
     return not os.path.exists(path) or os.access(path, os.W_OK) or os.access(folder, os.W_OK)

@@ -2,13 +2,13 @@
 
 For kernels that the built-in Coder did not write, `Watch` counts launches and lets the wrapper do
 with torch what a wrapper is for (allocate, view, copy, convert, fill) and nothing else. Inside of a
-launch anything goes: Triton's interpreter computes with torch itself.
+launch every operation is allowed: Triton's interpreter computes with torch itself.
 
 `Writes` knows which tensors a launch has written: a model may not make its outputs of copies alone.
 Allocations, fills and copies are allowed outside of launches, and with them all tasks that only
-move elements could be done without a kernel. So the memory that forward allocates is looked at
+move elements could be done without a kernel. So the memory that forward allocates is compared
 before and after each launch; a tensor that a launch has changed is *written*, and so is a copy of
-one. What forward did not allocate (a buffer of NumPy's, or one made with the model) is not judged.
+one. Memory that forward did not allocate (of a NumPy array, or made with the model) is not judged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sketchc.base import version
 from sketchc.runtime.guards.placement import poison
 
 _CHUNK = 1 << 24
-#: What a wrapper may ask of ATen.
+#: ATen operations that a wrapper may call, in four groups.
 ALLOCATIONS = frozenset(
     {
         *("empty", "empty_like", "empty_strided", "empty_permuted"),
@@ -56,7 +56,7 @@ VIEWS = frozenset(
 )
 COPIES = frozenset({"clone", "contiguous", "copy_", "copy", "to", "_to_copy", "_copy_from"})
 ALLOWED = ALLOCATIONS | FILLS | VIEWS | COPIES
-#: Ways out of torch that pass no dispatcher.
+#: Methods of tensors that give access to elements without torch's dispatcher.
 _EXITS = frozenset(
     {
         *("numpy", "__array__", "tolist", "__dlpack__", "untyped_storage", "storage"),
@@ -70,14 +70,14 @@ class PolicyError(RuntimeError):
 
 
 class WrongOutputsError(Exception):
-    """What a wrapper returned is not its outputs."""
+    """The values that a wrapper returned are not the expected outputs."""
 
 
 class Watch:
-    """What a wrapper did: `launches` of kernels, and the operations `refused` to it.
+    """A record of a wrapper's `launches` of kernels, and of the operations `refused` to it.
 
-    Code of the files in `theirs` (paths, or folders that end in a separator) may not tell the watch
-    anything: a wrapper that finds it, in a frame or a module, could report launches of its own.
+    Code of the files in `theirs` (paths, or folders that end in a separator) may not set the
+    watch's attributes: a wrapper that finds the watch, in a frame or a module, could add launches.
     """
 
     theirs: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Watch:
         return bool(self.theirs) and path.startswith(self.theirs) and not trusted(path)
 
     def tampered(self) -> None:
-        """The wrapper changes what the watch remembers."""
+        """Report that the wrapper changes the watch's attributes; raises `PolicyError`."""
         self.refuse("the guard that watches it")
 
     def __init__(self) -> None:
@@ -102,28 +102,28 @@ class Watch:
         self.exits = _EXITS
 
     def refuse(self, name: str) -> None:
-        """Note it (a wrapper may swallow the exception) and raise `PolicyError`."""
+        """Note the operation `name` (a wrapper may swallow the exception); raise `PolicyError`."""
         if name not in self.refused:
             self.refused.append(name)
         raise PolicyError(f"the wrapper calls {name}: the kernel must do this itself")
 
     def handed_out(self, array: Any) -> Any:
-        """What the wrapper gets in place of a NumPy array that shares a tensor's memory."""
+        """The object that the wrapper gets in place of `array`, which shares a tensor's memory."""
         return array
 
     def done(self, name: str, arguments: Sequence[Any], result: object) -> None:
-        """An operation that is allowed was carried out."""
+        """Called after each allowed operation `name` outside of launches; does nothing here."""
 
     @contextmanager
     def launch(self) -> Iterator[None]:
-        """For the time of a launch: counts it, and watches nothing inside."""
+        """A context around a launch: counts the launch, and watches nothing inside."""
         self.launches += 1
         with self._unwatched():
             yield
 
     @contextmanager
     def _unwatched(self) -> Iterator[None]:
-        """Around what is not the wrapper's doing: launches, and what a guard does with tensors."""
+        """A context around code that is not the wrapper's: launches, and a guard's operations."""
         self.inside += 1
         try:
             yield
@@ -132,7 +132,7 @@ class Watch:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Around code of the wrapper that runs inside of a launch, such as a grid function."""
+        """A context that watches code of the wrapper inside a launch, such as a grid function."""
         inside, self.inside = self.inside, 0
         try:
             yield
@@ -141,12 +141,12 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """For the time of the wrapper: sees each function and operation of torch."""
+        """A context around the wrapper: sees each function and operation of torch."""
         with _Functions(self), _Operations(self):
             yield
 
     def verdict(self, elements: int) -> str:
-        """What speaks against a run whose outputs have so many elements; "" for nothing."""
+        """A sentence on breaches in a run whose outputs have so many `elements`; "" for none."""
         if self.refused:
             names = ", ".join(self.refused)
             return f"the wrapper calls {names}: the kernel must do this itself"
@@ -155,7 +155,7 @@ class Watch:
         return ""
 
 
-#: Functions of watches that act for whoever calls them.
+#: Methods of watches that set attributes on behalf of their callers.
 _FOR_OTHERS = frozenset({"__setattr__", "launch", "native", "outside"})
 
 
@@ -170,7 +170,7 @@ def _asking() -> str:
 
 
 def _calling() -> str:
-    """The file of the code that calls torch. A launch may call back into the wrapper's own file: a
+    """The file of the code that calls torch. Inside a launch this may be the wrapper's own file: a
     hook, an argument with methods, Python in a kernel that is interpreted."""
     return _first_file(
         lambda code: (
@@ -180,8 +180,8 @@ def _calling() -> str:
 
 
 def _first_file(passes: Callable[[types.CodeType], bool]) -> str:
-    """The file of the first code, from the caller of a method of this module on, that is none of
-    those that only pass calls on."""
+    """The file of the first frame for which `passes` is false, counted outwards from the caller of
+    a method of this module; "" if there is none. `passes` is true of code that forwards calls."""
     frame: types.FrameType | None = sys._getframe(3)
     while frame is not None and passes(frame.f_code):
         frame = frame.f_back
@@ -189,13 +189,13 @@ def _first_file(passes: Callable[[types.CodeType], bool]) -> str:
 
 
 def trusted(path: str) -> bool:
-    """Whether a file is of sketchc, of torch, or of what is installed beside it: read-only for a
-    candidate, wherever it lies (an environment may be below the temporary folder)."""
+    """Whether a file belongs to sketchc, to torch, or to packages installed beside torch: these are
+    read-only for a candidate, wherever they lie (an environment may be below /tmp)."""
     return path.startswith(_TRUSTED)
 
 
 _HERE = os.path.dirname(__file__)
-#: `runtime`, the core, and the folder that torch is installed in.
+#: The folders of `sketchc.runtime`, of `sketchc`, and the one that torch is installed in.
 _TRUSTED = tuple(
     spelled + os.sep
     for folder in (
@@ -210,12 +210,12 @@ _LIBRARY = (os.path.dirname(os.__file__) + os.sep, "<frozen ")
 
 
 def _of_library(path: str) -> bool:
-    """Whether a file is of Python's own library, which calls what it is given to call."""
+    """Whether a file belongs to Python's standard library, which calls functions for others."""
     return path.startswith(_LIBRARY) and "-packages" + os.sep not in path
 
 
 class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees every operation of ATen, however it was asked for."""
+    """Checks every ATen operation, however it was called, against what `watch` allows."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -223,8 +223,8 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch would import its compiler (seconds, and `triton` with it) to keep it away from
-        here; nothing is compiled under this mode."""
+        """False: otherwise torch would import its compiler (seconds, and `triton` with it), only to
+        disable it here. Nothing is compiled under this mode."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -241,7 +241,7 @@ class _Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Functions(TorchFunctionMode):
-    """Sees methods of tensors that hand the memory to others."""
+    """Refuses methods of tensors in `watch.exits`, which give others access to the memory."""
 
     def __init__(self, watch: Watch) -> None:
         super().__init__()
@@ -261,8 +261,8 @@ def watched(watch: Watch | None) -> AbstractContextManager[None]:
 
 
 def takes_out(wrapper: Callable[..., Any], *, needed: bool = False) -> bool:
-    """Whether a wrapper has a parameter `out`; kernels that were not made here may not. `needed`:
-    whether it cannot be left out."""
+    """Whether a wrapper takes a keyword `out`; kernels by others may not. With `needed`: whether
+    `out` is required."""
     try:
         parameters = inspect.signature(wrapper).parameters
     except (TypeError, ValueError):
@@ -274,7 +274,8 @@ def takes_out(wrapper: Callable[..., Any], *, needed: bool = False) -> bool:
 
 
 def named_outputs(names: Sequence[str], returned: object) -> dict[str, torch.Tensor]:
-    """What a wrapper returned, by name: one tensor bare, several as a tuple in call order.
+    """The tensors that a wrapper returned, by name: a single tensor, or several as a tuple or list
+    in call order.
 
     Raises `WrongOutputsError`.
     """
@@ -290,8 +291,8 @@ def named_outputs(names: Sequence[str], returned: object) -> dict[str, torch.Ten
 
 
 def to_numpy(name: str, tensor: torch.Tensor) -> Any:
-    """The elements as a NumPy array (bf16 of ml_dtypes). Raises `WrongOutputsError` for a tensor
-    that has none, or of a type that no sketch knows."""
+    """The elements of `tensor` as a NumPy array (bf16 of ml_dtypes). Raises `WrongOutputsError` for
+    a tensor without memory, or of a type that NumPy does not have."""
     try:
         plain = tensor.detach().cpu().contiguous()
         if plain.dtype == torch.bfloat16:
@@ -309,7 +310,7 @@ def to_numpy(name: str, tensor: torch.Tensor) -> Any:
 
 
 class Memory:
-    """One allocation, as long as it lives."""
+    """The storage of `tensor`, held weakly, and whether a launch has `written` it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         storage = tensor.untyped_storage()
@@ -343,7 +344,7 @@ def _checksum(address: int, size: int) -> int:
 
 
 class Writes:
-    """The allocations of a forward; `enter` and `leave` stand around a launch."""
+    """The allocations of a forward; `enter` and `leave` are called before and after a launch."""
 
     def __init__(self) -> None:
         self.memories: dict[int, Memory] = {}
@@ -351,13 +352,13 @@ class Writes:
         self._depth = 0
 
     def begin(self) -> None:
-        """A new forward: nothing is written yet."""
+        """Begin a new forward, in which nothing is written yet."""
         self.memories = {a: m for a, m in self.memories.items() if m.alive()}
         for memory in self.memories.values():
             memory.written = False
 
     def made(self, tensor: torch.Tensor, sources: Iterable[object] = ()) -> None:
-        """Forward has allocated or filled a tensor; `sources` are what it was copied from."""
+        """Note that forward has allocated or filled `tensor`, or copied it from `sources`."""
         address = tensor.untyped_storage().data_ptr()
         written = any(self._written(source) for source in sources)
         known = self.memories.get(address)
@@ -367,11 +368,11 @@ class Writes:
                 self.memories[address].written = written
         elif tensor.numel() * tensor.element_size() == known.size:
             known.written = written
-        else:  # only a part of it
+        else:  # only a part of the memory
             known.written |= written
         now = self.memories.get(address)
         if self._depth and now is not None and not now.written:
-            # A library allocates its result itself: what it writes from now on counts.
+            # Inside a launch, as where a library allocates its result: later writes count.
             self._before.append((now, now.fingerprint()))
 
     def _written(self, value: object) -> bool:
@@ -388,7 +389,7 @@ class Writes:
             self._before = [(memory, memory.fingerprint()) for memory in open_ones]
 
     def leave(self) -> None:
-        """Called after each launch: notes which memory the outermost one has written."""
+        """Called after each launch: after the outermost one, notes the memory that has changed."""
         self._depth -= 1
         if self._depth == 0:
             for memory, before in self._before:
@@ -396,8 +397,8 @@ class Writes:
             self._before = []
 
     def unwritten(self, outputs: Mapping[str, torch.Tensor], inputs: Iterable[Any]) -> list[str]:
-        """The outputs that forward allocated and no launch has written, and those that are views
-        of its inputs."""
+        """The names of outputs that forward allocated and no launch has written, and of those that
+        are views of its inputs."""
         given = {
             value.untyped_storage().data_ptr()
             for value in inputs

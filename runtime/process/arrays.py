@@ -1,4 +1,4 @@
-"""NumPy's types of the language's elements."""
+"""NumPy arrays, and the language's element types that their dtypes correspond to."""
 
 from __future__ import annotations
 

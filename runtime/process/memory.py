@@ -1,6 +1,6 @@
-"""What memory there is, and whether the machine ran out of it.
+"""How much memory there is, how much processes hold, and whether the machine ran out of it.
 
-Only the standard library: also in the trusted processes around a candidate.
+Needs only the standard library: the trusted processes around a candidate use this module, too.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ import contextlib
 import os
 from pathlib import Path
 
-#: In the environment: the most bytes that a run may hold, over all its processes.
+#: The environment variable with the most bytes that a run may hold, over all its processes.
 BOUND = "SKETCHC_MEMORY_BOUND"
-#: Bytes that one element of a task's tensors takes at its own sizes, in all processes together: the
-#: inputs as they are in three of them, in float64 in two, and one more array.
+#: Bytes that one element of a task's tensors takes at the task's own sizes, in all processes
+#: together: the inputs as they are in three processes, in float64 in two, and one more array.
 ELEMENT_BYTES = 48
-#: Of the memory that is free, what one case may plan to take.
+#: The share of the free memory that one case may plan to take.
 _SHARE = 0.75
 _ROOT = Path("/sys/fs/cgroup")
 #: The machine is short where less than this share of its memory, or as many bytes, are left.
@@ -23,19 +23,19 @@ _SHORT_BYTES = 256 << 20
 
 
 def total() -> int:
-    """Bytes of memory that this process and all beside it may take: the machine's, or what a
-    control group allows. 0 where nobody says."""
+    """Bytes of memory in all: the machine's, or the limit of this process's control groups where
+    that is smaller. 0 where the system does not say."""
     return min([_meminfo("MemTotal"), *(limit for limit, _ in _groups())])
 
 
 def available() -> int:
-    """Bytes that can be had now without anything being killed; 0 where nobody says."""
+    """Bytes that can be allocated now without any process being killed; 0 where unknown."""
     return min([_meminfo("MemAvailable"), *(max(0, most - used) for most, used in _groups())])
 
 
 def allowed() -> int:
-    """Bytes that this run may take: those that can be had, or fewer where the suite that started it
-    ends what holds more."""
+    """Bytes that this run may take: those that are available, or fewer where the suite that started
+    the run has set a bound (in `BOUND`) above which it ends the run."""
     named = os.environ.get(BOUND, "")
     free = available()
     if not named.isdigit():
@@ -44,30 +44,30 @@ def allowed() -> int:
 
 
 def elements(free: int, more: float = 0.0) -> int:
-    """The elements that all tensors of a task may have, with so much memory free; `more`: bytes for
-    each besides `ELEMENT_BYTES`."""
+    """The number of elements that all tensors of a task may have together where `free` bytes of
+    memory are free; `more`: bytes for each element besides `ELEMENT_BYTES`."""
     return int(_SHARE * free / (ELEMENT_BYTES + more))
 
 
 def is_short(left: int) -> bool:
-    """Whether a machine with so many bytes left is short of memory."""
+    """Whether this machine is short of memory when `left` bytes are available."""
     whole = total()
     return whole > 0 and left < max(_SHORT_SHARE * whole, min(_SHORT_BYTES, whole // 8))
 
 
 def kills() -> int:
-    """How many processes the kernel has ended so far for want of memory, in all groups."""
+    """How many processes the kernel's OOM killer has ended so far, in all control groups."""
     return _field("/proc/vmstat", "oom_kill")
 
 
 def of_tree(root: int) -> int:
-    """Bytes that a process and all those that it has started hold, what several share counted
-    once where the system says so."""
+    """Bytes that process `root` and all its descendants hold; shared pages are counted once where
+    the system tells each process's share."""
     return sum(map(_held, {root, *below(root)}))
 
 
 def below(ancestor: int) -> set[int]:
-    """All processes that one has started, and these in turn."""
+    """The ids of all descendants of process `ancestor`."""
     parents = {}
     for place in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -81,13 +81,14 @@ def below(ancestor: int) -> set[int]:
 
 
 def _held(process: int) -> int:
-    """Bytes of one process: its share where it may be read, else all that it has mapped in."""
+    """Bytes that one process holds: its proportional share (PSS) where that may be read, else its
+    resident set."""
     share = _field(f"/proc/{process}/smaps_rollup", "Pss:")
     return (share or _field(f"/proc/{process}/status", "VmRSS:")) << 10
 
 
 def text(size: float) -> str:
-    """A number of bytes as people read it, in GiB."""
+    """`size`, a number of bytes, as text in GiB."""
     return f"{size / (1 << 30):.1f} GiB"
 
 
@@ -105,7 +106,8 @@ def _field(path: str, name: str) -> int:
 
 
 def _groups() -> list[tuple[int, int]]:
-    """(limit, use) in bytes of the control groups of this process that have a limit."""
+    """(limit, use without inactive file cache), in bytes, of each control group of this process
+    that has a limit."""
     found = []
     for folder, most, used in _places():
         with contextlib.suppress(OSError, ValueError):
@@ -118,7 +120,8 @@ def _groups() -> list[tuple[int, int]]:
 
 
 def _places() -> list[tuple[Path, str, str]]:
-    """Folders of this process's groups, and the names of the files that say limit and use."""
+    """(folder, name of the file with the limit, name of the file with the use) for each control
+    group of this process and its parents."""
     try:
         lines = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

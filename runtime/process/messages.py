@@ -1,10 +1,10 @@
-"""What two processes say to each other: JSON over a socket, and arrays in memory files.
+"""The messages between two processes: JSON over a socket, and arrays in memory files.
 
 A message is its length, a JSON object, and at most one memory file with the bytes of all arrays in
 that object (each a `Raw`, at any place), which travels as a descriptor: nothing is ever written to
-a disk, and nothing is left behind. Only the standard library is needed, so that this also runs
-where sketchc is not installed; numpy is imported where somebody asks for its arrays. bfloat16 is
-ml_dtypes' where that is installed, else it stays uint16.
+a disk, and nothing is left behind. Only the standard library is needed, so that this module also
+runs where sketchc is not installed; NumPy is imported where a NumPy array is asked for. bfloat16
+arrays have the type of ml_dtypes where that is installed, else uint16.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ ITEM_BYTES = {
 }
 #: The most bytes of JSON that one message may have.
 LONGEST = 256 << 20
-#: Arrays start at multiples of this in their memory file.
+#: Arrays start at multiples of so many bytes in their memory file.
 _ALIGNMENT = 64
 _LENGTH = struct.Struct("<Q")
-#: What one system call moves at most; the kernel stops short of 2 GiB.
+#: The most bytes that one system call moves; the kernel stops short of 2 GiB.
 _PIECE = 1 << 30
 #: The key of an object that stands for an array.
 _ARRAY = "$array"
@@ -51,7 +51,7 @@ _send, _send_with = socket.SocketType.sendall, socket.SocketType.sendmsg
 
 
 class MessageError(ValueError):
-    """The bytes received are no message, or the data to send do not make one."""
+    """The bytes received are no valid message, or the data to send cannot be put into one."""
 
 
 class Closed(EOFError):
@@ -68,12 +68,12 @@ class Raw:
 
 
 def failure(stage: str, message: str, kinds: Iterable[str] = (), log: str = "") -> dict[str, Any]:
-    """The reply of a worker that tells of a failure: see `toolchains.base.ToolchainError`."""
+    """A worker's reply that reports a failure; its fields are those of `ToolchainError`."""
     return {"failure": {"stage": stage, "message": message, "kinds": list(kinds), "log": log}}
 
 
 def raw_of(array: np.ndarray[Any, Any]) -> Raw:
-    """A NumPy array's bytes. Raises `MessageError` for elements that are not numbers."""
+    """`array` as a `Raw`. Raises `MessageError` for elements that are not numbers."""
     import numpy as np
 
     name = array.dtype.name
@@ -84,7 +84,7 @@ def raw_of(array: np.ndarray[Any, Any]) -> Raw:
 
 
 def array_of(raw: Raw) -> np.ndarray[Any, Any]:
-    """The bytes as a NumPy array that shares them."""
+    """`raw` as a NumPy array that shares its memory."""
     import numpy as np
 
     dtype: Any = raw.dtype
@@ -96,7 +96,8 @@ def array_of(raw: Raw) -> np.ndarray[Any, Any]:
 
 
 def _hurry(channel: socket.socket, deadline: float | None) -> None:
-    """Have the next wait end at the deadline, by the monotonic clock. Raises `TimeoutError`."""
+    """Set the timeout of `channel` so that the next wait ends at `deadline` (monotonic clock).
+    Raises `TimeoutError` where that has passed."""
     if deadline is not None:
         left = deadline - time.monotonic()
         if left <= 0:
@@ -108,8 +109,8 @@ def _hurry(channel: socket.socket, deadline: float | None) -> None:
 
 
 def send(channel: socket.socket, body: Mapping[str, Any], deadline: float | None = None) -> None:
-    """Send one message. Raises `OSError` when nobody listens any more, `TimeoutError` at the
-    deadline, and `TypeError` or `ValueError` for what is neither JSON nor an array."""
+    """Send one message with the object `body`. Raises `OSError` when the other side is gone,
+    `TimeoutError` at `deadline`, `TypeError` or `ValueError` for what is neither JSON nor `Raw`."""
     raws: list[Raw] = []
     place = 0
 
@@ -142,7 +143,7 @@ def _aligned(place: int) -> int:
 
 
 def _memory_file(size: int, raws: Iterable[Raw]) -> int:
-    """A descriptor of a memory file that holds the arrays one after the other."""
+    """The descriptor of a memory file of `size` bytes that holds the arrays `raws` in order."""
     memory = os.memfd_create("arrays", os.MFD_CLOEXEC)
     try:
         os.ftruncate(memory, size)
@@ -166,11 +167,11 @@ def _memory_file(size: int, raws: Iterable[Raw]) -> int:
 def receive(
     channel: socket.socket, deadline: float | None = None, most: int = 1 << 62
 ) -> dict[str, Any]:
-    """The next message, its arrays (of `most` bytes in all) in private memory of this process.
+    """The next message, its arrays (at most `most` bytes in all) in private memory of this process.
 
     Raises `Closed`, `MessageError` for what is no message, and `TimeoutError` at the deadline,
-    however slowly the other side sends. What is sent as an array is read, never mapped: a sender
-    that shrinks the file later would end the reader.
+    however slowly the other side sends. The memory file of the arrays is read, never mapped: a
+    sender that shrinks the file later would crash a reader that had mapped it.
     """
     head, descriptors = _head(channel, deadline)
     try:
@@ -220,14 +221,15 @@ def _exactly(channel: socket.socket, length: int, deadline: float | None) -> byt
 
 
 class _Reader:
-    """Reads the arrays of one message, of `most` bytes in all."""
+    """Reads the arrays of one message, which may have `most` bytes in all."""
 
     def __init__(self, descriptors: list[int], most: int) -> None:
         self._descriptors = descriptors
         self._left = most
 
     def read(self, value: dict[str, Any]) -> Any:
-        """An object of the message, or the array that it stands for."""
+        """The JSON object `value` itself, or the `Raw` where it describes an array.
+        Raises `MessageError` for a description that is not valid."""
         if _ARRAY not in value:
             return value
         place, dtype = int(value[_ARRAY]), value["dtype"]
@@ -246,7 +248,8 @@ class _Reader:
 
 
 def _read_at(descriptor: int, size: int, place: int) -> memoryview:
-    """So many bytes of a file in fresh memory. Raises `MessageError` where it has fewer."""
+    """`size` bytes of a file from `place` on, in fresh memory. Raises `MessageError` where the file
+    ends before."""
     if os.fstat(descriptor).st_size < place + size:
         raise MessageError("an array is longer than what was sent")
     memory = memoryview(mmap.mmap(-1, size))

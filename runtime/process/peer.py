@@ -1,10 +1,10 @@
-"""A process of one's own that answers messages, with an end to every wait.
+"""A separate process that answers messages, with a deadline for every wait.
 
-It leads a session of its own, prints into a file that belongs to nobody else, and is ended with all
-that it started. Who asks gives each message a deadline, by the monotonic clock. What runs on the
-other side is `program`.
+The process leads a session of its own, prints into a file of its own, and is ended with all that it
+started. The asking side gives each message a deadline, by the monotonic clock. The program that the
+process runs is `program`.
 
-A process that runs somebody's code sees no more of the environment than is named here.
+A process that runs somebody's code sees only the environment variables that are named here.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any, Protocol, TypeAlias
 
 from sketchc.runtime.process import memory, messages
 
-#: What runs on the other side, by path: it also runs where sketchc is not installed.
+#: The program that the process runs, by path: it also runs where sketchc is not installed.
 PROGRAM = str(Path(__file__).resolve().with_name("program.py"))
-#: How much of what a process printed is kept, in bytes.
+#: How many bytes of a process's output are kept, counted from its end.
 OUTPUT_TAIL = 32_768
-#: Seconds that a compiler has to say its version.
+#: Seconds that a compiler has to print its version.
 _ANSWER = 20.0
-#: Seconds that a process that has closed its channel has to end.
+#: Seconds within which a process that has closed its channel must end.
 _GRACE = 5.0
 #: Environment variables that a worker may see; everything else may hold a secret.
 ENVIRONMENT_NAMES = frozenset(
@@ -50,7 +50,8 @@ ENVIRONMENT_PREFIXES = (
 #: Never passed on, whatever the prefix: NVIDIA_API_KEY is a secret.
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 
-#: What compilers and linkers need besides: where temporary files, headers and libraries are.
+#: Variables that compilers and linkers need besides: where temporary files, headers and libraries
+#: are.
 COMPILER_NAMES = frozenset(
     {
         *("TMPDIR", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
@@ -58,8 +59,8 @@ COMPILER_NAMES = frozenset(
     }
 )
 
-#: What the user's own Python code needs besides: a task may import modules of its own, and make no
-#: more than there is room for.
+#: Variables that the user's own Python code needs besides: a task may import modules of its own,
+#: and must keep its tensors within the bound on memory.
 PYTHON_NAMES = frozenset(
     {"TMPDIR", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_PRELOAD", memory.BOUND}
 )
@@ -67,7 +68,7 @@ PYTHON_PREFIXES = ("TORCH", "PYTORCH_", "MKL_", "MALLOC_", "GLIBC_")
 
 
 class Process(Protocol):
-    """What is known of a process; it leads its own process group."""
+    """A process that leads its own process group."""
 
     @property
     def pid(self) -> int:
@@ -82,8 +83,8 @@ Start: TypeAlias = Callable[[int, int], Process]
 
 
 class PeerEndedError(Exception):
-    """The process ended with this status, negative for a signal; `by_itself`: it was not ended
-    because it went on after it had closed its channel."""
+    """The process ended with `status`, negative for a signal. `by_itself` is false where it had
+    closed its channel but kept running, and was killed for that."""
 
     def __init__(self, status: int, *, by_itself: bool) -> None:
         self.status, self.by_itself = status, by_itself
@@ -91,7 +92,8 @@ class PeerEndedError(Exception):
 
 
 def program(function: str, python: str | Path, environment: Mapping[str, str]) -> Start:
-    """Starts an interpreter that calls `function` ("package.module:name") with its channel."""
+    """A `Start` that runs the interpreter `python` in `environment` and calls `function`
+    ("package.module:name") there with its channel."""
 
     def start(channel: int, output: int) -> Process:
         # -P: a folder called `runtime` where the user stands must not shadow anything.
@@ -109,7 +111,7 @@ def program(function: str, python: str | Path, environment: Mapping[str, str]) -
 
 
 class Peer:
-    """The process that `start` starts. Raises what that raises."""
+    """The process that `start` starts. Raises what `start` raises."""
 
     def __init__(self, start: Start) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -124,20 +126,21 @@ class Peer:
             raise
 
     def tell(self, body: Mapping[str, Any], deadline: float) -> None:
-        """Send a message; one that is gone says so when it is heard. Raises `TimeoutError`."""
+        """Send the message `body`. Raises `TimeoutError`; that the process is gone is not reported
+        here, but by the next `hear`."""
         with contextlib.suppress(ConnectionError):
             messages.send(self._channel, body, deadline)
 
     def speaks(self, seconds: float) -> bool:
-        """Wait until the process says something or is gone; False where neither happens. A
-        message that is heard with a short deadline may be lost in its middle."""
+        """Wait until the process sends something or is gone; False where neither happens within
+        `seconds`. For short waits: `hear` with a short deadline may lose half a message."""
         something = select.poll()
         something.register(self._channel, select.POLLIN)
         return bool(something.poll(1000 * seconds))
 
     def hear(self, deadline: float, most: int = 1 << 62) -> dict[str, Any]:
-        """The next message, with arrays of `most` bytes. Raises `TimeoutError`, `PeerEndedError`,
-        and `MessageError` for what is none."""
+        """The next message, with arrays of at most `most` bytes in all. Raises `TimeoutError`,
+        `PeerEndedError`, and `MessageError` for bytes that are no message."""
         try:
             return messages.receive(self._channel, deadline, most)
         except (messages.Closed, ConnectionError):
@@ -155,7 +158,7 @@ class Peer:
     def close(self) -> None:
         """End the process and all that it started."""
         if not self._gone:
-            signal_group(self.process.pid)  # before it is told by the end of its channel
+            signal_group(self.process.pid)  # before it can notice that its channel was closed
             self.process.wait()
             self._gone = True
         self._channel.close()
@@ -163,13 +166,14 @@ class Peer:
 
 
 def printed(descriptor: int, since: int = 0) -> str:
-    """The end of what a process printed into this file; it may go on writing there."""
+    """The last `OUTPUT_TAIL` bytes of what a process printed into the file `descriptor` from offset
+    `since` on, as text; the process may go on writing."""
     start = max(since, os.fstat(descriptor).st_size - OUTPUT_TAIL)
     return os.pread(descriptor, OUTPUT_TAIL, start).decode("utf-8", "replace")
 
 
 def signal_name(number: int) -> str:
-    """What the system calls a signal."""
+    """The system's name of signal `number`, as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -177,16 +181,16 @@ def signal_name(number: int) -> str:
 
 
 def signal_group(leader: int, number: int = signal.SIGKILL) -> None:
-    """End a process and what it started, or stop them, or let them go on. The group's id stays
-    reserved while a member lives."""
+    """Send signal `number` to the process group of `leader`: kill, stop or continue the process
+    and what it started. The group's id stays reserved while a member lives."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left
         os.killpg(leader, number)
 
 
 def end_group(leader: int, patience: float) -> bool:
-    """End the group once the process has ended by itself, or has not within `patience` seconds: one
-    that has closed its channel may go on for ever. It must not have been waited for. Returns
-    whether it had ended."""
+    """Kill the process group of `leader` once `leader` has ended by itself, at the latest after
+    `patience` seconds: a process that has closed its channel may go on for ever. `leader` must not
+    have been waited for. Returns whether it ended by itself."""
     gone = True
     with contextlib.suppress(OSError):  # it is gone, or this machine has no such descriptors
         descriptor = os.pidfd_open(leader)
@@ -203,8 +207,9 @@ def end_group(leader: int, patience: float) -> bool:
 def run_compiler(
     command: Sequence[str], timeout: float, folder: Path | None = None
 ) -> tuple[int | None, str]:
-    """(exit status, standard error) of a compiler in `folder`; None when its time was up. What it
-    started ends with it. It reads somebody's source, which can embed what it sees."""
+    """Run a compiler in `folder`; returns its exit status (None after `timeout` seconds) and its
+    standard error. On a timeout what it started ends with it. It sees only part of the environment:
+    the source is somebody's, and can embed what a compiler sees."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -227,7 +232,7 @@ def run_compiler(
 
 
 def answer_of(compiler: str, question: str) -> str:
-    """What a compiler prints when it is asked about itself; "" where it cannot be."""
+    """What `compiler` prints for the option `question`, as `--version`; "" where it cannot run."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         return subprocess.run(
             [compiler, question],
@@ -248,9 +253,9 @@ def clean_environment(
     names: frozenset[str] = frozenset(),
     prefixes: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """The part of the environment that a worker may see, and `extra`.
+    """The environment variables that a worker may see, and `extra`.
 
-    `names` and `prefixes` let more through; nothing lets a name through that says it is a secret.
+    `names` and `prefixes` let more variables through, but never one whose name has a secret word.
     """
     kept = {
         name: value
@@ -262,10 +267,10 @@ def clean_environment(
 
 
 def compiler_environment() -> dict[str, str]:
-    """For compilers and assemblers: generated source can embed what they see of it (`.incbin`)."""
+    """The environment for compilers and assemblers, which generated source can read (`.incbin`)."""
     return clean_environment({}, COMPILER_NAMES)
 
 
 def python_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """For processes that run a user's task, or a kernel beside one, and `extra`."""
+    """The environment for processes that run a user's task or a kernel beside it, and `extra`."""
     return clean_environment(extra, PYTHON_NAMES, PYTHON_PREFIXES)

@@ -1,13 +1,13 @@
-"""A pool of processes: jobs in, results out, in any order, and events on the way.
+"""A pool of processes that takes jobs and returns results, in any order, and events meanwhile.
 
 A job is a function by name and one argument: both travel to another process, or another machine, so
 the argument and the result are plain data (they are pickled) and the function lives in a module.
 The processes of a `LocalEngine` share slots for compiling and for its devices. They are forked from
 a server that has imported the command line's modules and nothing else, so that starting one takes a
-moment. One that dies takes its job along: the job is tried once more, by itself, in a fresh pool,
-and then reported; the others go on. Events travel as packets over a socket, which arrive whole or
-not at all: a queue of `multiprocessing` has a lock, and a process that is killed while it holds
-that lock stops all others, for ever.
+moment. If a process dies, its job is tried once more, by itself, in a fresh pool, and then reported
+as failed; the other jobs go on. Events travel as packets over a socket, which arrive whole or not
+at all: a queue of `multiprocessing` has a lock, and a process that is killed while it holds that
+lock stops all others, for ever.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _PRELOADED = ["sketchc.cli.verify_files", "sketchc.runtime.verify.verify"]
 _SAFE_PATH = "PYTHONSAFEPATH"
 #: Seconds that a process has to end when it is asked to.
 _GRACE = 1.0
-#: Seconds between two looks whether a process has died.
+#: Seconds between two checks whether a process has died.
 _LOOK = 1.0
 #: The last packet of a run.
 _END = b"end"
-#: What is shown of a text, and the longest packet.
+#: The most characters of an event's text that are sent, and the most bytes of one packet.
 _MOST_CHARACTERS = 1000
 _MOST_BYTES = 1 << 16
 
 
 @attrs.frozen
 class Job:
-    """`function` ("package.module:function") of one argument; `name` is for people."""
+    """A call of `function` ("package.module:function") with `argument`; `name` is for people."""
 
     name: str
     function: str
@@ -83,21 +83,21 @@ class Result:
 
 
 class Slots:
-    """What a candidate asks for before it takes a core or a device. Compiling takes a core, running
-    a device: they are counted apart, so that one candidate compiles while another runs. Here nobody
-    waits; a pool gives its processes slots that they share."""
+    """The locks that a candidate holds while it uses a core or a device. Compiling takes a core,
+    running a device; the two are counted apart, so that one candidate compiles while another runs.
+    This base class never waits; a pool gives its processes slots that they share."""
 
     def compiling(self) -> AbstractContextManager[None]:
-        """For the time that a compiler runs."""
+        """A context to be held while a compiler runs."""
         return nullcontext()
 
     def running(self) -> AbstractContextManager[None]:
-        """For the time of a run or measurement: nobody else uses the device meanwhile."""
+        """A context to be held during a run or measurement: no other process uses the device."""
         return nullcontext()
 
     def alone(self) -> AbstractContextManager[None]:
-        """Around a run for which nobody else may compile, or run on another device. A device is
-        asked for within, as ever."""
+        """A context around a run during which no other process may compile, or run on another
+        device. The run itself still takes its own device with `running` inside this context."""
         return nullcontext()
 
 
@@ -105,20 +105,20 @@ _current = Slots()
 
 
 def slots() -> Slots:
-    """What this process waits for."""
+    """The slots that this process waits for before it compiles or runs."""
     return _current
 
 
 def use(chosen: Slots) -> None:
-    """From now on this process waits for these."""
+    """Make `chosen` the slots that this process waits for from now on."""
     global _current
     _current = chosen
 
 
 @attrs.frozen
 class Devices:
-    """What kernels run on: numbers of devices, as text, of which a process sees the one that
-    `variable` names to the driver; or the CPU, where there is none."""
+    """The devices that kernels run on. `names` are device numbers as text, of which a process sees
+    the one that the environment variable `variable` names to the driver; or the CPU alone."""
 
     names: tuple[str, ...] = ("cpu",)
     variable: str = ""
@@ -128,7 +128,7 @@ CPU = Devices()
 
 
 class _SharedSlots(Slots):
-    """Slots of all processes of one pool. Its queue holds the names of free devices."""
+    """The slots that all processes of one pool share; a queue holds the names of free devices."""
 
     def __init__(self, context: BaseContext, compiling: int, devices: Devices) -> None:
         self._compiling = context.BoundedSemaphore(compiling)
@@ -165,7 +165,7 @@ class _SharedSlots(Slots):
 
 @contextmanager
 def _variable(name: str, value: str) -> Iterator[None]:
-    """A variable of the environment has this value for a while."""
+    """Set the environment variable `name` to `value` within the block, and restore it after."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -177,14 +177,14 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-#: In a process of the pool: where events go, and the job that it is at.
+#: In a process of the pool: the socket that events go to, and the number of the job that it runs.
 _events: socket.socket | None = None
 _job = 0
 
 
 def tell(text: str, done: int = 0, total: int = 0) -> None:
-    """From within a job: let whoever watches know. What that has no room for is lost: a job never
-    waits for it."""
+    """Send an `Event` of the current job to the process that watches the pool. An event that does
+    not fit into the socket's buffer is lost: a job never waits for the watcher."""
     if _events is not None:
         event = Event(_job, text[:_MOST_CHARACTERS], done, total)
         with contextlib.suppress(OSError):
@@ -194,8 +194,9 @@ def tell(text: str, done: int = 0, total: int = 0) -> None:
 def _begin(
     shared: _SharedSlots, events: socket.socket, place: str, environment: dict[str, str]
 ) -> None:
-    """In a new process of the pool, which is to stand where the one that asked stands: the server
-    that forked it may be older. Ctrl-C is for the process that has the terminal."""
+    """Set up a new process of the pool: it gets the working directory `place` and the `environment`
+    of the process that started the pool, since the fork server may be older than both. Ctrl-C is
+    ignored here: it is for the process that has the terminal."""
     global _events
     os.chdir(place)
     os.environ.clear()
@@ -207,8 +208,8 @@ def _begin(
 
 
 def _end_with_receiver(events: socket.socket) -> None:
-    """End this process when the one with the other end has ended, however that was. What it has
-    started ends with it."""
+    """End this process when the process with the other end of `events` has ended, for whatever
+    reason. The processes that this one has started end with it."""
     ended = select.poll()
     ended.register(events, 0)  # nothing but POLLHUP and POLLERR
     ended.poll()
@@ -216,7 +217,7 @@ def _end_with_receiver(events: socket.socket) -> None:
 
 
 def _perform(number: int, function: str, argument: Any) -> Any:
-    """In a process of the pool: one job."""
+    """Run job `number` in a process of the pool: returns `function` of `argument`."""
     global _job
     _job = number
     return named(function)(argument)
@@ -225,8 +226,8 @@ def _perform(number: int, function: str, argument: Any) -> Any:
 class LocalEngine:
     """`workers` processes, of which `compiling` may compile at once, one run for each of `devices`.
 
-    A context manager that ends what it started. By default there is a process more than there are
-    cores, so that the cores stay busy while one candidate runs.
+    A context manager that ends its processes. By default there is one process for each core and one
+    more for each device, so that the cores stay busy while candidates run.
     """
 
     def __init__(
@@ -260,22 +261,23 @@ class LocalEngine:
     def run(
         self, jobs: Iterable[Job], watch: Callable[[Event], None] | None = None
     ) -> Iterator[Result]:
-        """The results as they come; `watch` hears of progress in between."""
+        """Yield the results of `jobs` as they come; `watch` is called with events in between."""
         listed = list(jobs)
         with self._watched_by(watch):
             try:
                 lost = yield from self._all(listed, range(len(listed)))
-                # Whose fault it was nobody knows: each by itself.
+                # Nobody knows which job broke the pool: each is tried again by itself.
                 for number in lost:
                     for again in (yield from self._all(listed, [number])):
                         yield Result(again, error="the process that ran it ended")
-            except BaseException:  # nobody takes the other results, nor hears of these jobs
+            except BaseException:  # nobody will take the remaining results, nor the events
                 self._stop()
                 raise
 
     @contextmanager
     def _watched_by(self, watch: Callable[[Event], None] | None) -> Iterator[None]:
-        """`watch` hears of what is sent; what it raises is raised when the block ends."""
+        """Call `watch` with each event sent within the block; what `watch` raises is raised when
+        the block ends."""
         failures: list[Exception] = []
         listener = threading.Thread(target=self._listen, args=(watch, failures), daemon=True)
         listener.start()
@@ -289,7 +291,8 @@ class LocalEngine:
             raise failures[0]
 
     def _listen(self, watch: Callable[[Event], None] | None, failures: list[Exception]) -> None:
-        """Take events until the end, also when nobody wants them any more."""
+        """Receive events until `_END` or a closed socket, and pass them to `watch` until it raises;
+        what it raises goes into `failures`."""
         while (packet := self._ours.recv(_MOST_BYTES)) not in (_END, b""):
             if watch is None or failures:
                 continue
@@ -299,7 +302,8 @@ class LocalEngine:
                 failures.append(error)
 
     def _all(self, jobs: list[Job], numbers: Iterable[int]) -> Generator[Result, None, list[int]]:
-        """The results as they come; returns the numbers of jobs whose process or pool ended."""
+        """Yield the results of the jobs `numbers` as they come; returns the numbers of the jobs
+        that have no result because a process of the pool ended."""
         executor = self._start()
         futures: dict[Future[Any], int] = {}
         left, lost = list(numbers), []
@@ -327,8 +331,8 @@ class LocalEngine:
         return lost + left
 
     def _somebody_died(self) -> bool:
-        """Whether a process of the pool has ended. The executor looks at those it knew when it last
-        had something to do, which may leave out the one that it started last."""
+        """Whether a process of the pool has ended. The executor itself watches only the processes
+        that it knew when it last had work, which may leave out the one that it started last."""
         processes = (self._executor and self._executor._processes) or {}
         return any(process.exitcode is not None for process in list(processes.values()))
 
@@ -336,7 +340,7 @@ class LocalEngine:
         if self._executor is None:
             # Both are started with `python -c`, which imports from the folder that the user is in
             # before anything else: a candidate in it may be called subprocess.py. The variable is
-            # for what processes are forked from, and for what counts semaphores, alone.
+            # set for the fork server and the resource tracker alone.
             with _variable(_SAFE_PATH, "1"):
                 resource_tracker.ensure_running()
                 forkserver.ensure_running()
@@ -351,7 +355,7 @@ class LocalEngine:
         return self._executor
 
     def _stop(self) -> None:
-        """End the processes, whatever they are doing; what they started ends with them."""
+        """End the processes of the pool, whatever they are doing, with all that they started."""
         executor, self._executor = self._executor, None
         if executor is None:
             return
@@ -370,8 +374,8 @@ class LocalEngine:
 
 
 def devices_here(variable: str, files: str) -> Devices:
-    """The devices of this machine whose driver hides some by `variable`, and whose files in /dev
-    begin with `files`; the CPU where there are none."""
+    """The devices that the driver's environment variable `variable` lists; where it is unset, those
+    whose files in /dev have names that begin with `files`. The CPU where there are none."""
     if not variable:
         return CPU
     visible = os.environ.get(variable)

@@ -1,11 +1,11 @@
-"""What runs in the processes that `peer` starts, by its path.
+"""The program of the processes that `peer` and `templates` start, by its path.
 
-As `program.py --call FUNCTION FD` it calls a function ("package.module:name") with the socket FD,
-and ends with its parent. As `program.py --template WORD MODULES FD [LISTENER]` it imports the
-modules once (torch takes two seconds), and forks a process for every request from the socket FD,
-and a template for everybody who connects to the socket LISTENER; the word "bound" has it end with
-its parent, "free" when that closes its socket. Only the standard library, so that it runs in
-environments without sketchc: there it shows itself the rooms of `sketchc.runtime`.
+`program.py --call FUNCTION FD` calls a function ("package.module:name") with the socket FD, and
+ends with its parent. `program.py --template WORD MODULES FD [LISTENER]` imports the modules once
+(torch takes two seconds), and forks a process for every request from the socket FD, and a template
+for every process that connects to the socket LISTENER; with the word "bound" it ends with its
+parent, with "free" when the parent closes its socket. It needs only the standard library, so that
+it runs in environments without sketchc: there it makes `sketchc.runtime` importable by itself.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from typing import Any
 
 #: The longest request of the parent to a template.
 LONGEST_REQUEST = 1 << 18
-#: Of prctl(2).
+#: A constant of prctl(2).
 _PR_SET_PDEATHSIG = 1
-#: Of madvise(2), and the bytes of a huge page.
+#: A constant of madvise(2), and the bytes of a huge page.
 _MADV_COLLAPSE = 25
 _HUGE = 2 << 20
-#: Who started this process.
+#: The process that started this one.
 _PARENT = os.getppid()
 _RUNTIME = Path(__file__).resolve().parent.parent
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when the one that started it is gone, however it ended:
-    nobody else would end what hangs. (Linux; elsewhere nothing happens.)"""
+    """Have the kernel kill this process when its parent is gone, however that ended: nobody else
+    would end a process that hangs. (Linux; elsewhere nothing happens.)"""
     try:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     except (OSError, AttributeError):
         return
     if os.getppid() == 1 and os.getpid() != 1 and _PARENT != 1:
-        os._exit(1)  # it was gone before that
+        os._exit(1)  # the parent was gone before the call
 
 
 def _show_rooms() -> None:
-    """In an environment of others, where sketchc is not installed: make the rooms of
-    `sketchc.runtime` and `sketchc.base` importable, and nothing else of sketchc. The two lie beside
-    each other where sketchc is installed, not in a checkout."""
+    """In an environment where sketchc is not installed: make the packages `sketchc.runtime` and
+    `sketchc.base` importable, and nothing else of sketchc. Their folders lie beside each other in
+    an installed sketchc, not in a checkout."""
     rooms = {
         "sketchc": (),
         "sketchc.base": (_RUNTIME.parent / "base", _RUNTIME.parent / "sketchc" / "base"),
@@ -72,13 +72,14 @@ def named(function: str) -> Callable[..., Any]:
 
 
 class _Template:
-    """Forks processes for the one at the other end of `control` until that goes away.
+    """Forks processes for the process at the other end of `control` until that goes away.
 
-    The first message, `told`, says which imports failed, and what this interpreter lives from. A
+    The first message, `told`, says which imports failed, and which paths this interpreter reads. A
     request is JSON with descriptors: {"function", "message"} forks a process that calls the
-    function with the message and the descriptors. {"waited": true} in it asks for its number, which
-    {"wait": number} then asks the exit status of; nobody waits for the others. Who connects to the
-    `listener` gets a fork of this process, which serves it alone and ends with it.
+    function with the message and the descriptors. With {"waited": true} the answer is the number of
+    the new process, whose exit status {"wait": number} then asks for; nobody waits for other
+    processes. A process that connects to `listener` gets a fork of this template, which serves that
+    process alone and ends with it.
     """
 
     def __init__(
@@ -90,8 +91,8 @@ class _Template:
         control.send(told)
 
     def serve(self, client: int = -1) -> int:
-        """Answer until nobody asks, or the process of the descriptor `client` has ended; returns
-        the exit status."""
+        """Answer requests until `control` is closed, or the process of the descriptor `client` has
+        ended; returns the exit status of this process."""
         asked = select.poll()
         for end in (self._control, self._listener, client):
             if end not in (None, -1):
@@ -104,7 +105,7 @@ class _Template:
                 self._serve_another(self._listener)
 
     def _answer(self) -> bool:
-        """Do what the next request asks for; False where nobody asks any more."""
+        """Do what the next request asks for; False where `control` was closed instead."""
         try:
             text, descriptors, _, _ = socket.recv_fds(self._control, LONGEST_REQUEST, 8)
         except OSError:
@@ -125,8 +126,8 @@ class _Template:
         return True
 
     def _status(self, process: int) -> str | None:
-        """How a process has ended, once it has, and the seconds it has computed; None where nobody
-        is left who asks."""
+        """Wait for the end of `process`; returns its exit status and its CPU seconds as a text, or
+        None where `control` was closed meanwhile."""
         ended = os.pidfd_open(process)
         waiting = select.poll()
         waiting.register(ended, select.POLLIN)
@@ -145,7 +146,7 @@ class _Template:
         return f"{os.waitstatus_to_exitcode(status)} {used.ru_utime + used.ru_stime}"
 
     def _serve_another(self, listener: socket.socket) -> None:
-        """Fork a template for the process that has connected, unless that is shut in."""
+        """Fork a template for the process that has connected, unless that process is sandboxed."""
         connection = listener.accept()[0]
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         asks = int.from_bytes(credentials[:4], sys.byteorder)
@@ -165,7 +166,8 @@ class _Template:
         connection.close()
 
     def _fork(self, request: dict[str, Any], descriptors: list[int]) -> str | None:
-        """The number of the new process; None where nobody waits for it."""
+        """Fork the process that `request` asks for; returns its number, None where nobody waits
+        for it."""
         known = len(sys.modules)
         _imported([request["function"].partition(":")[0], *request["modules"]])
         if len(sys.modules) > known:
@@ -184,16 +186,16 @@ class _Template:
         for process in list(self._unwatched):
             try:
                 ended = os.waitpid(process, os.WNOHANG)[0]
-            except ChildProcessError:  # another signal came meanwhile, and saw to it
+            except ChildProcessError:  # the handler of another signal has reaped it meanwhile
                 continue
             if ended:
                 self._unwatched.discard(process)
 
 
 def _shut_in(process: int) -> bool:
-    """Whether a process has been shut in further than this one, or is gone. A kernel without
-    namespaces may reach what this user may, and must not have a process outside of its sandbox do
-    something for it."""
+    """Whether `process` is confined further than this one, or is gone. A candidate that is confined
+    without namespaces can reach the sockets of this user, and must not have a process outside its
+    sandbox do something for it."""
     try:
         theirs = _confinement(process)
     except OSError:
@@ -202,7 +204,8 @@ def _shut_in(process: int) -> bool:
 
 
 def _confinement(process: int) -> tuple[int, ...]:
-    """How far a process has been shut in: what the kernel counts, more for less that it may do."""
+    """How far `process` is confined, by the fields of /proc/PID/status on new privileges and
+    seccomp: larger numbers for a process that may do less."""
     found = dict.fromkeys(("NoNewPrivs", "Seccomp", "Seccomp_filters"), 0)
     with open(f"/proc/{process}/status", encoding="ascii", errors="replace") as lines:
         for line in lines:
@@ -213,8 +216,8 @@ def _confinement(process: int) -> tuple[int, ...]:
 
 
 def _imported(modules: list[str]) -> list[str]:
-    """Import these modules, and call the functions ("module:name") that prepare what all forks
-    need; returns a line on each that failed, and why."""
+    """Import `modules`, of which an entry "module:name" is a function that is called to prepare
+    what all forks need; returns one line for each entry that failed, with the error."""
     missing = []
     for name in modules:
         try:
@@ -222,15 +225,15 @@ def _imported(modules: list[str]) -> list[str]:
                 named(name)()
             else:
                 importlib.import_module(name)
-        except Exception as error:  # who needs it will say what is missing
+        except Exception as error:  # reported by the code that needs the module
             missing.append(f"{name}: {type(error).__name__}: {error}")
     return missing
 
 
 def _settle() -> None:
-    """Make forks of this process cheap: its objects are no longer looked at for garbage, and its
-    memory lies in huge pages, where the kernel has them on demand (Linux 6.1). A fork copies an
-    entry for each page: with torch 36,000 in three quarters of its time, else 600."""
+    """Make forks of this process cheap: its objects are frozen for the garbage collector, and its
+    memory is moved into huge pages, where the kernel does so on demand (Linux 6.1). A fork copies
+    an entry per page: with torch 36,000 entries in three quarters of its time, else 600."""
     gc.freeze()
     try:
         libc = ctypes.CDLL(None)
@@ -247,7 +250,7 @@ def _settle() -> None:
 
 
 def _become(control: socket.socket, request: dict[str, Any], descriptors: list[int]) -> None:
-    """In the forked process; does not return."""
+    """Run the requested function in the forked process, and exit; does not return."""
     status = 1
     try:
         control.close()
@@ -266,9 +269,9 @@ def _become(control: socket.socket, request: dict[str, Any], descriptors: list[i
 
 
 def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-    """In a process that a template forked: call the function that the message names with its
-    channel, in the place and with the variables that the message names, as in a process of its own.
-    The descriptors are the channel and what is printed to."""
+    """In a process that a template forked: call the function that `message` names with its channel,
+    in the working directory and with the variables that `message` names, as the leader of a session
+    of its own. `descriptors` are the channel and the file for standard output and error."""
     channel, output = descriptors
     os.setsid()
     die_with_parent()
@@ -277,7 +280,7 @@ def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
     os.close(output)
     os.environ.update(message["environment"])
     os.chdir(message["place"])
-    # The template's state is the same for all.
+    # Every fork inherits the state of the template's random generators: seed them anew.
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
@@ -286,7 +289,7 @@ def serve_apart(message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
 
 
 def _needs() -> list[str]:
-    """What this interpreter must be able to read in order to run."""
+    """The outermost paths that this interpreter must be able to read in order to run."""
     paths = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(sys.executable)}
     paths |= {path for path in sys.path if path}
     for name, module in list(sys.modules.items()):
@@ -302,7 +305,7 @@ def _needs() -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """See the module's text."""
+    """Run the command line that the module's docstring describes; returns the exit status."""
     if importlib.util.find_spec("sketchc") is None:
         _show_rooms()
     match arguments:
@@ -316,7 +319,7 @@ def main(arguments: list[str]) -> int:
             control, *listeners = (socket.socket(fileno=int(number)) for number in descriptors)
             missing = _imported([name for name in modules.split(",") if name])
             _settle()
-            # What a fork makes mostly goes when nothing refers to it: few collections find any.
+            # Most objects of a fork are freed by reference counting: collections rarely find any.
             gc.set_threshold(20_000, 20, 20)
             told = json.dumps({"missing": missing, "needs": _needs()}).encode()
             return _Template(control, told, *listeners).serve()

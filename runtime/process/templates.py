@@ -1,11 +1,12 @@
 """Templates: kept processes that have imported heavy modules and fork a process per request.
 
-There is one for each interpreter, list of modules and environment, started on first use; it ends
-with this process, whose end of the socket closes then. What runs on the other side is `program`.
+There is one template for each interpreter, list of modules and environment, started on first use;
+it ends with this process, whose end of the socket closes then. A template runs `program`.
 
 Processes that have the same folder in the variable `SHARED` share what is imported: the first that
-needs a template listens there for the others, each of which is given a fork of it that serves it
-alone, and ends with it. Only this user may enter the folder, and no sandboxed process sees it.
+needs a template has it listen in that folder for the others. Each of these is given a fork of the
+template that serves that process alone, and ends with it. Only this user may enter the folder, and
+no sandboxed process sees it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ import attrs
 
 from sketchc.runtime.process.peer import PROGRAM, Start, clean_environment
 
-#: Names the folder of the templates that processes share.
+#: The environment variable with the folder of the templates that processes share.
 SHARED = "SKETCHC_TEMPLATES"
-#: Variables that say where a user's folders are: read when they are used, so that templates need
-#: not differ by them.
+#: The prefix of variables that say where a user's folders are: they are read when the folders are
+#: used, so that templates need not differ by them.
 FOLDERS = "XDG_"
-#: Has glibc take memory for a heap by huge pages, where the kernel gives them to who asks.
+#: Makes glibc back the heap with huge pages, where the kernel gives them on request (madvise).
 HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: Seconds that the imports may take, and until any other answer.
+#: Seconds that the imports may take, and that any other answer may take.
 TIMEOUT = 120.0
 _LONGEST_ANSWER = 1 << 18
 #: Processes that may wait while a template imports.
@@ -47,9 +48,10 @@ class TemplateError(OSError):
 
 
 class Template:
-    """One kept process. `bound` to the thread that starts it, too: it ends with that, even where
-    another process holds the socket. `place`: where others look for it, or it for theirs. `process`
-    is None where it is a fork of another process's."""
+    """One kept process. `bound`: it also ends with the thread that starts it, even where another
+    process holds the socket. `place`: the path of the socket at which this process finds a template
+    that another one has started, or makes its own available. `process` is None where the template
+    is a fork of another process's template."""
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class Template:
             if self._ready is None and self.process is None:
                 with contextlib.suppress(OSError, ValueError):
                     self._ready = self._heard()
-                if self._ready is None:  # it went with the process that had started it
+                if self._ready is None:  # it ended with the process that had started it
                     self._socket.close()
                     self._start(None)
             if self._ready is None:
@@ -150,8 +152,8 @@ class Template:
         descriptors: Sequence[int],
         modules: Sequence[str] = (),
     ) -> ForkedProcess:
-        """Like `fork`, of a process that somebody waits for; the template first imports `modules`.
-        Raises `TemplateError`, also where an import failed."""
+        """Like `fork`, but of a process that can be waited for; the template first imports
+        `modules`. Raises `TemplateError`, also where an import failed."""
         if self.missing:
             raise TemplateError(self.missing[0])
         self.forks += 1
@@ -159,8 +161,8 @@ class Template:
         return ForkedProcess(self, int(self.ask(asked, descriptors)))
 
     def ask(self, request: Mapping[str, Any], descriptors: Sequence[int] = ()) -> str:
-        """One request; the words that come back. After an error the template is closed, and after
-        an interrupt: its answer would be taken for that of the next request."""
+        """Send `request` and return the text of the answer. After an error or an interrupt the
+        template is closed: a late answer would be taken for that of the next request."""
         with self._lock:
             try:
                 self._send(request, descriptors)
@@ -179,8 +181,8 @@ class Template:
         socket.send_fds(self._socket, [json.dumps(request).encode()], list(descriptors))
 
     def close(self) -> None:
-        """End the template and the processes made from it: by themselves, or when their
-        lifelines are cut."""
+        """End the template. The processes that it has forked end with it, or when their lifelines
+        are cut."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -193,7 +195,7 @@ class Template:
 
 
 def _connected(place: Path) -> socket.socket | None:
-    """A connection to the template that listens here; None where none does."""
+    """A connection to the template that listens at `place`; None where none does."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     made.settimeout(TIMEOUT)
     try:
@@ -205,7 +207,8 @@ def _connected(place: Path) -> socket.socket | None:
 
 
 def _listening(place: Path) -> socket.socket | None:
-    """Where others reach the template that is about to be started; None where nothing can be."""
+    """A socket at `place`, by which other processes reach the template that is about to be started;
+    None where it cannot be made."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     own = place.with_name(f"{os.getpid()}-{threading.get_ident()}")
     try:
@@ -220,8 +223,8 @@ def _listening(place: Path) -> socket.socket | None:
 
 @attrs.define
 class ForkedProcess:
-    """A process that a template forked. All of them that were waited for have computed so many
-    `seconds`: to the system they are the template's children."""
+    """A process that a template forked. `seconds`, of the class, is the CPU time of all forked
+    processes that were waited for: the system counts them as children of the template."""
 
     seconds: ClassVar[float] = 0.0
     template: Template
@@ -229,7 +232,7 @@ class ForkedProcess:
     status: int | None = None
 
     def wait(self) -> int:
-        """The exit status when it has ended, negative for a signal."""
+        """Wait for the end of the process; returns its exit status, negative for a signal."""
         if self.status is None:
             try:
                 status, seconds = self.template.ask({"wait": self.pid}).split()
@@ -251,9 +254,9 @@ def template(
     *,
     bound: bool = False,
 ) -> Template:
-    """The kept process of this interpreter with these modules, and in this environment; without one
-    it has what a worker may see, whatever that is by now. Raises `OSError`."""
-    # A forked process must not talk to its parent's.
+    """The template of the interpreter `python` with `modules` imported, in `environment`; without
+    `environment`, in the variables that a worker may see when it starts. Raises `OSError`."""
+    # The key has the process's id: a forked process must not use its parent's templates.
     own = None if environment is None else tuple(sorted(environment.items()))
     folder = os.environ.get(SHARED)
     key = (os.getpid(), python, tuple(modules), bound, own, folder)
@@ -275,11 +278,11 @@ def forking(
     environment: Mapping[str, str],
     later: Sequence[str] = (),
 ) -> tuple[Template, Start]:
-    """The template of these modules in this environment, without waiting until it has imported
-    anything, and what starts processes that call `function` with their channel: see
-    `peer.program`. The template also imports `later` from the second process on. Starting raises
-    `TemplateError`."""
-    # Where folders of the user are is read when they are used: no reason for another template.
+    """The template of `modules` in `environment`, without waiting until it has imported anything,
+    and a `Start` whose processes call `function` with their channel, like those of `peer.program`.
+    The template also imports `later` from the second process on. Starting raises `TemplateError`.
+    """
+    # Variables that name the user's folders are read on use: they need no template of their own.
     folders = {name: text for name, text in environment.items() if name.startswith(FOLDERS)}
     others = {name: text for name, text in environment.items() if name not in folders}
     found = template(python, modules, others, bound=True)
@@ -293,14 +296,14 @@ def forking(
 
 
 def _name(python: str, modules: Sequence[str], environment: Mapping[str, str]) -> str:
-    """The same for all templates that may stand in for each other."""
+    """The name of a template's socket: equal for all templates that are interchangeable."""
     told = sorted(item for item in environment.items() if not item[0].startswith(FOLDERS))
     return hashlib.sha256(json.dumps([python, list(modules), told]).encode()).hexdigest()[:16]
 
 
 @atexit.register
 def close_templates() -> None:
-    """End all that this process has started; the next request starts another one."""
+    """End all templates of this process; the next request starts a new one."""
     for (process, *_), one in list(_TEMPLATES.items()):
         if process == os.getpid():
             one.close()

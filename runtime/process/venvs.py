@@ -1,5 +1,5 @@
-"""Virtual environments that sketchc makes for packages which cannot stand in the user's own; and
-what stands in that, and on this machine."""
+"""Virtual environments that sketchc makes for packages that cannot be installed into the user's;
+and queries for installed packages, the user's folders and the machine's processor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import attrs
 
 
 def installed(*packages: str) -> dict[str, str]:
-    """The versions of those of the distributions that are here."""
+    """The versions of those distributions of `packages` that this interpreter has installed."""
     from importlib import metadata
 
     found = {}
@@ -27,13 +27,13 @@ def installed(*packages: str) -> dict[str, str]:
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """$XDG_… or its default below the home folder, with sketchc's own folder in it."""
+    """sketchc's folder in the one that the XDG variable `variable` names, or in `~/default`."""
     configured = os.environ.get(variable)
     return (Path(configured) if configured else Path.home() / default) / "sketchc"
 
 
 def processor_says(name: str) -> str:
-    """What Linux says of the first processor under this name; "" for nothing."""
+    """The field `name` of the first processor in /proc/cpuinfo; "" where there is none."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text()
         found = re.search(rf"^{name}\s*:(.*)$", lines, re.MULTILINE)
@@ -57,21 +57,22 @@ class Environment:
     pythons: tuple[str, ...]
 
     def folder(self) -> Path:
-        """The environment, whether it exists or not."""
+        """The folder of the environment, whether it exists or not."""
         own = user_folder("XDG_DATA_HOME", ".local/share") / f"{self.distribution}-{self.version}"
         return Path(os.environ.get(self.variable) or own)
 
     def python(self) -> Path | None:
-        """The interpreter of a finished environment that has the distribution, or None."""
+        """The interpreter, where the environment is finished and has the distribution, or None."""
         python = self.folder() / "bin" / "python"
         metadata = f"{self.distribution.replace('-', '_')}-{self.version}.dist-info"
         there = any(self.folder().glob(f"lib/python3*/site-packages/{metadata}"))
         return python if python.exists() and there and not self._unfinished().exists() else None
 
     def install(self, wanted: str, fill: Callable[[Callable[..., None]], None]) -> str:
-        """Make it, unless it is there; returns what was done. `fill` gets a function of arguments
-        of `pip install`; until it is done, the environment counts as unfinished. Raises
-        `InstallError` with pip's words, and without a Python for what is `wanted`."""
+        """Make the environment, unless it exists; returns a message on what was done. `fill` is
+        called with a function that runs `pip install` with its arguments; until `fill` returns, the
+        environment counts as unfinished. Raises `InstallError` with pip's output, and where there
+        is no suitable Python for `wanted`."""
         folder, unfinished = self.folder(), self._unfinished()
         if self.python() is not None:
             return f"{self.distribution} {self.version} is installed in {folder}"
@@ -91,7 +92,7 @@ class Environment:
         return f"installed {self.distribution} {self.version} into {folder}"
 
     def _unfinished(self) -> Path:
-        """Present while an installation runs, and after one that failed."""
+        """The path of a file that exists while an installation runs, and after one that failed."""
         return self.folder() / "sketchc-unfinished"
 
     def _base_python(self) -> str | None:
@@ -103,7 +104,8 @@ class Environment:
 
 
 def run_installer(command: list[str], environment: dict[str, str] | None = None) -> None:
-    """One step of an installation. Raises `InstallError` with its words."""
+    """Run `command`, one step of an installation. Raises `InstallError` with the end of its output
+    where it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         tail = (done.stdout + done.stderr).strip()[-1500:]

@@ -1,7 +1,8 @@
-"""What a report shows, as plain data: made by the readers, drawn by the plots and the templates.
+"""The contents of a report as plain data: made by `files` and `results`, drawn by the plots and the
+templates.
 
-Texts in here are cleaned (`text.clean`), not escaped: the templates escape. Times are in seconds,
-rates in bytes/s and FLOP/s.
+Texts in here are cleaned (`text.clean`), not escaped: the templates escape them. Times are in
+seconds, rates in bytes/s and FLOP/s.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from sketchc.runtime.verify.verdict import CaseResult, Verdict
 
 @attrs.frozen
 class Failure:
-    """The evidence of one failed case, the `number`-th of its verdict. `blame` names who is wrong
-    ("" where nobody asked), `why` says how that is known; `excerpt` are the lines of the log that
-    matter, `log` is all of it."""
+    """The evidence of one failed case, the `number`-th of its verdict. `blame` names what is wrong,
+    "the sketch" or "the code" ("" where unknown), `why` says how that is known, or why it is not;
+    `excerpt` are the relevant lines of the log, `log` is the whole log as shown, and `log_length`
+    its real length in characters."""
 
     number: int
     case: CaseResult
@@ -33,8 +35,8 @@ class Failure:
 
 @attrs.frozen
 class Verified:
-    """One verification: its verdict, with as many cases as are shown, how it ended, the notes
-    on it, and the command that runs it again."""
+    """One verification: its verdict with only the cases that are shown, its outcome (`state`), the
+    notes on it, and the command that runs it again."""
 
     verdict: Verdict
     state: str
@@ -44,18 +46,18 @@ class Verified:
 
     @property
     def title(self) -> str:
-        """The name of what was verified."""
+        """The name of the sketch that was verified, or "kernel"."""
         return self.verdict.sketch or "kernel"
 
     def count(self, state: str) -> int:
-        """How many of the cases shown ended so."""
+        """How many of the cases shown have this `state`."""
         return sum(case.state == state for case in self.verdict.cases)
 
 
 @attrs.frozen
 class Contender:
-    """One side of a measurement. `share` is the attained share of the roofline, `gain` how many
-    times faster the kernel is; `withheld` says why that is not quoted."""
+    """One side of a measurement, a baseline or the kernel. `share` is the attained share of the
+    roofline, `gain` the kernel's speedup over a baseline; `withheld` says why none is quoted."""
 
     key: str
     name: str
@@ -76,8 +78,8 @@ class Contender:
 
 @attrs.frozen
 class Measured:
-    """One measurement, and what is said of it. `bandwidth` is the memory's; `peak` is None where no
-    peak is known: the roof is the memory's alone."""
+    """One measurement, with its contenders, notes and facts. `bandwidth` is the memory's; `peak` is
+    None where no peak FLOP/s is known: then the roofline is that of the memory alone."""
 
     measurement: Measurement
     state: str
@@ -89,7 +91,7 @@ class Measured:
 
     @property
     def title(self) -> str:
-        """The name of what was measured."""
+        """The name of the sketch that was measured, or "kernel"."""
         return self.measurement.sketch or "kernel"
 
     @property
@@ -100,8 +102,8 @@ class Measured:
 
 @attrs.frozen
 class Line:
-    """One line of a listing: pieces of (class of highlighting, text), the lines on the other side
-    that it is linked with, and the number of its colour (0: none)."""
+    """One line of a listing: pieces of (class of highlighting, text), the numbers of the lines of
+    the other listing that it is linked with, and the number of its colour (0: none)."""
 
     number: int
     pieces: tuple[tuple[str, str], ...]
@@ -111,7 +113,8 @@ class Line:
 
 @attrs.frozen
 class Listing:
-    """A file. Lines before `start` (1-based) are helpers that carry out no statement."""
+    """A file as it is shown. Lines before `start` (1-based) are helper code, which is not linked to
+    any statement."""
 
     name: str
     language: str
@@ -131,8 +134,8 @@ class Code:
 
 @attrs.frozen
 class Category:
-    """What is counted of a category of a suite's tasks; `cells` go with the suite's `headings`.
-    `gains` are the speedups of what passed, with the names of the tasks."""
+    """The counts of one category of a suite's tasks; `cells` are texts for the suite's `headings`.
+    `gains` are the speedups of kernels that passed, with the names of their tasks."""
 
     name: str
     passed: int
@@ -149,7 +152,7 @@ class Category:
 
 @attrs.frozen
 class TaskRow:
-    """One task of a suite. `sizes` says whether it was verified at its own."""
+    """One task of a suite. `sizes` says whether its kernel was verified at the task's own sizes."""
 
     name: str
     category: str
@@ -166,7 +169,7 @@ class TaskRow:
 
 @attrs.frozen
 class SuiteResults:
-    """A suite's tasks, by category and one by one. The last category is all of them."""
+    """A suite's results, by category and by task. The last category is that of all tasks."""
 
     headings: tuple[str, ...]
     categories: tuple[Category, ...]
@@ -182,7 +185,7 @@ class SuiteResults:
 
 @attrs.frozen
 class Page:
-    """The whole report. `state` is that of the headline, `conclusion` one sentence."""
+    """The whole report. `state` and `word` are the headline's, `conclusion` is one sentence."""
 
     title: str
     state: str

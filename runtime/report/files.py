@@ -1,7 +1,7 @@
-"""From the files that commands printed to what a page shows.
+"""Reads the JSON files that commands printed into the contents of a page.
 
 `sketchc verify --json` and `sketchc bench --json` print one object each; several files, and files
-that hold lists or named objects of such, are joined on one page.
+with lists or mappings of such objects, are joined on one page.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sketchc.runtime.report.text import clean_line, times
 from sketchc.runtime.verify.verdict import Verdict, from_json
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED, sizes_text
 
-#: Bytes of a file that are read: far above what any command prints.
+#: The most bytes of a file that is read: far more than any command prints.
 _LARGEST = 256 << 20
-#: Verdicts and measurements of one page.
+#: The most verdicts and measurements that are shown of one file.
 MOST = 60
 _WHAT = "a report is made of the JSON of `sketchc verify --json` or `sketchc bench --json`, or of "
 _WHAT += "a folder that `sketchc gen` left"
@@ -33,14 +33,15 @@ _WHAT += "a folder that `sketchc gen` left"
 
 @attrs.frozen
 class Result:
-    """The JSON of one verdict or measurement, and how it is repeated."""
+    """The JSON of one verdict or measurement, and how to run a verification again."""
 
     data: Mapping[str, Any]
     reproduce: Reproduce | None = None
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds. Raises `UsageError`, one line, for a file that holds none."""
+    """The parsed contents of a JSON file. Raises `UsageError`, with one line, for a file that
+    cannot be read, is too large, or is no JSON."""
     try:
         if path.stat().st_size > _LARGEST:
             refuse(
@@ -55,13 +56,13 @@ def read_json(path: Path) -> Any:
 
 
 def is_verdict(data: Mapping[str, Any]) -> bool:
-    """True for the JSON of `sketchc verify`."""
+    """Whether a JSON object has the form that `sketchc verify --json` prints."""
     return isinstance(data.get("cases"), list) and "passed" in data
 
 
 def found_in(data: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """The verdicts and measurements in a file, in order: it may be one, a list, or hold them by
-    name."""
+    """The verdicts and measurements in `data`, in order: `data` may be one of them, or a list or
+    mapping of them, nested up to three deep."""
     if isinstance(data, Mapping) and (is_verdict(data) or is_measurement(data)):
         yield data
     elif depth <= 2 and isinstance(data, Mapping | list):
@@ -70,9 +71,9 @@ def found_in(data: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
 
 
 def results_in(paths: Sequence[Path], sketch: str = "") -> tuple[list[Result], list[str]]:
-    """What the files hold, in order, and notes on what is left out; `sketch` is the file that
-    commands to repeat name where the JSON does not say. Raises `UsageError` for a file that holds
-    neither verdict nor measurement."""
+    """The verdicts and measurements in the files, in order, and notes on those that are left out.
+    `sketch` is the file to name in commands that repeat a verification where the JSON names none.
+    Raises `UsageError` for a file that holds neither verdict nor measurement."""
     results: list[Result] = []
     notes: list[str] = []
     for path in paths:
@@ -95,7 +96,7 @@ def _reproduce(data: Mapping[str, Any], sketch: str) -> Reproduce | None:
 
 
 def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence[str] = ()) -> Page:
-    """One page of all results."""
+    """One page with all `results`, the listings `code`, and `notes`."""
     verdicts = [verified_of(one.data, one.reproduce) for one in results if is_verdict(one.data)]
     measurements = [measured_of(one.data) for one in results if not is_verdict(one.data)]
     states = {*(one.state for one in verdicts), *(one.state for one in measurements)}
@@ -121,7 +122,7 @@ def page_of(results: Sequence[Result], code: Code | None = None, notes: Sequence
 
 
 def conclusion(verdicts: Sequence[Verified], measurements: Sequence[Measured]) -> str:
-    """One sentence on what was found."""
+    """One sentence that summarises the verdicts and measurements."""
     said = []
     if len(verdicts) == 1:
         one = verdicts[0]
@@ -147,7 +148,8 @@ def conclusion(verdicts: Sequence[Verified], measurements: Sequence[Measured]) -
 def facts_of(
     verdicts: Sequence[Verified], measurements: Sequence[Measured]
 ) -> tuple[tuple[str, str], ...]:
-    """The facts of the headline; where several differ, all of them."""
+    """(name, value) of the facts below the headline; where verdicts and measurements differ, the
+    first values and how many more there are."""
     found = [one.verdict for one in verdicts]
     of_all: list[Verdict | Measurement] = [*found, *(one.measurement for one in measurements)]
     rows = [
@@ -170,7 +172,7 @@ def facts_of(
 
 
 def _few(values: list[str]) -> str:
-    """A few values in a line, and how many more there are."""
+    """The first three values as text, and how many more there are."""
     more = f" and {len(values) - 3} more" if len(values) > 3 else ""
     return ", ".join(values[:3]) + more
 
@@ -180,5 +182,5 @@ def _speedups(measured: Measured) -> list[str]:
 
 
 def versions_of(verdicts: Sequence[Verified]) -> tuple[tuple[str, str], ...]:
-    """The versions of all verdicts, each once."""
+    """(name, version) of all verdicts' environments, each pair once."""
     return tuple(dict.fromkeys(pair for one in verdicts for pair in pairs(one.verdict.versions)))

@@ -1,4 +1,4 @@
-"""Texts of sketches and kernels as listings: highlighted, numbered, and linked line by line."""
+"""The texts of sketches and kernels as listings: highlighted, numbered, and linked by lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sketchc.runtime.report.content import Code, Line, Listing
 from sketchc.runtime.report.text import clean
 
-#: How a reader finds lines that belong together.
+#: Instructions to the reader on finding lines that belong together.
 LINKED = (
     "Point at a line, or move to it with the keyboard: the lines that it comes from, or becomes, "
     "are marked. Enter or a click keeps the mark."
@@ -34,8 +34,8 @@ _CPP_WORDS = (
 
 
 def _pattern(comment: str, string: str, words: Sequence[str], more: str = "") -> re.Pattern[str]:
-    """One token at a time. What is not closed ends with its line or the text: were the end not
-    optional, hostile texts would be scanned again from each of their quotes."""
+    """A pattern that matches one token of a language. A token that is not closed ends with its line
+    or the text: were the closing part not optional, hostile texts would take quadratic time."""
     parts = [
         f"(?P<comment>{comment})",
         f"(?P<string>{string})",
@@ -65,7 +65,7 @@ _PATTERNS = {
 
 
 def pieces(text: str, language: str) -> Iterator[tuple[str, str]]:
-    """(class, text) of each token, and ("", text) of what lies between."""
+    """(class, text) of each token of `text`, and ("", text) of the text between tokens."""
     pattern = _PATTERNS.get(language)
     done = 0
     for found in pattern.finditer(text) if pattern else ():
@@ -78,7 +78,7 @@ def pieces(text: str, language: str) -> Iterator[tuple[str, str]]:
 
 
 def lines_of(text: str, language: str) -> list[tuple[tuple[str, str], ...]]:
-    """The pieces of each line; a token over several lines is in each of them."""
+    """The pieces of each line of `text`; a token over several lines is split at their ends."""
     lines: list[list[tuple[str, str]]] = [[]]
     for kind, piece in pieces(text, language):
         for place, part in enumerate(piece.split("\n")):
@@ -96,21 +96,21 @@ def listing(
     links: Mapping[int, tuple[int, ...]],
     colours: Mapping[int, int],
 ) -> Listing:
-    """A file as it is shown; `links` and `colours` by line."""
+    """The listing of a file; `links` and `colours` are by line number."""
     shown = clean(text, _LONGEST).rstrip("\n")
     found = lines_of(shown, language)[:_MOST_LINES]
     lines = tuple(
         Line(number, parts, links.get(number, ()), colours.get(number, 0))
         for number, parts in enumerate(found, 1)
     )
-    # Some lines above the first one that is linked: they open its function.
+    # Some lines above the first linked one, which begin its function.
     start = max(1, min((line for line in links if links[line]), default=1) - 8)
     return Listing(name, language, lines, start if start > 12 else 1)
 
 
 def quotations(sketch: str, code: str) -> dict[int, tuple[int, ...]]:
-    """Lines of the sketch by line of the code, where that line is a comment that quotes them: all
-    that is known of code by others. Nothing is said of what stands below the comment."""
+    """Lines of the sketch by line of the code, where that line is a comment that quotes them: the
+    only links for code by others. The lines of code below the comment are not linked."""
     lines: dict[str, list[int]] = {}
     for number, text in enumerate(sketch.split("\n"), 1):
         bare = " ".join(text.split("  #")[0].split())
@@ -126,7 +126,7 @@ def quotations(sketch: str, code: str) -> dict[int, tuple[int, ...]]:
 
 
 def links_of(data: object) -> dict[int, tuple[int, ...]]:
-    """Lines of the sketch by line of the code, from a source map's JSON."""
+    """Lines of the sketch by line of the code, from `data`, the JSON of a source map."""
     found: dict[int, tuple[int, ...]] = {}
     entries = data.get("lines") if isinstance(data, Mapping) else None
     for pair in entries if isinstance(entries, list) else ():
@@ -144,7 +144,8 @@ def code_of(
     links: Mapping[int, tuple[int, ...]],
     note: str,
 ) -> Code | None:
-    """The sketch (name, text) beside the kernel (name, text, language); None without both."""
+    """The sketch (name, text) beside the kernel (name, text, language), linked by `links`, which
+    map lines of the kernel to lines of the sketch; None where both are None."""
     if sketch is None and kernel is None:
         return None
     back: dict[int, list[int]] = {}

@@ -1,7 +1,7 @@
-"""The page: one HTML file that holds everything it shows.
+"""Renders a report as one HTML file that holds everything it shows.
 
-Templates escape whatever they are given; a content security policy that names the page's own style
-and script by their digests keeps anything else from running or loading, should that ever fail.
+Templates escape whatever they are given; should that ever fail, a content security policy that
+names the page's own style and script by their digests keeps anything else from running or loading.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sketchc.runtime.report.steps import OPEN, Visit
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED
 
 _TEMPLATES = Path(__file__).parent / "templates"
-#: The width of the axis of time in the trace.
+#: The width of the time axis of the trace.
 _AXIS = 1000.0
 #: Functions that templates use as filters.
 _FILTERS = (
@@ -36,7 +36,7 @@ _FILTERS = (
 
 @attrs.frozen
 class Tile:
-    """A large number at the top."""
+    """A large number at the top of the page: its text, its name, and the state that colours it."""
 
     value: str
     name: str
@@ -44,7 +44,7 @@ class Tile:
 
 
 def render(page: Page) -> str:
-    """The page as HTML; the same data gives the same bytes."""
+    """`page` as HTML; deterministic: equal data gives equal bytes."""
     style, script = _own("style.css"), _own("page.js")
     failures = [(one, failure) for one in page.verdicts for failure in one.failures]
     shown = (
@@ -90,7 +90,8 @@ def _own(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing may be loaded; only the page's own style and script may be used."""
+    """The page's content security policy: nothing may be loaded, and only the page's own style and
+    script are applied."""
 
     def digest(text: str) -> str:
         return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -102,13 +103,13 @@ def _policy(style: str, script: str) -> str:
 
 
 def _bar(worst: float) -> str:
-    """The length of a small bar: an error as a share of what is allowed, full at 1."""
+    """The length of a small bar for `worst`, an error over the allowed error: full from 1 on."""
     length = 59.0 if not math.isfinite(worst) else 59.0 * min(max(worst, 0.0), 1.0)
     return f"{length:.1f}"
 
 
 def tiles(page: Page) -> list[Tile]:
-    """The numbers that a reader looks for first."""
+    """The tiles of a page: its most important numbers."""
     found = []
     if page.suite:
         whole = page.suite.whole
@@ -146,7 +147,7 @@ def tiles(page: Page) -> list[Tile]:
 
 
 def _sections(page: Page, failures: bool) -> list[tuple[str, str]]:
-    """(name, place) of the sections that there are."""
+    """(name, anchor) of the sections that the page has."""
     every = (
         ("Tasks", "suite", page.suite is not None),
         ("Verdict", "verdict", bool(page.verdicts)),
@@ -160,13 +161,13 @@ def _sections(page: Page, failures: bool) -> list[tuple[str, str]]:
 
 
 def _others(measurements: Sequence[Measured]) -> list[str]:
-    """Names of baselines other than eager."""
+    """The names of baselines other than eager, each once."""
     names = [c.name for m in measurements for c in m.contenders if not c.own and c.key != "eager"]
     return list(dict.fromkeys(names))
 
 
 def gantt(steps: Sequence[Visit]) -> list[tuple[Any, Any]]:
-    """Start and width of each step on the axis of time; every step can be seen."""
+    """The start and width of each step on the time axis; no step is too narrow to be seen."""
     total = sum(visit.step.seconds for visit in steps) or 1.0
     found, start = [], 0.0
     for visit in steps:

@@ -1,6 +1,7 @@
-"""The plots of a report: errors against what is allowed, times, speedups, the roofline.
+"""The plots of a report, as SVG: errors over allowed errors, times, speedups, the roofline.
 
-Colours and fonts are the page's (classes), so that a drawing follows the reader's colour scheme.
+Colours and fonts come from the page's style (by classes), so that a drawing follows the reader's
+colour scheme.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from sketchc.runtime.report.results import sizes
 from sketchc.runtime.report.text import power, rate, seconds, short, times, unit_of
 from sketchc.runtime.verify.verdict import Verdict
 
-#: Of the drawing's own coordinates; the page scales it.
+#: The width of a drawing in its own coordinates; the page scales it.
 WIDTH = 440
-#: Letters in a line of that width.
+#: The most letters in a line of that width.
 _MOST_LETTERS = 64
 #: Steps of a linear axis, times a power of ten.
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
 def _round_number(value: float) -> str:
-    """A coordinate: two decimals are finer than anybody sees."""
+    """A coordinate as text with at most two decimals; "0" for a number that is not finite."""
     return f"{value:.2f}".rstrip("0").rstrip(".") if math.isfinite(value) else "0"
 
 
 @attrs.frozen
 class Scale:
-    """Values to coordinates, linear or logarithmic; what lies outside is moved to the edge."""
+    """Maps values from `low` to `high` to coordinates from `start` to `end`, linearly or
+    logarithmically; values outside are moved to the edge."""
 
     low: float
     high: float
@@ -52,7 +54,7 @@ class Scale:
         return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Round values within the scale, at most about `most`."""
+        """Round numbers within the scale, about `most` at most."""
         return _decades(self.low, self.high, most) if self.logarithmic else self._linear(most)
 
     def _linear(self, most: int) -> list[float]:
@@ -67,14 +69,14 @@ class Scale:
 
 
 def linear_scale(values: Sequence[float], start: float, end: float) -> Scale:
-    """A linear scale from 0 that holds all values (finite ones)."""
+    """A linear scale that contains 0 and all `values`, which must be finite."""
     low, high = min([0.0, *values]), max(values, default=1.0)
     high = high + 0.06 * (high - low or 1.0)
     return Scale(low, high, start, end)
 
 
 def log_scale(values: Sequence[float], start: float, end: float) -> Scale:
-    """A logarithmic scale over whole decades that holds all values above 0."""
+    """A logarithmic scale over whole decades that contains all finite `values` above 0."""
     kept = [value for value in values if 0 < value < math.inf]
     low = math.floor(math.log10(min(kept, default=1.0)) - 0.02)
     high = math.ceil(math.log10(max(kept, default=10.0)) + 0.02)
@@ -89,8 +91,8 @@ def _decades(low: float, high: float, most: int) -> list[float]:
 
 @attrs.define
 class Drawing:
-    """Collects shapes; `text()` is the whole drawing. `title` and `description` are read out to
-    those who do not see it."""
+    """Collects shapes of an SVG drawing, which `text()` returns. `title` and `description` are for
+    screen readers."""
 
     identifier: str
     title: str
@@ -104,19 +106,19 @@ class Drawing:
         self.shapes.append(f"<line {_attributes(places)} class={_quoted(kind)}/>")
 
     def path(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """A line through several points."""
+        """Draw a line through several points."""
         shown = "L".join(f"{_round_number(x)} {_round_number(y)}" for x, y in points)
         self.shapes.append(f'<path d="M{shown}" class={_quoted(kind)}/>')
 
     def box(
         self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
     ) -> None:
-        """A rectangle, with words for a reader who points at it."""
+        """Draw a rectangle, with the tooltip `tip`."""
         places = (("x", x), ("y", y), ("width", max(width, 0.0)), ("height", max(height, 0.0)))
         self.shapes.append(f"<rect {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</rect>")
 
     def dot(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
-        """A circle, with words for a reader who points at it."""
+        """Draw a circle, with the tooltip `tip`."""
         places = (("cx", x), ("cy", y), ("r", radius))
         self.shapes.append(
             f"<circle {_attributes(places)} class={_quoted(kind)}>{_tip(tip)}</circle>"
@@ -131,7 +133,8 @@ class Drawing:
         anchor: str = "start",
         degrees: float = 0.0,
     ) -> None:
-        """Words at a place, turned clockwise around it; what would not fit is cut."""
+        """Write text at a point, turned clockwise around it by `degrees`, and cut to
+        `_MOST_LETTERS`."""
         shown = text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}\u2026"
         places = (("x", x), ("y", y))
         named = f" class={_quoted(kind)}" if kind else ""
@@ -143,7 +146,7 @@ class Drawing:
         )
 
     def text(self) -> Markup:
-        """The whole drawing, as markup."""
+        """The whole drawing as an SVG element."""
         name = html.escape(self.identifier, quote=True)
         size = f"0 0 {_round_number(WIDTH)} {_round_number(self.height)}"
         head = (
@@ -163,11 +166,12 @@ class Drawing:
         label: str,
         shown: Callable[[float], str],
     ) -> None:
-        """Ticks and words below, and lines of a grid up to `top`."""
+        """Draw the bottom axis with its label, ticks written by `shown`, and grid lines up to
+        `top`."""
         for value in scale.ticks():
             x = scale(value)
             self.line(x, top, x, bottom, "grid")
-            # Words at the ends would stick out.
+            # At the ends of the axis, centred text would stick out.
             anchor = "start" if x < 24 else "end" if x > WIDTH - 24 else "middle"
             self.words(x, bottom + 15, shown(value), "tick", anchor)
         self.line(scale.start, bottom, scale.end, bottom, "axis")
@@ -176,7 +180,8 @@ class Drawing:
     def left_axis(
         self, scale: Scale, left: float, right: float, label: str, shown: Callable[[float], str]
     ) -> None:
-        """Ticks and words at the left; the label stands above the axis."""
+        """Draw the left axis with ticks written by `shown`, grid lines up to `right`, and its label
+        above."""
         for value in scale.ticks():
             y = scale(value)
             self.line(left, y, right, y, "grid")
@@ -198,24 +203,25 @@ def _tip(text: str) -> str:
 
 
 _LEFT, _RIGHT = 14.0, WIDTH - 20.0
-#: The golden ratio's fractional part: places that look random, and are the same every time.
+#: The golden ratio's fractional part, for offsets that look random but are deterministic.
 _GOLDEN = 0.6180339887
-#: An error that is smaller is drawn there.
+#: The left edge of the axis of errors: smaller ones are drawn there.
 _SMALLEST = 1e-5
-#: Where samples span more than this, their axis is logarithmic.
+#: Where the largest sample exceeds the smallest by more than this factor, the axis is logarithmic.
 _SPREAD = 30.0
-#: Rows of a plot over several measurements.
+#: The most rows of a plot over several measurements.
 _MOST_ROWS = 24
 
 
 def spread(place: int) -> float:
-    """A number between -0.5 and 0.5 for each place."""
+    """A deterministic offset between -0.5 and 0.5 for dot number `place`, so that dots of a row do
+    not cover each other."""
     return (place * _GOLDEN) % 1.0 - 0.5
 
 
 def errors_plot(verdict: Verdict, identifier: str) -> Markup:
-    """The largest error of each output of each case as a share of what is allowed, by kind of
-    input, on a logarithmic axis; "" without any."""
+    """The largest error of each output of each case over the allowed error, by kind of input, on a
+    logarithmic axis; "" where there are none."""
     points: dict[str, list[tuple[float, int, str]]] = {}
     for number, case in enumerate(verdict.cases, 1):
         for output in case.comparisons:
@@ -253,7 +259,7 @@ def errors_plot(verdict: Verdict, identifier: str) -> Markup:
 
 def times_plot(measured: Measured, identifier: str) -> Markup:
     """Every raw sample of every contender, with a box from quartile to quartile, a line at the
-    median and whiskers to the last sample within 1.5 boxes."""
+    median, and whiskers to the last samples within 1.5 lengths of the box."""
     contenders = measured.contenders
     if not contenders:
         return Markup()
@@ -304,7 +310,7 @@ def _significant(value: float) -> str:
 
 
 def _colour(one: Contender) -> str:
-    """The class of a contender's colour."""
+    """The name of a contender's colour in the page's classes."""
     if one.own:
         return "kernel"
     return "eager" if one.key == "eager" else "other"
@@ -314,7 +320,7 @@ def _colour(one: Contender) -> str:
 
 
 def speedups_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
-    """A bar for each speedup with its 95 % interval, and a line at 1; "" without any."""
+    """A bar for each speedup with its 95 % interval, and a line at 1; "" where there are none."""
     rows: list[tuple[str, Speedup]] = []
     for one in measurements:
         for baseline, gain in one.gains:
@@ -353,12 +359,12 @@ def speedups_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
 
 def roofline_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
     """FLOP/s over FLOPs per byte, both logarithmic: the slope of the memory's bandwidth, the peak
-    where it is known, and a point for each contender. Measurements of one machine share a roof;
-    "" where there is nothing to draw."""
+    where it is known, and a point for each contender. Measurements with equal bandwidth and peak
+    share a roof; "" where there is nothing to draw."""
     drawn = [m for m in measurements if m.measurement.flops and m.measurement.bytes and m.bandwidth]
     if not drawn:
         return Markup()
-    # One of each machine and precision class.
+    # One roof for each machine and precision class.
     roofs = list(dict.fromkeys((m.bandwidth, m.peak) for m in drawn if m.bandwidth))
     points = [
         (m.measurement.flops / m.measurement.bytes, one.rate, one, m)
@@ -402,7 +408,7 @@ def roofline_plot(measurements: Sequence[Measured], identifier: str) -> Markup:
 def _roof(
     drawing: Drawing, x_scale: Scale, y_scale: Scale, bandwidth: float, peak: float | None
 ) -> None:
-    """The slope up to the ridge, then the peak; both cut off at the edges of the plot."""
+    """Draw a roof: the slope up to the ridge, then the peak, both cut off at the plot's edges."""
     first = max(x_scale.low, y_scale.low / bandwidth)
     last = min(x_scale.high, y_scale.high / bandwidth)
     ridge = min(peak / bandwidth, last) if peak else last

@@ -1,5 +1,5 @@
-"""Verdicts and measurements on a page: what is read of their JSON (`sketchc verify --json`,
-`sketchc bench --json`, `verdict.json` of a run), and the words for it."""
+"""Verdicts and measurements on a page: read from their JSON (`sketchc verify --json`,
+`sketchc bench --json`, `verdict.json` of a run), and put into words."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
 from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
-#: Cases that a page shows, and failures with all their evidence.
+#: The most cases that a page shows, and the most failures that it shows with all their evidence.
 MOST_CASES = 400
 MOST_FAILURES = 12
-#: Characters of a log that are looked at for its excerpt.
+#: Characters of a log from which its excerpt is made.
 _LOOKED_AT = 200_000
-#: What `sketchc verify` gives each run, and further cases, in seconds, where nothing is said.
+#: The defaults of `sketchc verify`: seconds for each run, and for further cases.
 _TIMEOUT = 300.0
 _BUDGET = 120.0
 
-#: How sure it is who is wrong, from what the interpreter showed on the failing case.
+#: What is to blame, and why, by class of failure: for classes that determine it by themselves.
 _BLAME = {
     "design": ("the sketch", "the sketch itself, interpreted, differs from the task on this case"),
     "infrastructure": ("", "the machinery failed, which says nothing about sketch or code"),
@@ -40,8 +40,9 @@ _OF_CODE = ("syntax", "api_misuse", "compile", "launch", "policy")
 
 @attrs.frozen
 class Reproduce:
-    """How to run a verification again: `file` is what is verified, `signature` the sketch that a
-    kernel by others (`foreign`) goes with, where it is another file than the verdict names."""
+    """How to run a verification again: `file` is the file to verify, `signature` the file of the
+    sketch that a kernel by others (`foreign`) is called by, if not the one that the verdict names.
+    """
 
     file: str
     signature: str = ""
@@ -60,7 +61,7 @@ class Reproduce:
             words += _option("--signature", _word(self.signature or asked.get("signature")))
         words += _option("--sketch", clean_line(asked.get("sketch") or ""))
         words += ["--seed", str(verdict.seed)]
-        # A verdict of an older version says which constants there were, not which were asked for.
+        # A verdict of an older version has only the constants' values, not those of `--set`.
         given = asked.get("set") if asked else None if self.foreign else verdict.constants
         for name, value in sorted(given.items()) if isinstance(given, Mapping) else ():
             words += ["--set", f"{clean_line(name)}={_number(value)}"]
@@ -72,7 +73,7 @@ def _option(name: str, value: str) -> list[str]:
 
 
 def _limits(asked: Mapping[str, Any]) -> list[str]:
-    """The bounds on time that are not those of `sketchc verify` itself."""
+    """The options for time limits that are not the defaults of `sketchc verify`."""
     run, task, budget = (number(asked.get(n)) for n in ("timeout", "task_timeout", "budget"))
     found = []
     for option, value, usual in (
@@ -86,17 +87,17 @@ def _limits(asked: Mapping[str, Any]) -> list[str]:
 
 
 def _word(value: object) -> str:
-    """A path as it is, as far as it can be shown in one line."""
+    """A path, cleaned so that it can be shown in one line; "" for other values."""
     return clean(value).replace("\n", " ") if isinstance(value, str) else ""
 
 
 def _number(value: object) -> str:
-    """A value of `--set` with all its digits."""
+    """A value for `--set`, with all its digits."""
     return str(value).lower() if isinstance(value, bool) else clean_line(value)
 
 
 def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
-    """The verification that a verdict's JSON object holds."""
+    """The verification read from `data`, a verdict's JSON object."""
     plain = data if isinstance(data, Mapping) else {}
     whole, verdict = from_json(plain), from_json(plain, clean_line)
     notes = list(verdict.notes)
@@ -121,7 +122,7 @@ def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
 
 
 def pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
-    """Names and values as text; what holds objects or lists is left out."""
+    """Names and values as text, without values that are None, objects or lists."""
     plain = {
         name: value
         for name, value in values.items()
@@ -143,7 +144,7 @@ def sizes(case: CaseResult) -> str:
 
 
 def paper(rule: PaperRule | None) -> str:
-    """What the paper's rule says of an output; "" where it was not asked."""
+    """The result of the paper's rule for an output as text; "" where the rule was not applied."""
     if rule is None:
         return ""
     said = "accepts" if rule.passed else "rejects"
@@ -151,7 +152,8 @@ def paper(rule: PaperRule | None) -> str:
 
 
 def relaxed(verdict: Verdict) -> list[tuple[int, str, str]]:
-    """Where elements passed although they break the rule: case, output, and a sentence."""
+    """Where elements passed although they break the rule: (number of the case, name of the output,
+    sentence)."""
     return [
         (number, output.name, _relaxed(waiver))
         for number, case in enumerate(verdict.cases, 1)
@@ -175,7 +177,7 @@ def place(index: Sequence[int]) -> str:
 
 
 def element(value: float | int) -> str:
-    """An element, with as many digits as tell neighbours in f32 apart."""
+    """An element as text, with enough digits to distinguish neighbouring f32 numbers."""
     return f"{value}"[:60] if isinstance(value, int) else f"{value:.9g}"
 
 
@@ -200,7 +202,8 @@ def _failure(number: int, case: CaseResult, log: str, sketch: str) -> Failure:
 
 
 def _blame(failure: str, sketch_right: bool | None, code_as_sketch: bool | None) -> tuple[str, str]:
-    """Who is wrong, and how that is known; ("", why not) where it is not."""
+    """What is wrong, "the sketch" or "the code", and how that is known; ("", why not) where it is
+    not known."""
     if failure in _BLAME:
         return _BLAME[failure]
     if sketch_right is False:
@@ -221,12 +224,12 @@ def _blame(failure: str, sketch_right: bool | None, code_as_sketch: bool | None)
 
 #: Names of contenders; any other is shown by its own name.
 _NAMES = {"eager": "PyTorch eager", "compile": "torch.compile", "kernel": "sketchc kernel"}
-#: What of a measurement is shown beside its params.
+#: Keys of a measurement's JSON whose values are shown beside its params.
 _FACTS = ("input_sets", "cold", "device")
 
 
 def measured_of(data: Mapping[str, Any]) -> Measured:
-    """The measurement that a JSON object holds."""
+    """The measurement read from `data`, its JSON object."""
     read = measurements.from_json
     whole, found = read(data), read(data, clean_line)
     few = ["too few samples for a firm median"] if data.get("too_few") is True else []
@@ -254,7 +257,8 @@ def _positive(value: float | None) -> float | None:
 
 
 def _contender(found: Measurement, baseline: Baseline | None, memory: float | None) -> Contender:
-    """One side that was timed; `baseline` None is the kernel."""
+    """One contender of the measurement `found`: `baseline`, or the kernel where that is None.
+    `memory` is the memory's bandwidth."""
     key = "kernel" if baseline is None else baseline.name
     side = found if baseline is None else baseline
     times = found.kernel if baseline is None else baseline.times
@@ -283,11 +287,11 @@ def _contender(found: Measurement, baseline: Baseline | None, memory: float | No
 
 
 def measured_at(measured: Measured) -> str:
-    """The sizes that were measured; "fixed" without symbols."""
+    """The sizes that a kernel was measured at; "fixed" without symbols."""
     return sizes_text(measured.measurement.symbols) or "fixed"
 
 
 def machine(measured: Measured) -> str:
-    """The machine, with its threads."""
+    """The name of the machine, with the number of threads if known."""
     found = measured.measurement.machine
     return found.name + (f", {found.threads} threads" if found.threads else "")

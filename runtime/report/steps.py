@@ -1,6 +1,6 @@
-"""What the agents of a run did, as a page shows it: their steps, and the calls of a model in them.
+"""The agents' work in a run, as a page shows it: their steps, and the calls of a model in them.
 
-Apart from verdicts and measurements, so that telling it takes neither NumPy nor torch.
+Separate from verdicts and measurements, so that this module needs neither NumPy nor torch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-#: How something ended, also the name of its colour: right, wrong, left out, neither.
+#: The state of what has neither passed nor failed; also the name of its colour.
 OPEN = "open"
 
 
@@ -43,8 +43,9 @@ class Call:
 
 @attrs.frozen
 class Visit:
-    """One visit to one agent: the `step` as it stands in the trace, and the `details` there
-    (`agents.run.record`). `evidence` are facts on its failure, `tried` what it tried inside."""
+    """One step of one agent: the `step` and its `details` as recorded in the trace
+    (`agents.run.record`). `evidence` are facts on its failure, `tried` its attempts within the
+    step, `made` its calls of a model."""
 
     step: Any
     details: Any
@@ -57,7 +58,7 @@ class Visit:
 
 @attrs.frozen
 class Trace:
-    """What the agents did. `loose` are calls of a step that did not end."""
+    """The agents' steps in a run. `loose` are calls of a step that did not end."""
 
     steps: tuple[Visit, ...]
     totals: tuple[tuple[str, str], ...]

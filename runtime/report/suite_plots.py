@@ -1,4 +1,4 @@
-"""The plots of a suite's page: what passed by category, and how the speedups lie."""
+"""The plots of a suite's page: the tasks that passed, by category, and the speedups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOP, _ROW = 6.0, 40.0
 
 
 def shares_plot(categories: Sequence[Category], identifier: str) -> Markup:
-    """A bar for each category: what passed, what is incomplete, what failed."""
+    """A bar for each category, with its tasks that passed, are incomplete, and did not pass."""
     told = [f"{one.name}: {one.passed} of {one.tasks}" for one in categories]
     height = 50 + _ROW * len(categories)
     bottom = height - 42.0
@@ -41,7 +41,7 @@ def shares_plot(categories: Sequence[Category], identifier: str) -> Markup:
 
 def gains_plot(categories: Sequence[Category], identifier: str) -> Markup:
     """A dot for the speedup of each task, by category, on a logarithmic axis with a line at 1; ""
-    without any."""
+    where there are no speedups."""
     rows = [one for one in categories if one.gains]
     if not rows:
         return Markup()

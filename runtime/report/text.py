@@ -1,8 +1,8 @@
 """Text as a page may show it: harmless, bounded, nothing hidden; numbers with few digits.
 
-Escaping for HTML is the template's business. What is done here is for the eye: colours of terminals
-are taken out, and characters that nobody sees, or that change the order in which others are shown,
-are written out. Takes any text, returns text that UTF-8 can encode.
+The templates escape HTML. Here, terminal sequences (colours) are removed, and characters that are
+invisible, or that change the order in which others are shown, are replaced by visible ones. Takes
+any text, returns text that UTF-8 can encode.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from collections.abc import Sequence
 
 #: Characters that a page shows of one log or reply; the middle of a longer one is left out.
 LONGEST = 60_000
-#: Of one line: a longer one makes a browser slow.
+#: Characters that a page shows of one line: longer lines make a browser slow.
 LONGEST_LINE = 4_000
 
 #: Terminal sequences: colours and cursor (CSI), titles and links (OSC), single ones.
 _TERMINAL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|\x1b"
 )
-#: Characters that reorder text, join what is apart, or take no room.
+#: Characters that reorder text, join words, or have no width.
 _INVISIBLE = "\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e"
 _INVISIBLE += "\u2060\u2066\u2067\u2068\u2069\ufeff"
 
 
 def _written_out() -> dict[int, str]:
-    """What stands for a character that is not shown as it is."""
+    """The replacements of characters that are not shown as they are, by code point."""
     found: dict[int, str] = {code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)}
     found[0x7F] = "\u2421"
     found |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
@@ -39,8 +39,8 @@ _TABLE = _written_out()
 
 
 def clean(text: object, longest: int = LONGEST) -> str:
-    """The text, harmless and at most about `longest` characters long: of a longer one, the first
-    two thirds and the last third, with a line in between that says how much is left out."""
+    """`text` made harmless, and at most about `longest` characters long: of a longer text, the
+    first two thirds and the last third, with a line between them on how much is left out."""
     shown = str(text).replace("\r\n", "\n")
     if len(shown) > longest:
         head, tail = longest * 2 // 3, longest // 3
@@ -53,7 +53,7 @@ def clean(text: object, longest: int = LONGEST) -> str:
 
 
 def clean_line(text: object, longest: int = 400) -> str:
-    """The same in one line, for names, reasons and cells."""
+    """`text` cleaned, in one line of at most `longest` characters, for names, reasons and cells."""
     shown = " ".join(clean(str(text)[: 4 * longest], 4 * longest).split())
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}\u2026"
 
@@ -70,7 +70,7 @@ _TIMES = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def short(value: float | int | None, digits: int = 3) -> str:
-    """An integer with separators, a fraction with a few digits; "" for nothing."""
+    """An integer with separators, any other number with few digits; "" for None."""
     match value:
         case None:
             return ""
@@ -87,7 +87,7 @@ def short(value: float | int | None, digits: int = 3) -> str:
 
 
 def seconds(value: float | None, digits: int = 3) -> str:
-    """A time with a fitting unit."""
+    """A time in seconds as text with a fitting unit; "" for None."""
     if value is None:
         return ""
     if not math.isfinite(value) or value == 0:
@@ -99,12 +99,13 @@ def seconds(value: float | None, digits: int = 3) -> str:
 
 
 def unit_of(value: float, units: Sequence[tuple[str, float]] = _TIMES) -> tuple[str, float]:
-    """The largest unit that a value has one of, else the smallest: by default, of a time."""
+    """The first of `units` (name, size) that is at most `value`, else the last; by default, units
+    of time."""
     return next((unit for unit in units if abs(value) >= unit[1]), units[-1])
 
 
 def rate(value: float | None, unit: str, digits: int = 3) -> str:
-    """A rate or an amount, as 22.8 GB/s."""
+    """A rate or an amount with a prefix, as 22.8 GB/s; "" for None and numbers not finite."""
     if value is None or not math.isfinite(value):
         return ""
     prefix, scale = unit_of(value, _RATES)
@@ -112,7 +113,7 @@ def rate(value: float | None, unit: str, digits: int = 3) -> str:
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """Digits that count, never in powers of ten: 1234, 12.3, 0.0123."""
+    """A number with so many significant digits, never with an exponent: 1234, 12.3, 0.0123."""
     if value == 0 or not math.isfinite(value):
         return short(value)
     behind = max(0, digits - 1 - math.floor(math.log10(abs(value))))
@@ -125,14 +126,14 @@ def times(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """A share, as 26 %; of a small one two digits."""
+    """A share as a percentage, as 26 %; with two digits below 1 %."""
     if value is None or not math.isfinite(value):
         return ""
     return f"{100 * value:.2g} %" if 0 < value < 0.01 else f"{100 * value:.0f} %"
 
 
 def power(value: float) -> str:
-    """A tick of a logarithmic axis: 0.01, 1, 100, 10⁶."""
+    """The label of a tick of a logarithmic axis: 0.01, 1, 100, 10⁶."""
     exponent = round(math.log10(value))
     if -3 <= exponent <= 3:
         return f"{10.0**exponent:g}"

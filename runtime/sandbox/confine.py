@@ -1,22 +1,22 @@
-"""A candidate's process, and the trusted ones around it: how it is shut in, watched, and ended.
+"""A candidate's process, and the trusted processes that confine it, watch it and end it.
 
     template -> keeper -> watcher -> candidate
 
 The *keeper* arranges the mounts and enters new namespaces; the *watcher* is the first process of
-the PID namespace, so that everything in it ends with it; it bounds memory and the number of
-processes together. The *candidate* gives up privileges and runs the handler. Neither of the first
-two runs anything of the candidate's. Where the kernel allows no namespaces ("plain"), the keeper
-hunts down what the candidate leaves.
+the PID namespace, so that everything in the namespace ends with it; it bounds the memory and the
+number of all the candidate's processes together. The *candidate* gives up privileges and runs the
+handler. Keeper and watcher run no code of the candidate's. Where the kernel allows no namespaces
+("plain"), the keeper finds and ends the processes that the candidate leaves.
 
 A candidate gets messages (`messages`) with a handler ("package.module:function" or
-"/path/file.py:function"), its request and arrays, and answers each; `serve` does so also where a
-process is inside of a sandbox already.
+"/path/file.py:function"), its request and arrays, and answers each; `serve` does this also for a
+process that is inside of a sandbox already.
 
 Control groups, in both layouts of Linux (version 2 is one tree, version 1 a tree for each
-controller), bound how many processes there are, and what memory they hold: for root, whom no rlimit
-binds, and to know afterwards whether the kernel ended a process for want of memory.
+controller), bound how many processes there are, and how much memory they hold. They are for root,
+whom no rlimit binds, and they tell afterwards whether the kernel killed a process for its memory.
 
-Only the standard library, so that it runs in environments without sketchc.
+Needs only the standard library, so that it runs in environments without sketchc.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from sketchc.runtime.process import memory, messages
 from sketchc.runtime.sandbox import namespaces, seccomp
 
 NAMESPACES, PLAIN = "namespaces", "plain"
-#: Seconds between two looks at what the processes of a candidate use.
+#: Seconds between two checks of what the processes of a candidate use.
 _LOOK = 0.05
-#: The candidate dies first when memory runs out.
+#: The candidate's oom_score_adj: it is killed first when memory runs out.
 _OOM_SCORE = "1000"
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ROOT = Path("/sys/fs/cgroup")
-#: Controller -> where groups may be made, if the kernel is set up so, and the file with the bound.
+#: Controller -> folders where a group may be made (versions 1 and 2), each with its bound's file.
 _PLACES = {
     "pids": ((_ROOT / "pids", "pids.max"), (_ROOT, "pids.max")),
     "memory": ((_ROOT / "memory", "memory.limit_in_bytes"), (_ROOT, "memory.max")),
@@ -57,8 +57,8 @@ _PLACES = {
 #: Files that count the processes that were ended at a group's own bound.
 _COUNTS = ("memory.events.local", "memory.events", "memory.oom_control")
 
-#: What a handler is: (request, input arrays) -> (JSON-able reply, output arrays). Its arrays are
-#: NumPy's, or `messages.Raw` where the function has an attribute `takes_raw`.
+#: A handler: (request, input arrays) -> (JSON-able reply, output arrays). The arrays are NumPy
+#: arrays, or `messages.Raw` where the function has an attribute `takes_raw`.
 Handler: TypeAlias = (
     "Callable[[dict[str, Any], dict[str, Any]], tuple[dict[str, Any], dict[str, Any]]]"
 )
@@ -70,15 +70,15 @@ Settings = Mapping[str, Any]
 
 
 def keep(settings: Settings, given: Sequence[int]) -> None:
-    """The keeper: runs a candidate shut in, as `settings` say. Does not return. The descriptors
-    that it is `given` are channel, output, lifeline and status. The first two are the candidate's
-    alone: the parent takes their closing for its end. Everything ends when the other end of the
-    lifeline is closed; `status` takes what the watcher says, and has what it is told.
+    """The keeper: runs a candidate in a sandbox, as `settings` say. Does not return. `given` are
+    the descriptors channel, output, lifeline and status. Only the candidate keeps channel and
+    output: the parent takes their closing for its end. Everything ends when the other end of the
+    lifeline is closed; the watcher reports to `status` and reads the gate's commands from there.
 
     `settings`: "folder" and "environment" of the candidate, "mode", "hidden", "readable",
-    "writable" (paths), "scratch_bytes", "nobody" (whether root's candidates run as that user),
-    "limits" (by rlimit's name), "memory_bytes" and "processes" (of all together, or None), "gated"
-    (see `seccomp.Gate`).
+    "writable" (paths), "scratch_bytes", "nobody" (whether root's candidates run as the user
+    nobody), "limits" (by rlimit's name), "memory_bytes" and "processes" (bounds on all processes
+    together, or None), "gated" (see `seccomp.Gate`).
     """
     *own, lifeline, status = given
     mode, code = settings["mode"], 1
@@ -106,13 +106,13 @@ def keep(settings: Settings, given: Sequence[int]) -> None:
 
 
 def _leave(own: Sequence[int]) -> None:
-    """In the keeper and the watcher, once the candidate has its copies."""
+    """Close the candidate's descriptors `own` in the keeper or watcher, once it has its copies."""
     for descriptor in own:
         os.close(descriptor)
 
 
 def _enter(settings: Settings) -> None:
-    """New namespaces, and the file system as the candidate will see it."""
+    """Enter new namespaces, and mount the file system as the candidate will see it."""
     ns = namespaces
     user, group = os.geteuid(), os.getegid()
     if user == 0:
@@ -129,7 +129,8 @@ def _enter(settings: Settings) -> None:
 
 
 def _give_away(path: str) -> None:
-    """Let nobody write to a folder that this process (root) has made for it, or to a file."""
+    """Make the user nobody the owner of a file, or of a folder with all that is in it. Called by
+    root for the candidate's writable paths."""
     with contextlib.suppress(OSError):
         os.chown(path, namespaces.NOBODY, namespaces.NOBODY, follow_symlinks=False)
         for folder, folders, files in os.walk(path):
@@ -139,7 +140,7 @@ def _give_away(path: str) -> None:
 
 
 def _wait(watcher: int, lifeline: int) -> None:
-    """Until the watcher has ended, or the lifeline is cut: then it is ended."""
+    """Wait until the watcher has ended; kill it when the lifeline is cut."""
     watched = select.poll()
     watched.register(lifeline, 0)
     ended = os.pidfd_open(watcher)
@@ -159,9 +160,9 @@ def _wait(watcher: int, lifeline: int) -> None:
 
 @contextlib.contextmanager
 def _groups(settings: Settings) -> Iterator[list[Path]]:
-    """Groups for one candidate, by their folders, removed at the end. Only root can make them: for
-    what is held in memory, and where no rlimit bounds the number of processes (without namespaces,
-    or with files that only root may read)."""
+    """Control groups for one candidate, by their folders, removed at the end. Only root can make
+    them: one for memory, and one for the number of processes where no rlimit bounds that (without
+    namespaces, or with files that only root may read)."""
     processes = None if settings["nobody"] else settings["processes"]
     bounds = {"pids": processes, "memory": settings["memory_bytes"]}
     made: list[Path] = []
@@ -178,7 +179,7 @@ def _groups(settings: Settings) -> Iterator[list[Path]]:
 def _make(controller: str, most: int) -> Path | None:
     for place, name in _PLACES[controller]:
         group = place / f"sketchc-{os.getpid()}"
-        new = not group.exists()  # else it is another controller's, of the same tree
+        new = not group.exists()  # else it was made for another controller of the same tree
         with contextlib.suppress(OSError):
             group.mkdir(exist_ok=True)
             if (group / name).exists():  # there is such a controller in this tree
@@ -190,7 +191,7 @@ def _make(controller: str, most: int) -> Path | None:
 
 
 def _kills(folder: Path) -> int:
-    """How many processes were ended because a group held all the memory that it may."""
+    """How many processes the kernel killed because the control group reached its memory limit."""
     for name in _COUNTS:
         with contextlib.suppress(OSError, ValueError, IndexError):
             for line in (folder / name).read_text().splitlines():
@@ -200,7 +201,7 @@ def _kills(folder: Path) -> int:
 
 
 def _remove(group: Path) -> None:
-    """Once it is empty, which takes the kernel a moment."""
+    """Remove a control group once it is empty, which takes the kernel a moment."""
     for _ in range(100):
         try:
             group.rmdir()
@@ -216,8 +217,8 @@ def _remove(group: Path) -> None:
 
 
 def _watch_over(settings: Settings, status: int, own: Sequence[int], groups: list[Path]) -> None:
-    """The watcher: starts the candidate, bounds what it and its children use together, says how it
-    ended. Does not return; its end is the end of the PID namespace."""
+    """The watcher: starts the candidate, bounds what it and its children use together, and reports
+    to `status` how it ended. Does not return; its end is the end of the PID namespace."""
     mode = settings["mode"]
     try:
         namespaces.prctl(namespaces.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -241,7 +242,8 @@ def _watch_over(settings: Settings, status: int, own: Sequence[int], groups: lis
 def _start(
     settings: Settings, status: int, own: Sequence[int], groups: list[Path]
 ) -> tuple[int, int | None]:
-    """Fork the candidate; it runs when its user is mapped. Also what listens at its gate."""
+    """Fork the candidate, which runs once its user is mapped; returns its process id and the
+    listener of its gate (None without a gate)."""
     asks, answered = os.pipe()
     waits, answers = os.pipe()
     ours, theirs = socket.socketpair()
@@ -251,7 +253,7 @@ def _start(
         try:
             for descriptor in (asks, answers, status, ours.detach()):
                 os.close(descriptor)
-            for group in groups:  # with what it will start
+            for group in groups:  # the processes that it starts will be in the group, too
                 with contextlib.suppress(OSError):
                     (group / "cgroup.procs").write_text("0")
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
@@ -268,11 +270,11 @@ def _start(
     os.close(waits)
     theirs.close()
     try:
-        if os.read(asks, 1):  # it has made its user namespace
+        if os.read(asks, 1):  # the candidate has made its user namespace
             namespaces.map_root_to(child, namespaces.NOBODY if settings["nobody"] else 0)
             os.write(answers, b"m")
     except OSError:
-        pass  # it sees the pipe closed, and goes without
+        pass  # the candidate sees the pipe closed, and runs without the mapping
     finally:
         os.close(asks)
         os.close(answers)
@@ -281,8 +283,9 @@ def _start(
 
 
 def _give_up(settings: Settings, asks: int, answered: int) -> None:
-    """In the candidate: user, groups, capabilities, then limits and the filter of system calls."""
-    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)  # its own files in /proc are its own
+    """In the candidate: give up user, groups and capabilities, set the limits, and install the
+    filter of system calls. `asks` and `answered` are pipes by which the watcher maps the user."""
+    namespaces.prctl(namespaces.PR_SET_DUMPABLE, 1)  # so that it owns its files in /proc
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(_OOM_SCORE)
     root = os.geteuid() == 0
@@ -293,7 +296,7 @@ def _give_up(settings: Settings, asks: int, answered: int) -> None:
             os.write(asks, b"u")
             mapped = os.read(answered, 1) == b"m"
         except OSError:
-            mapped = False  # user namespaces are off: the processes of nobody count together
+            mapped = False  # no user namespaces: RLIMIT_NPROC counts all processes of nobody
         if mapped:
             os.setresgid(0, 0, 0)
             os.setresuid(0, 0, 0)
@@ -315,10 +318,10 @@ def _give_up(settings: Settings, asks: int, answered: int) -> None:
 
 
 def _supervise(settings: Settings, mode: str, child: int, groups: list[Path]) -> dict[str, Any]:
-    """How the candidate ended: "status" as `waitstatus_to_exitcode` has it; "why" it was ended, for
-    "memory" or "processes"; and, of memory, what it held at most ("held"), what the machine had
-    left at the start ("free") and at least ("least"), whether the kernel ended processes for want
-    of it ("kills"), and some of the candidate at its own bound ("own")."""
+    """Wait for the candidate's end; returns "status" as `waitstatus_to_exitcode` gives it; "why" it
+    was killed here ("memory", "processes" or ""); in bytes, the most memory that it held ("held"),
+    the memory available at the start ("free") and at least ("least"); and how many processes the
+    kernel killed for want of memory, on the machine ("kills") and in `groups` ("own")."""
     most_memory, most_processes = settings["memory_bytes"], settings["processes"]
     ended: int | None = None
     why = ""
@@ -350,7 +353,7 @@ def _supervise(settings: Settings, mode: str, child: int, groups: list[Path]) ->
 
 
 def _own(mode: str) -> Iterator[int]:
-    """The processes below the watcher."""
+    """The ids of the processes below the watcher."""
     if mode == PLAIN:
         yield from memory.below(os.getpid())
     else:
@@ -358,7 +361,7 @@ def _own(mode: str) -> Iterator[int]:
 
 
 def _usage(processes: Iterator[int]) -> tuple[int, int]:
-    """How many there are, and the bytes that they hold in memory."""
+    """How many of `processes` still exist, and the bytes of their resident memory together."""
     count, pages = 0, 0
     for process in processes:
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -369,7 +372,7 @@ def _usage(processes: Iterator[int]) -> tuple[int, int]:
 
 
 def _end_descendants() -> None:
-    """End the processes that this one has adopted, until none is left (without namespaces)."""
+    """Kill all descendants of this process until none is left (where there are no namespaces)."""
     for _ in range(200):
         left = memory.below(os.getpid())
         for process in left:
@@ -392,7 +395,7 @@ def _tell(status: int, message: Mapping[str, Any]) -> None:
 
 
 def load_handler(text: str) -> Handler:
-    """The function that a handler's text names."""
+    """The handler that `text` ("package.module:function" or "/path/file.py:function") names."""
     place, _, name = text.rpartition(":")
     if place.endswith(".py"):
         module = sys.modules.get(Path(place).stem)
@@ -405,7 +408,8 @@ def load_handler(text: str) -> Handler:
 
 
 def import_file(path: str | Path, name: str) -> ModuleType:
-    """A Python file as the module `name`, executed anew. Raises `ImportError` for another file."""
+    """Execute a Python file anew as the module `name`. Raises `ImportError` where the file has no
+    loader."""
     specification = importlib.util.spec_from_file_location(name, path)
     if specification is None or specification.loader is None:
         raise ImportError(f"cannot load {path}")
@@ -416,7 +420,8 @@ def import_file(path: str | Path, name: str) -> ModuleType:
 
 
 def exception_kinds(error: BaseException) -> list[str]:
-    """The types of an exception and of those behind it, the outermost first."""
+    """The type names of an exception and of its causes and contexts, the outermost first, at most
+    eight."""
     kinds: list[str] = []
     behind: BaseException | None = error
     while behind is not None and len(kinds) < 8:
@@ -426,7 +431,7 @@ def exception_kinds(error: BaseException) -> list[str]:
 
 
 def serve(channel: socket.socket) -> None:
-    """Answer messages until the parent goes away."""
+    """Answer the messages of `channel` until the parent goes away."""
     while True:
         try:
             body = messages.receive(channel)
@@ -439,7 +444,8 @@ def serve(channel: socket.socket) -> None:
 
 
 def _answer(channel: socket.socket, body: Mapping[str, Any]) -> None:
-    """Call the handler; what it raises is reported to the parent, which decides what it means."""
+    """Call the handler that `body` names and send its results; an exception of the handler's is
+    sent to the parent, which decides what it means."""
     try:
         handler = load_handler(body["handler"])
         raw, raws = getattr(handler, "takes_raw", False), body["arrays"]
@@ -463,13 +469,14 @@ def _answer(channel: socket.socket, body: Mapping[str, Any]) -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # the limit on what is printed, or the candidate has closed it
+        # OSError: the limit on output is reached; ValueError: the candidate has closed the stream
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
 
 
 def _candidate(settings: Settings, channel: int, output: int) -> int:
-    """The candidate's process: own streams, folder and environment, then requests."""
+    """The candidate's process: sets its streams, folder and environment, then serves requests;
+    returns the exit status."""
     status = 70
     try:
         nothing = os.open(os.devnull, os.O_RDONLY)

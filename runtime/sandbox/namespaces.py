@@ -1,8 +1,8 @@
 """Namespaces, mounts and privileges of one worker, by the system calls of Linux.
 
-Only the standard library, and called only in processes that are about to run a candidate. What the
-numbers mean is in the manual pages of unshare(2), mount(2), mount_setattr(2), prctl(2), capset(2)
-and user_namespaces(7).
+Needs only the standard library, and is called only in processes that are about to run a candidate.
+The meaning of the numbers is in the manual pages of unshare(2), mount(2), mount_setattr(2),
+prctl(2), capset(2) and user_namespaces(7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PR_CAP_AMBIENT_CLEAR_ALL = 4
 _CAPABILITY_VERSION_3 = 0x20080522
 _LAST_CAPABILITY = 40
 
-#: Who candidates run as where this process is root.
+#: The user (nobody) that candidates run as where this process is root.
 NOBODY = 65534
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -61,14 +61,15 @@ def prctl(option: int, value: int = 0) -> None:
 
 
 def map_to_self(user: int, group: int) -> None:
-    """In a new user namespace: keep the numbers of user and group, and give up the groups."""
+    """In a new user namespace: map `user` and `group` to themselves, and give up setgroups(2)."""
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
 def map_root_to(process: int, user: int) -> None:
-    """For a process that has just made its user namespace: its user and group 0 are these."""
+    """For a `process` that has just made its user namespace: map its user 0 to `user`, and its
+    group 0 to the group of the same number."""
     Path(f"/proc/{process}/uid_map").write_text(f"0 {user} 1")
     Path(f"/proc/{process}/gid_map").write_text(f"0 {user} 1")
 
@@ -100,15 +101,15 @@ def _set_read_only(path: str, read_only: bool, recursive: bool = False) -> None:
 
 
 def mount_proc() -> None:
-    """A /proc that shows this PID namespace alone."""
+    """Mount a /proc that shows this PID namespace alone. Raises `OSError`."""
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
 
 
 def rearrange(
     hidden: Iterable[str], readable: Iterable[str], writable: Iterable[str], size: int
 ) -> None:
-    """In a new mount namespace: everything read-only; an empty folder in memory (of `size` bytes at
-    most) in place of each of `hidden`; `readable` and `writable` shown where they were.
+    """In a new mount namespace: make everything read-only; put an empty folder in memory (of `size`
+    bytes at most) in place of each of `hidden`; show `readable` and `writable` where they were.
 
     Paths that do not exist are left out. Raises `OSError`.
     """
@@ -137,7 +138,8 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _outermost(paths: Iterable[str], keep: Iterable[str] = ()) -> list[str]:
-    """Existing paths, outer before inner, without those inside of another (but for `keep`)."""
+    """The existing ones of `paths`, outer before inner, without those inside of another (unless
+    they are in `keep`) and without "/"."""
     kept = set(keep)
     found: list[str] = []
     for path in sorted(set(_existing(paths))):
@@ -147,7 +149,7 @@ def _outermost(paths: Iterable[str], keep: Iterable[str] = ()) -> list[str]:
 
 
 def _make_place(path: str, folder: bool) -> None:
-    """Something to mount on, where the place is empty now."""
+    """Make an empty folder, or an empty file, to mount on at `path`, unless something is there."""
     if os.path.exists(path):
         return
     place = Path(path)
@@ -162,7 +164,7 @@ def _make_place(path: str, folder: bool) -> None:
 
 
 def drop_capabilities() -> None:
-    """No capability now, none after exec. Raises `OSError`."""
+    """Give up all capabilities, now and after execve(2). Raises `OSError`."""
     for number in range(_LAST_CAPABILITY + 1):
         try:
             prctl(PR_CAPBSET_DROP, number)
@@ -175,7 +177,7 @@ def drop_capabilities() -> None:
 
 
 def become_nobody() -> None:
-    """Leave root's user, group and groups for good."""
+    """Change from root to the user and group nobody, without other groups, irreversibly."""
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)

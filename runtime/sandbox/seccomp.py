@@ -1,18 +1,18 @@
-"""A filter of system calls for candidates: what no kernel needs, and what leads out of a sandbox.
-And a gate: whether a candidate may start programs, decided outside of it, and anew as often as one
-likes.
+"""A filter that refuses candidates the system calls that no kernel needs, or that lead out of a
+sandbox; and a gate, by which a process outside the sandbox decides whether a candidate may start
+programs, and may change that at any time.
 
-The filter is a classic BPF program, made here; see seccomp(2). Architectures other than x86-64 and
-AArch64 go without, which `install` says.
+The filter is a classic BPF program, made here; see seccomp(2). There is none for architectures
+other than x86-64 and AArch64, where `install` returns False.
 
 Where the parent asks for a gate, the kernel holds every `execve` of the candidate and of what it
 starts until the watcher, which runs nothing of the candidate's, has answered (seccomp's user
 notifications, Linux 5.5). No thread, child or code of the candidate's own is exempt, and nothing
 that it writes into its memory changes the answer. When the gate is shut, programs that were started
-before are ended with it. The candidate's own process never becomes another program. The parent
-writes one byte to the watcher's status channel, and waits for {"gate": word}.
+before are killed. The candidate's own process never becomes another program. The parent writes one
+byte to the watcher's status channel, and waits for {"gate": word}.
 
-Only the standard library.
+Needs only the standard library.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _CLONE_NEW = 0x7E020000  # every CLONE_NEW* flag of clone(2)
 _X32 = 0x40000000
 _AF_UNIX = 1
-#: One instruction: what it does, how far it jumps if so and if not, and its number.
+#: One BPF instruction: its code, how far it jumps if its test holds and if not, and its constant.
 Line: TypeAlias = tuple[int, int, int, int]
 
 #: machine -> its audit architecture.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-#: Numbers of system calls on these machines, in their order.
+#: Numbers of system calls, for the machines of `_ARCHITECTURES` in that order.
 _NUMBERS = {
     "socket": (41, 198),
     "clone": (56, 220),
@@ -74,7 +74,7 @@ _NUMBERS = {
     "bpf": (321, 280),
     "userfaultfd": (323, 282),
 }
-#: The same numbers on all architectures.
+#: Numbers of system calls that are the same on all architectures.
 _COMMON = {
     "pidfd_send_signal": 424,
     "io_uring_setup": 425,
@@ -88,39 +88,39 @@ _COMMON = {
     "mount_setattr": 442,
 }
 _CLONE3 = 435
-#: What leads to programs and files, and so to code that is not the candidate's own.
+#: System calls that start programs or open files, and so load code that is not the candidate's own.
 _WAYS_OUT: dict[str, dict[str, int]] = {
     "x86_64": {"open": 2, "execve": 59, "openat": 257, "execveat": 322},
     "aarch64": {"openat": 56, "execve": 221, "execveat": 281},
 }
 _OPENAT2 = 437
-#: seccomp(2) itself, what it shall do, and that somebody else will answer.
+#: The number of seccomp(2) itself, its operation, and the flag that another process will answer.
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SET_FILTER, _NEW_LISTENER = 1, 8
-#: The first Linux on which who answers may let a system call go on.
+#: The first Linux on which the process that answers may let a system call continue.
 _ANSWERS_SINCE = (5, 5)
-#: What the parent writes, and what is answered: "none" where there is no such filter.
+#: The bytes that the parent writes, and the words of the answer: "none" where there is no filter.
 OPEN, SHUT = b"+", b"-"
 WORDS = {OPEN: "open", SHUT: "shut"}
 NONE = "none"
-#: `ioctl` requests, and `struct seccomp_notif` (its number and the thread) and its answer.
+#: `ioctl` requests, the size and first fields (id, thread) of `struct seccomp_notif`, the answer.
 _RECEIVE, _SEND = 0xC0502100, 0xC0182101
 _ASKED_BYTES = 80
 _ASKED, _ANSWER = struct.Struct("<QI"), struct.Struct("<QqiI")
 _CONTINUE = 1
-#: Seconds that the end of what was started may take, and looks that must find nothing alive.
+#: Seconds that ending the started processes may take, and checks that must find none alive.
 _PATIENCE = 5.0
 _CLEAN_LOOKS = 2
 
 
 def program(machine: str) -> bytes | None:
-    """The filter's instructions; None for a machine that has no table."""
+    """The instructions of the candidates' filter; None for a `machine` that has no table."""
     if machine not in _ARCHITECTURES:
         return None
     place = list(_ARCHITECTURES).index(machine)
     numbers = {name: known[place] for name, known in _NUMBERS.items()}
     clone, socket_ = numbers.pop("clone"), numbers.pop("socket")
-    # Its flags lie in memory, which no filter can read: glibc falls back to clone.
+    # The flags of clone3 lie in memory, which no filter can read: glibc falls back to clone.
     lines = [(_EQUAL, 0, 1, _CLONE3), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)]
     lines += _looking(clone, (_SET, 0, 1, _CLONE_NEW))
     lines += _looking(socket_, (_EQUAL, 1, 0, _AF_UNIX))
@@ -128,7 +128,8 @@ def program(machine: str) -> bytes | None:
 
 
 def _looking(number: int, test: Line) -> list[Line]:
-    """A system call is refused where the test of its first argument says so, else allowed."""
+    """Instructions for the system call `number`: `test`, on its first argument, either goes on to
+    the next instruction, which refuses the call, or skips that one, and the call is allowed."""
     return [
         (_EQUAL, 0, 4, number),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
@@ -141,8 +142,9 @@ def _looking(number: int, test: Line) -> list[Line]:
 def _filter(
     machine: str, numbers: Iterable[int], action: int = _REFUSE, more: Iterable[Line] = ()
 ) -> bytes:
-    """The instructions of a filter: these system calls are refused, or whatever `action` says, and
-    all of another architecture are refused; what comes through `more` is allowed."""
+    """The instructions of a filter that takes `action` (by default refuses) for the system calls
+    `numbers`, refuses all calls of other architectures, goes on with the instructions `more`, and
+    allows the rest."""
     lines = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, _ARCHITECTURES[machine]),
@@ -159,27 +161,29 @@ def _filter(
 
 def install() -> bool:
     """Install the filter in this process, which must have given up new privileges; False where
-    there is none for this machine, or the kernel takes none."""
+    there is no filter for this machine, or the kernel does not accept it."""
     return _install(program(platform.machine()))
 
 
 def closed_program(machine: str) -> bytes | None:
-    """The filter that refuses programs and files; None for a machine that has no table."""
+    """The filter that refuses to start programs and open files; None for a `machine` without a
+    table."""
     if machine not in _ARCHITECTURES:
         return None
     return _filter(machine, [*_WAYS_OUT[machine].values(), _OPENAT2])
 
 
 def close_ways_out() -> bool:
-    """From now on this process starts no program and opens no file, whatever code it runs; False
-    where the machine has no such filter. What is loaded already stays."""
+    """Prevent this process from starting programs and opening files from now on, whatever code it
+    runs; False where the machine has no such filter. What is loaded already stays."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     return _install(closed_program(platform.machine()))
 
 
 def asking_program(machine: str) -> bytes | None:
-    """The filter that has somebody asked before a program is started; None without a table."""
+    """The filter that asks a listener before a program is started; None for a `machine` without a
+    table."""
     if machine not in _ARCHITECTURES:
         return None
     ways = _WAYS_OUT[machine]
@@ -187,8 +191,9 @@ def asking_program(machine: str) -> bytes | None:
 
 
 def listen() -> int:
-    """From now on, whoever reads the descriptor that is returned decides whether this process, its
-    threads and children start a program (see `Gate`); -1 where this machine has no such filter."""
+    """Install the filter of `asking_program` and return its listener: from now on the reader of
+    that descriptor decides whether this process, its threads and children may start a program (see
+    `Gate`). -1 where this machine has no such filter."""
     text = asking_program(platform.machine())
     release = re.match(r"(\d+)\.(\d+)", os.uname().release)
     if text is None or release is None or tuple(map(int, release.groups())) < _ANSWERS_SINCE:
@@ -200,7 +205,7 @@ def listen() -> int:
 
 
 class _Program(ctypes.Structure):
-    """`struct sock_fprog`, which keeps its instructions."""
+    """`struct sock_fprog`, which also keeps the buffer of its instructions alive."""
 
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
     kept: Any
@@ -225,7 +230,8 @@ def _install(text: bytes | None) -> bool:
 
 
 def hand_over(channel: socket.socket) -> None:
-    """In the candidate, before any code of its own: install the filter, give the listener away."""
+    """In the candidate, before any code of its own: install the gate's filter, send the listener
+    over `channel`, and close both."""
     listener = listen()
     try:
         socket.send_fds(channel, [b"g"], [listener] if listener >= 0 else [])
@@ -236,13 +242,15 @@ def hand_over(channel: socket.socket) -> None:
 
 
 def taken(channel: socket.socket) -> int | None:
-    """In the watcher: the listener; None where the machine has none."""
+    """In the watcher: the listener received over `channel`; None where the machine has none."""
     _, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
     return descriptors[0] if descriptors else None
 
 
 class Gate:
-    """The watcher's side. `others` lists the candidate's processes; `child` is the first one."""
+    """The watcher's side of the gate: answers the `execve` calls that `listener` reports, and obeys
+    the parent's bytes from `status`. `others` yields the candidate's processes, of which `child` is
+    the first."""
 
     def __init__(
         self, listener: int | None, status: int, child: int, others: Callable[[], Iterator[int]]
@@ -256,8 +264,9 @@ class Gate:
             self._asks.register(descriptor, select.POLLIN)
 
     def start(self) -> threading.Thread:
-        """Serve in a thread of the watcher, which ends with it, or when nobody can ask any more.
-        Until then the descriptors must stay open: another file would get their numbers."""
+        """Serve in a thread of the watcher, which ends with the watcher, or when both descriptors
+        are closed on their other side. Until then they must stay open here: another file would get
+        their numbers."""
         thread = threading.Thread(target=self._serve, daemon=True)
         thread.start()
         return thread
@@ -290,13 +299,13 @@ class Gate:
         os.write(self._status, json.dumps({"gate": answer}).encode() + b"\n")
 
     def _judge(self) -> None:
-        """Answer one `execve`."""
+        """Answer one `execve`: it continues if the gate is open and the caller is not `child`."""
         assert self._listener is not None
         asked = bytearray(_ASKED_BYTES)
         try:
             fcntl.ioctl(self._listener, _RECEIVE, asked)
         except OSError:
-            return  # who asked has ended meanwhile
+            return  # the process that asked has ended meanwhile
         number, thread = _ASKED.unpack_from(asked)
         allowed = self._open and _process_of(thread) not in (None, self._child)
         answer = (0, _CONTINUE) if allowed else (-errno.EPERM, 0)
@@ -304,11 +313,12 @@ class Gate:
             fcntl.ioctl(self._listener, _SEND, _ANSWER.pack(number, 0, *answer))
 
     def _end_others(self) -> None:
-        """End all processes but the first; that one, too, where it starts them too fast."""
+        """Kill all processes of the candidate but `child`; after `_PATIENCE` seconds `child`, too,
+        since it starts others faster than they are killed."""
         clean = 0
         deadline = time.monotonic() + _PATIENCE
         while clean < _CLEAN_LOOKS:
-            # Who started others has the smaller number as a rule, and shall not see them end first.
+            # Parents, which usually have smaller numbers, are killed before they see children end.
             others = sorted(self._others())
             found = [one for one in others if one != self._child and _lives(one)]
             clean = 0 if found else clean + 1
@@ -323,7 +333,7 @@ class Gate:
 
 
 def _process_of(thread: int) -> int | None:
-    """The process that a thread belongs to."""
+    """The id of the process that a thread belongs to; None where it has ended."""
     with contextlib.suppress(OSError, ValueError), open(f"/proc/{thread}/status") as file:
         for line in file:
             if line.startswith("Tgid:"):
@@ -332,7 +342,7 @@ def _process_of(thread: int) -> int | None:
 
 
 def _lives(process: int) -> bool:
-    """False for one that is gone, or has ended and waits for its parent to notice."""
+    """Whether `process` is alive: False where it is gone, or a zombie."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"

@@ -1,10 +1,10 @@
-"""Run a function in a process of its own, shut in: somebody's code may hang, crash, or worse.
+"""Run a function in a sandboxed process of its own: somebody's code may hang, crash, or worse.
 
 `run_worker("sketchc.runtime.toolchains.cpp.worker:execute", request, arrays)` calls a handler with
-a request and arrays; it returns `(reply, arrays)`. A `Worker` serves several calls. What holds the
-candidate is in `confine`; what it may see of files is decided here: everything read-only, and
-nothing of the user's folders, of temporary files, of sockets, but what `readable` and `writable`
-name.
+a request and arrays; the handler returns `(reply, arrays)`. A `Worker` serves several calls. The
+sandbox itself is in `confine`; which files a candidate sees is decided here: everything read-only,
+and nothing of the user's folders, of temporary files, of sockets, but what `readable` and
+`writable` name.
 """
 
 from __future__ import annotations
@@ -42,31 +42,32 @@ from sketchc.runtime.sandbox import confine, seccomp
 if TYPE_CHECKING:
     import numpy as np
 
-#: What a worker may have of its own, together: folders in memory, processes and threads.
+#: The most that one worker may have: bytes of folders in memory, and processes and threads.
 SCRATCH_BYTES = 2 << 30
 PROCESSES = 512
 #: CPU seconds of one process of a worker that serves many calls.
 CPU_SECONDS = 4 * 3600
-#: Of the machine's memory, for one worker.
+#: The share of the machine's memory that one worker may hold.
 _MEMORY_SHARE = 0.8
-#: Kinds of a worker's end: somebody killed it while the machine was short of memory, or while there
-#: was enough. A worker that held this share of what was free when it started made it short itself.
+#: Kinds of a worker that was killed from outside: while the machine was short of memory, and while
+#: it was not. A worker that held more than `_OWN_SHARE` of what was free at its start caused that.
 SHORT, KILLED = "MachineShortError", "KilledError"
 _OWN_SHARE = 0.5
 _CONFINE = "sketchc.runtime.sandbox.confine"
-#: What its outputs may be larger than its inputs, where nothing else is said.
+#: Bytes that a call's output arrays may have besides four times its inputs', without `file_bytes`.
 _OUTPUT_BYTES = 4 << 30
-#: Seconds until what was ended is gone.
+#: Seconds within which processes that were killed must be gone.
 _GRACE = 20.0
 #: Seconds that a worker which has closed its channel may take to end by itself, for its status.
 _FAREWELL = 5.0
-#: What a run of a persistent worker may print, and the bytes of tensors up to which one serves all.
+#: Bytes that a run of a persistent worker may print, and the least bytes of tensors that a
+#: persistent worker is made for.
 _PRINTED_BYTES = 64 << 20
 _SMALL_BYTES = 64 << 20
 #: Folders of which a candidate sees nothing, besides the home and the temporary folder.
 _PRIVATE = ("/root", "/home", "/tmp", "/var/tmp", "/run", "/dev/shm", "/mnt", "/media", "/srv")
 _PACKAGES = ("agents", "docspec", "grammar", "lowering", "runtime")
-#: What every worker has in its environment.
+#: Variables that every worker has in its environment.
 _QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
 #: How often a call is tried: with namespaces, with them again, and without.
 _ATTEMPTS = 3
@@ -79,7 +80,8 @@ class WorkerResult:
     `exit_code` is negative when a signal ended the process (-6: aborted, -11: segmentation fault),
     and `reply` and `arrays` are there only when the handler returned. `error` is the handler's
     exception as "Type: message" and `traceback` its text; both are empty when it did not raise.
-    `kinds` are the types of that exception and of those behind it.
+    `kinds` are the types of that exception and of its causes. `error` and `kinds` also say why a
+    worker was killed.
     """
 
     exit_code: int
@@ -111,7 +113,7 @@ class WorkerResult:
 
 
 def outcome_of_end(plain: WorkerResult, told: Mapping[str, Any], limits: Limits) -> WorkerResult:
-    """The result of a worker that ended, by what its watcher saw of it."""
+    """`plain`, the result of a worker that ended, with the cause that its watcher `told`."""
     why, cap = str(told.get("why", "")), limits.settings()["memory_bytes"]
     if why == "memory" or told.get("own"):
         msg = f"MemoryError: its processes held more than {memory.text(cap)} of memory"
@@ -125,7 +127,8 @@ def outcome_of_end(plain: WorkerResult, told: Mapping[str, Any], limits: Limits)
 
 
 def killed(plain: WorkerResult, told: Mapping[str, Any]) -> WorkerResult:
-    """The result of a worker that somebody killed: the kernel does so where memory runs out."""
+    """`plain`, the result of a worker that was killed from outside, with the likely cause: the
+    kernel kills processes when memory runs out, by what the watcher `told` about memory."""
     held, free, least = (int(told[name]) for name in ("held", "free", "least"))
     if not (told["kills"] or memory.is_short(least)):
         msg = f"the process was ended by SIGKILL, with {memory.text(least)} of memory free"
@@ -142,9 +145,9 @@ def killed(plain: WorkerResult, told: Mapping[str, Any]) -> WorkerResult:
 
 @attrs.frozen
 class Limits:
-    """What one worker may use. `memory_bytes` is the address space of each process, and bounds what
-    all of them hold; `cpu_seconds` (default: `CPU_SECONDS`) and `file_bytes` are of each process
-    and each file."""
+    """The resources that one worker may use. `memory_bytes` bounds the address space of each
+    process, and the resident memory of all of them together; `cpu_seconds` (default: `CPU_SECONDS`)
+    bounds each process, `file_bytes` each file."""
 
     memory_bytes: int | None = None
     cpu_seconds: int | None = None
@@ -171,19 +174,19 @@ class Limits:
 
 @attrs.frozen
 class Isolation:
-    """How workers are shut in on this machine: `confine.NAMESPACES`, or `PLAIN` and why."""
+    """How workers are sandboxed on this machine: `confine.NAMESPACES`, or `PLAIN` and why."""
 
     mode: str = confine.NAMESPACES
     reason: str = ""
 
     @property
     def complete(self) -> bool:
-        """Whether everything holds that this project can make hold."""
+        """Whether workers have the full sandbox, with namespaces."""
         return self.mode == confine.NAMESPACES
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """One line that describes the sandbox to the user."""
         if self.mode == confine.NAMESPACES:
             return "PID, network, IPC and mount namespaces; read-only files; system calls filtered"
         return (
@@ -191,12 +194,12 @@ class Isolation:
         )
 
 
-#: What holds workers here; None while none has run.
+#: The sandbox of workers on this machine; None while no worker has run.
 _found: Isolation | None = None
 
 
 def isolation() -> Isolation:
-    """What holds workers here; tries it when nothing was run yet."""
+    """How workers are sandboxed on this machine; runs a worker to find out if none has run yet."""
     if _found is None:
         run_worker("builtins:dict", {})
     return _assumed()
@@ -212,13 +215,13 @@ def _texts(paths: Iterable[str | Path]) -> list[str]:
 
 @attrs.define(kw_only=True, eq=False, slots=False)
 class Worker:
-    """One shut-in process that serves calls one after the other; use as a context manager.
+    """One sandboxed process that serves calls one after the other; use as a context manager.
 
-    `readable` and `writable` are paths that it may see although they lie in private places.
-    `preload` names modules that a kept process has imported already; `environment` adds to the
-    cleared one; `gated` workers may be told to start no programs (`let_start`). `folder` is where a
-    scratch folder is made where the kernel allows no namespaces (default: the system's temporary
-    folder). Raises `OSError` when no process can be started.
+    `readable` and `writable` are paths that the process may see although they lie in private
+    folders. `preload` names modules that a kept process has imported already; `environment` adds
+    variables to the cleaned environment; `gated` workers may be told to start no programs
+    (`let_start`). `folder` is where a scratch folder is made where the kernel allows no namespaces
+    (default: the system's temporary folder). Raises `OSError` when no process can be started.
     """
 
     _limits: Limits = Limits()
@@ -270,7 +273,7 @@ class Worker:
             "readable": readable,
             "writable": self._writable,
             "gated": self._gated,
-            # Without mounts of its own it could not even enter the folder of its library.
+            # Without namespaces, the user nobody could not even enter the folder of its library.
             "nobody": _assumed().mode == confine.NAMESPACES
             and _others_may_read((*self._template.needs, *_own_packages())),
             "folder": place,
@@ -285,7 +288,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """False after a call that ended it: make another one."""
+        """Whether the worker still serves calls: False after a call that ended it."""
         return self._open
 
     def call(
@@ -298,7 +301,8 @@ class Worker:
         """Call `handler` ("package.module:function" or "/path/file.py:function").
 
         `request` must be JSON-able. `arrays` are copied (bfloat16 as ml_dtypes.bfloat16). Never
-        raises for what the handler does; after anything but an answer the worker is closed.
+        raises for what the handler does; where no message comes back (a timeout, the end of the
+        process, or bytes that are no message), the worker is ended.
         """
         given = {name: messages.raw_of(array) for name, array in (arrays or {}).items()}
         most = self._limits.file_bytes or _OUTPUT_BYTES + 4 * sum(
@@ -313,16 +317,16 @@ class Worker:
         raise OSError(f"no worker can be started: {_assumed().reason}")
 
     def let_start(self, allowed: bool) -> bool:
-        """Let a gated worker start programs, as at first, or no more: those that it has started are
-        ended then. False where this machine has no means to refuse them. Raises `OSError` where
-        nobody answers."""
+        """Let a gated worker start programs, which it may at first, or not: then those that it has
+        started are ended. Returns False where this machine has no means to refuse programs. Raises
+        `OSError` where the watcher does not answer."""
         if not self._open:
             return True
-        with contextlib.suppress(OSError):  # it is gone: the next call says how
+        with contextlib.suppress(OSError):  # the worker is gone: the next call says how it ended
             os.write(self._status, seccomp.OPEN if allowed else seccomp.SHUT)
         for part in _parts(self._status, _GRACE):
             if not part:
-                return True  # nothing of it is left
+                return True  # no process of the worker is left
             self._told += part
             *lines, _ = self._told.split(b"\n")
             for line in lines:
@@ -335,7 +339,8 @@ class Worker:
     def _try(
         self, asked: Mapping[str, Any], started: float, timeout: float, most: int
     ) -> WorkerResult | None:
-        """One attempt; None where the sandbox could not be made."""
+        """Send the call `asked` once and return its result; None where the sandbox could not be
+        made. `started` is on the monotonic clock, `most` bounds the bytes of the reply's arrays."""
         deadline = started + timeout
         offset = os.fstat(self._output).st_size
         try:
@@ -358,11 +363,12 @@ class Worker:
         return WorkerResult(code, False, time.monotonic() - started, printed(self._output, offset))
 
     def _ended(self, started: float, offset: int) -> WorkerResult | None:
-        """The worker closed its end: how, by the watcher's words."""
+        """The result of a worker that closed its channel, by what the watcher reports; None where
+        the sandbox could not be made, and the worker was started anew."""
         global _found
         told = self._end(patience=_FAREWELL)
         if "failed" in told and _found is None:
-            # Once may be for want of memory; twice, and it is known for all that come.
+            # One failure may be for want of memory; after two, workers run without namespaces.
             self._refused += 1
             if self._refused > 1:
                 _found = Isolation(confine.PLAIN, str(told["failed"]))
@@ -375,9 +381,10 @@ class Worker:
         return outcome_of_end(plain, told, self._limits)
 
     def _end(self, patience: float = 0.0) -> dict[str, Any]:
-        """Close everything, wait until nothing of the worker is left; what the watcher said.
+        """Close everything, and wait until nothing of the worker is left; returns what the watcher
+        reported.
 
-        With `patience` it may end by itself for a moment first, so that its status is known.
+        For `patience` seconds the worker may end by itself first, so that its status is known.
         """
         if not self._open:
             return {}
@@ -411,7 +418,7 @@ def _note_that_it_works() -> None:
 
 
 def _understood(plain: WorkerResult, body: Mapping[str, Any]) -> WorkerResult:
-    """The result with what the worker answered."""
+    """`plain` with what the worker answered in `body`: a reply and arrays, or an exception."""
     try:
         if "error" in body:
             error = body["error"]
@@ -431,12 +438,13 @@ def _understood(plain: WorkerResult, body: Mapping[str, Any]) -> WorkerResult:
 
 
 def _printable(text: str) -> str:
-    """Half surrogate pairs as question marks: nothing downstream could encode them."""
+    """`text` with lone surrogates as question marks, since nothing downstream could encode them."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _parts(descriptor: int, seconds: float) -> Iterator[bytes]:
-    """What arrives within so many seconds; b"" at last, where nobody is left on the other side."""
+    """The bytes that arrive at `descriptor` within `seconds`, in parts; the last part is b"" where
+    the other side was closed."""
     deadline = time.monotonic() + seconds
     part = b"-"
     while part and (left := deadline - time.monotonic()) > 0:
@@ -444,7 +452,7 @@ def _parts(descriptor: int, seconds: float) -> Iterator[bytes]:
             return
         try:
             part = os.read(descriptor, 4096)
-        except ConnectionResetError:  # it did not hear all that it was told
+        except ConnectionResetError:  # the other side ended before it had read everything
             part = b""
         yield part
 
@@ -464,8 +472,8 @@ def run_worker(
     """Call `handler` once in a new worker; see `Worker`, which takes the `others`, and
     `Worker.call`.
 
-    `cpu_seconds` of one process: by default what all processors give in twice the time, so that the
-    answer to a wall clock that stands still is not an endless loop.
+    `cpu_seconds` bounds each process: by default the CPU time of all processors in twice `timeout`,
+    so that a loop ends even where the wall clock stands still.
     """
     if cpu_seconds is None:
         cpu_seconds = math.ceil(2 * timeout * (os.cpu_count() or 1)) + 1
@@ -483,7 +491,7 @@ def run_inside(
     timeout: float,
     environment: Mapping[str, str] | None = None,
 ) -> WorkerResult:
-    """For handlers: call another handler in another interpreter, inside of the same sandbox."""
+    """For handlers: call another handler in the interpreter `python`, inside the same sandbox."""
     variables = clean_environment({**_QUIET, **(environment or {})})
     free, kills = memory.available(), memory.kills()
     started = time.monotonic()
@@ -511,14 +519,14 @@ def run_inside(
 
 
 def file_limit(arrays: Mapping[str, np.ndarray[Any, Any]]) -> int:
-    """What a worker may write into one file, in bytes: its results, and not what a kernel that
-    prints without end makes of it."""
+    """The most bytes that a worker may write into one file, for a call with `arrays`: enough for
+    its results, and a bound for a kernel that prints without end."""
     return (64 << 20) + 2 * sum(array.nbytes for array in arrays.values())
 
 
 class PersistentWorker:
-    """Calls one handler, run after run, in one worker. `make` starts it, for so many bytes of
-    tensors and so many bytes written; a new one follows a run that ended it, or larger tensors."""
+    """Calls one handler, run after run, in one worker. `make(tensor_bytes, file_bytes)` starts the
+    worker; a new one is started after a run that ended it, and for larger tensors."""
 
     def __init__(self, handler: str, make: Callable[[int, int], Worker]) -> None:
         self._handler = handler
@@ -532,7 +540,7 @@ class PersistentWorker:
         tensors: Mapping[str, np.ndarray[Any, Any]],
         timeout: float,
     ) -> WorkerResult:
-        """One call, as `Worker.call`."""
+        """Call the handler once, like `Worker.call`."""
         size = sum(array.nbytes for array in tensors.values())
         if self._worker is None or not self._worker.alive or size > self._bytes:
             self.close()
@@ -547,11 +555,11 @@ class PersistentWorker:
             self._worker = None
 
 
-# ---------------------------------------------------------------- what it sees of files
+# ---------------------------------------------------------------- files that a worker sees
 
 
 def _private() -> list[str]:
-    """Folders that may hold what is no candidate's business."""
+    """Folders with private files, which candidates must not see."""
     return sorted({*_PRIVATE, str(Path.home()), tempfile.gettempdir()})
 
 
@@ -567,7 +575,7 @@ def _own_packages() -> tuple[str, ...]:
 
 
 def _tools() -> list[str]:
-    """Where compilers and libraries of the user's may be."""
+    """The folders where the user's compilers and libraries may be, by environment variables."""
     names = ("PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "CUDA_HOME", "CUDA_PATH")
     places = [place for name in names for place in os.environ.get(name, "").split(os.pathsep)]
     return [place for place in places if os.path.isabs(place)]
@@ -575,6 +583,6 @@ def _tools() -> list[str]:
 
 @functools.lru_cache(maxsize=64)
 def _others_may_read(paths: tuple[str, ...]) -> bool:
-    """Whether another user could run what lies there; else root's candidates stay root, without any
-    capability."""
+    """Whether other users may read and enter all folders of `paths`; else root's candidates stay
+    root, without any capability."""
     return all(os.stat(path).st_mode & 5 == 5 for path in paths if os.path.isdir(path))

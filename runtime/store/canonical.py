@@ -1,16 +1,17 @@
 """The canonical form of a sketch, and its hash: the sketch's name in the store.
 
-Two sketches have the same form exactly when they differ in nothing but layout, comments, spelling
-of numbers, the sketch's own name, and the names of what its body makes: tiles, loop variables,
-bound and fetched values. Everything else is kept: the names and the order of what is declared
-(tensors, symbols, params, constants: callers use them), constants with their values and choices,
-hints, tuning points, operations, and the order of statements.
+Two sketches have the same form exactly when they differ only in layout, comments, spelling of
+numbers, the sketch's own name, and the names that its body binds: tiles, loop variables, bound and
+fetched values. Everything else is kept: the names and the order of declarations (tensors, symbols,
+params, constants: callers use them), constants with their values and choices, hints, tuning points,
+operations, and the order of statements.
 
 The form is made from the syntax tree and not from the typed IR, which is elaborated for one choice
-of constants and has lost the branches that this choice does not take: sketches that differ there
-would be taken for one. Renaming is sound, since the language never shadows: a visible name is not
-made again, and a name made in a block ends with it (`checker/elaboration`). The n-th name that the
-body makes becomes n, and every use is resolved to the name it means.
+of constants and has lost the branches that this choice does not take: sketches that differ only
+there would have the same form. Renaming is sound, since the language has no shadowing: a visible
+name is not bound again, and the scope of a name bound in a block ends with the block
+(`checker/elaboration`). The n-th name that the body binds becomes n, and every use is resolved to
+its binding.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from sketchc.base.types import DType
 from sketchc.checker.api import bindable
 from sketchc.parsing import syntax
 
-#: Raised by one with every change to the form: a hash is only compared within one version.
+#: Increased by one with every change to the form: hashes of different versions differ.
 VERSION = 1
 
 
 def canonical_hash(sketch: syntax.Sketch) -> str:
-    """SHA-256 of the canonical form, in hexadecimal."""
+    """The SHA-256 of the sketch's canonical form, in hexadecimal."""
     text = json.dumps([VERSION, canonical_form(sketch)], separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def canonical_form(sketch: syntax.Sketch) -> list[Any]:
-    """The form as nested lists of strings, numbers as text, booleans and None.
+    """The canonical form as nested lists of strings, numbers as text, booleans and None.
 
     A node is a list that begins with its class; a declared name is a string, and a name that the
-    body makes is `["local", n]`.
+    body binds is `["local", n]`.
     """
     writer = _Writer(bindable(sketch))
     return [
@@ -56,7 +57,8 @@ def canonical_form(sketch: syntax.Sketch) -> list[Any]:
 class _Writer:
     """Writes nodes in source order; `scope` maps the visible names of the body to their numbers.
 
-    `kept` are names that `--set` binds: a constant bound in the body is one of them.
+    `kept` are the names that `--set` can bind, which are not renamed: constants bound in the body
+    among them.
     """
 
     kept: frozenset[str]
@@ -65,7 +67,7 @@ class _Writer:
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """A block: the names made in it end with it."""
+        """A context for a block: the scope of names bound in the block ends with it."""
         outer, self.scope = self.scope, dict(self.scope)
         try:
             yield
@@ -73,7 +75,7 @@ class _Writer:
             self.scope = outer
 
     def make(self, name: str) -> Any:
-        """A name that the body makes here, for what follows in its block."""
+        """Bind `name` for the rest of its block; returns its form."""
         if name in self.kept:
             return name
         self.scope[name] = self.made
@@ -88,7 +90,7 @@ class _Writer:
             return [self.statement(statement) for statement in body]
 
     def statement(self, node: syntax.Statement) -> list[Any]:
-        """One statement: what it reads is resolved before what it makes is visible."""
+        """The form of one statement: names that it reads are resolved before it binds its own."""
         match node:
             case syntax.For():
                 head = [self.plain(node.hints), self.plain(node.arguments)]
@@ -110,7 +112,7 @@ class _Writer:
                 return self.fields(node)
 
     def plain(self, value: Any) -> Any:
-        """Any part that makes no name."""
+        """The form of any part of the syntax tree that binds no name."""
         match value:
             case None | bool() | str():
                 return value
@@ -127,6 +129,7 @@ class _Writer:
                 return self.fields(value)
 
     def fields(self, node: Any) -> list[Any]:
-        """A node by its fields that take part in equality: no places, no accepted misspellings."""
+        """The form of a node, by its fields that take part in equality: without source positions
+        and accepted misspellings."""
         parts = [self.plain(getattr(node, f.name)) for f in records.fields(type(node)) if f.eq]
         return [type(node).__name__, *parts]

@@ -4,9 +4,9 @@ Write-ahead log with `synchronous=FULL`: a transaction that was committed surviv
 power failure, one that was not leaves no trace. Writers take the lock before they read
 (`BEGIN IMMEDIATE`) and wait for each other.
 
-Collecting garbage, old failures go, and then whatever nothing refers to any more. What passed is
-never dropped, so that the best kernels stay what they are. A failure that speaks against a kernel
-which passed elsewhere stays, too: without it that kernel would count as verified.
+Garbage collection drops old failures, and then all rows to which nothing refers any more. Rows that
+passed are never dropped, so that the best kernels stay the same. A failed verdict on a kernel that
+has also passed for that task stays, too: without it, the kernel would count as verified.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE = 20.0
 
 _NO_STORE = "{path} is not a store of sketchc; name another file with --store"
 _IN_USE = "the store {path} is in use by other processes: try again"
-#: What is said of SQLite's errors; of others, their own words.
+#: Messages for SQLite's errors; other errors keep SQLite's message.
 _WORDS = {
     sqlite3.SQLITE_NOTADB: _NO_STORE,
     sqlite3.SQLITE_CORRUPT: "the store {path} is damaged ({error}); move it away (a new one is "
@@ -43,7 +43,8 @@ _WORDS = {
 
 
 class StoreError(UsageError):
-    """The store cannot be opened, read or written: one line, what and why and what to do."""
+    """The store cannot be opened, read or written; the message is one line with the reason, and
+    what to do where something can be done."""
 
 
 @contextmanager
@@ -51,8 +52,8 @@ def open_store(path: Path, patience: float = PATIENCE) -> Iterator[sqlite3.Conne
     """A connection for reading and writing; the file and its folder are made where missing, and an
     older store is migrated, with a copy of it kept beside.
 
-    Raises `StoreError` for what cannot be written, is no store, is damaged, or was made by a newer
-    sketchc; also for what goes wrong while the connection is used.
+    Raises `StoreError` for a file that cannot be written, is no store, is damaged, or was made by a
+    newer sketchc; also for SQLite's and the system's errors while the connection is used.
     """
     with _explained(path, "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +92,7 @@ def read_store(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All or nothing: commits at the end, rolls back on any exception."""
+    """A transaction around the block: commits at the end, rolls back on any exception."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -106,7 +107,8 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _connect(path: Path, mode: str, patience: float, more: str = "") -> sqlite3.Connection:
-    """`mode` is SQLite's: "ro", "rw" or "rwc" (makes the file)."""
+    """A connection to the file `path` in SQLite's `mode`, "ro", "rw" or "rwc" (makes the file);
+    `more` are further parameters of the URI."""
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?mode={mode}{more}",
         uri=True,
@@ -121,8 +123,9 @@ def _connect(path: Path, mode: str, patience: float, more: str = "") -> sqlite3.
 
 
 def _connect_to_read(path: Path, writable: bool) -> sqlite3.Connection:
-    """On media that cannot be written, SQLite cannot make the log's index: without a log (the last
-    writer has closed the store) the file alone holds everything and is read as it is."""
+    """A connection for reading. On media that cannot be written, SQLite cannot make the log's
+    index: without a log (the last writer has closed the store) the file alone holds everything, and
+    is opened as immutable."""
     connection = _connect(path, "rw" if writable else "ro", PATIENCE)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -137,7 +140,7 @@ def _connect_to_read(path: Path, writable: bool) -> sqlite3.Connection:
 
 @contextmanager
 def _explained(path: Path, doing: str) -> Iterator[None]:
-    """Turns what SQLite and the operating system say into one line."""
+    """Turn errors of SQLite and of the operating system in the block into a `StoreError`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -156,7 +159,7 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _require_store(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises `StoreError` for a database of something else, and for a newer store."""
+    """Raise `StoreError` for a database that is not a store, and for a store of a newer sketchc."""
     mark = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     if mark != APPLICATION_ID and (mark or tables):
@@ -194,9 +197,9 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _use_log(connection: sqlite3.Connection) -> None:
-    """Write ahead from now on; the file keeps the mode. The change needs the file for itself for a
-    moment and does not wait by itself. (A file system without shared memory keeps the rollback
-    journal: as safe, slower.)"""
+    """Set the file's journal mode to a write-ahead log, permanently. The change needs exclusive
+    access for a moment, and SQLite does not wait for that. (A file system without shared memory
+    keeps the rollback journal: as safe, slower.)"""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -210,8 +213,9 @@ def _use_log(connection: sqlite3.Connection) -> None:
 
 
 def _keep_copy(path: Path, version: int) -> None:
-    """Copy the store as committed; the caller holds the lock, so nobody writes meanwhile. The copy
-    is moved into place when it is whole, and never over an earlier one."""
+    """Copy the committed state of the store to a file beside it; the caller holds the lock, so
+    nobody writes meanwhile. The copy is moved into place when it is complete, and never over an
+    earlier copy."""
     kept = path.with_name(f"{path.name}.schema-{version}")
     number = 1
     while kept.exists():
@@ -230,7 +234,8 @@ def _keep_copy(path: Path, version: int) -> None:
         partial.unlink(missing_ok=True)
 
 
-#: Failures by kind, for each task and target newest first; with kind's own condition.
+#: For each table, the query for its failures, numbered (`place`) from the newest on for each task
+#: and target.
 _FAILURES: dict[str, str] = {
     "verdicts": """
         SELECT v.id, v.recorded, row_number() OVER (
@@ -249,7 +254,7 @@ _FAILURES: dict[str, str] = {
         FROM runs r WHERE r.outcome NOT IN ('passed', 'generated')""",
 }
 
-#: Table -> the condition under which nothing refers to a row; those that refer come first.
+#: Table -> the condition that nothing refers to a row; a table comes before those it refers to.
 _UNUSED: dict[str, str] = {
     "kernels": """id NOT IN (SELECT kernel FROM verdicts)
         AND id NOT IN (SELECT kernel FROM measurements)""",
@@ -270,21 +275,21 @@ _UNUSED: dict[str, str] = {
 
 @attrs.frozen
 class Collected:
-    """How many rows of each table went (or would go), and the bytes that the file lost."""
+    """How many rows of each table were dropped (or would be), and the bytes that were freed."""
 
     rows: Mapping[str, int]
     bytes: int
 
 
 class _DryRun(Exception):
-    """Undoes the transaction."""
+    """Raised in order to roll the transaction of a dry run back."""
 
 
 def collect(
     connection: sqlite3.Connection, keep: int, older_than_days: float, dry_run: bool = False
 ) -> Collected:
-    """Drop failures older than so many days, but the newest `keep` of each kind, task and target;
-    then what nothing refers to; then give the space back. With `dry_run` only count."""
+    """Drop failures older than `older_than_days`, except the newest `keep` of each kind, task and
+    target; then rows to which nothing refers; then free the space. With `dry_run` only count."""
     age = datetime.timedelta(days=older_than_days)
     limit = (datetime.datetime.now(datetime.UTC) - age).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     before = _size(connection)

@@ -1,8 +1,9 @@
-"""The store as one text, and back: to keep beside a paper, to move between machines, to merge.
+"""Export of the store as one text, and import: to publish it, to move it between machines, to merge
+stores.
 
 JSON: `{"format": "sketchc-store", "version": 3, "tables": {"texts": [...], ...}}`; JSON Lines: that
-head without tables, then one `{"table": ..., ...}` for each row. Both hold everything, and columns
-whose text is JSON as data. CSV: one line for each verdict and measurement, to look at in a sheet.
+head without tables, then one `{"table": ..., ...}` for each row. Both hold everything, with columns
+whose text is JSON as data. CSV: one line for each verdict and measurement, for spreadsheets.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FORMAT = "sketchc-store"
 
 #: (table, row) pairs, every row after those that it refers to.
 Rows = list[tuple[str, Mapping[str, Any]]]
-#: Its keys keep their order, as in a ledger.
+#: JSON columns whose keys keep their order, as in a ledger.
 _ORDERED = ("line",)
 
 _CSV = """
@@ -40,13 +41,13 @@ _CSV = """
 
 
 def export_json(connection: sqlite3.Connection) -> str:
-    """Everything as one JSON document."""
+    """The whole store as one JSON document."""
     tables = {table: list(_rows(connection, table)) for table in TABLES}
     return json.dumps({**_head(), "tables": tables}, indent=1, ensure_ascii=False) + "\n"
 
 
 def export_jsonl(connection: sqlite3.Connection) -> Iterator[str]:
-    """Everything, a line at a time."""
+    """The whole store as JSON Lines, a line at a time."""
     yield json.dumps(_head()) + "\n"
     for table in TABLES:
         for row in _rows(connection, table):
@@ -54,7 +55,8 @@ def export_jsonl(connection: sqlite3.Connection) -> Iterator[str]:
 
 
 def export_csv(connection: sqlite3.Connection) -> Iterator[str]:
-    """Verdicts and measurements, oldest first, a line at a time; `samples` in seconds, as JSON."""
+    """Verdicts and measurements as CSV, oldest first, a line at a time; the column `samples` has
+    seconds, as JSON."""
     rows = connection.execute(_CSV)
     names = [column[0] for column in rows.description]
     yield _csv_line(names)
@@ -83,12 +85,12 @@ def _rows(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]
         yield data
 
 
-# ---------------------------------------------------------------- and back
+# ---------------------------------------------------------------- import
 
 
 def import_rows(connection: sqlite3.Connection, rows: Rows, name: str) -> tuple[int, int]:
     """Add the rows of an export, within a transaction of the caller; returns how many are new, and
-    how many were there. `name` is the file's, for errors. Raises `UsageError` for a damaged one."""
+    how many existed. `name` is the file's, for errors. Raises `UsageError` for a damaged export."""
     new = known = 0
     for table, row in rows:
         try:
@@ -100,8 +102,8 @@ def import_rows(connection: sqlite3.Connection, rows: Rows, name: str) -> tuple[
 
 
 def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> bool:
-    """Whether the row was new. Raises `ValueError` for one whose content is not what its name says,
-    and what SQLite raises."""
+    """Add one row; returns whether it was new. Raises `ValueError` for a row whose content does not
+    match its digest or the table's columns, and SQLite's errors."""
     values = dict(row)
     for column in TABLES[table]:
         ordered = column in _ORDERED
@@ -118,7 +120,7 @@ def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> 
         str(value).encode()  # raises for what SQLite cannot hold
     added = insert(connection, table, **values)
     if table == "runs" and not added and values["outcome"]:
-        # The export may know how a run ended that was going on when it was recorded here.
+        # The export may have the outcome of a run that was still going on when recorded here.
         connection.execute(
             """UPDATE runs SET outcome = :outcome, reason = :reason, attempts = :attempts,
             trace = :trace WHERE id = :id AND outcome = ''""",
@@ -130,8 +132,8 @@ def _add(connection: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> 
 def parse_export(text: str, name: str) -> Rows:
     """The rows of an export in JSON or JSON Lines, in the order of the tables.
 
-    Raises `UsageError` for what is no such export, and for one that is damaged or of a newer
-    sketchc.
+    Raises `UsageError` for a text that is no export, and for an export that is damaged or was made
+    by a newer sketchc. `name` is the file's, for errors.
     """
     head, lines = _documents(text, name)
     if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -157,11 +159,11 @@ def parse_export(text: str, name: str) -> Rows:
 
 
 def _documents(text: str, name: str) -> tuple[Any, list[Any]]:
-    """The head and the further lines; a document in JSON is a head alone."""
+    """The head and the parsed further lines of an export; a JSON document has only a head."""
     first, _, rest = text.partition("\n")
     try:
         try:
-            # Not splitlines: texts hold other characters that it takes for ends of lines.
+            # Not splitlines, which also splits at other characters, which texts may hold.
             return json.loads(first), [
                 json.loads(line) for line in rest.split("\n") if line.strip()
             ]

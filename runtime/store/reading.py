@@ -1,6 +1,6 @@
-"""What is in the store: lists, one thing with all its evidence, the best kernels.
+"""Queries of the store: lists, one row with all that belongs to it, the best kernels.
 
-Everything comes back as plain data for JSON; tables for people are the command line's.
+All results are plain data for JSON; the command line makes tables from them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.runtime.store.schema import TABLES
 from sketchc.runtime.store.writing import ledger_lines, text_of
 
-#: What a list shows of each kind; `{where}` takes the filters, over columns `task` and `target`.
-#: Newest first.
+#: The query for the list of each kind, newest first; `{where}` takes the conditions of `_FILTERS`.
 _LISTS: dict[str, str] = {
     "tasks": """
         SELECT t.id, t.name, t.subject, t.recorded,
@@ -58,7 +57,7 @@ _LISTS: dict[str, str] = {
         WHERE {where} ORDER BY r.recorded DESC, r.id""",
 }
 
-#: How a kind is narrowed down to a task (by id or name) and to a target.
+#: The conditions that restrict each kind to tasks (by their ids) and to a target.
 _FILTERS: dict[str, tuple[str, str]] = {
     "tasks": (
         "t.id IN ({tasks})",
@@ -83,7 +82,7 @@ _FILTERS: dict[str, tuple[str, str]] = {
 KINDS = tuple(_LISTS)
 
 #: The fastest verified kernel of each task, target, chip, device, sizes and precision. Verified: a
-#: verdict passed, and none failed for a reason that is the kernel's. Wrong outputs never count.
+#: verdict passed, and none failed through the kernel's fault. Only measurements that passed count.
 _BEST = """
     WITH verified AS (
         SELECT kernel, task, max(recorded) AS last FROM verdicts
@@ -119,7 +118,8 @@ def list_rows(
     target: str | None = None,
     limit: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows of a kind (`KINDS`), newest first. Raises `UsageError` for an unknown task."""
+    """The rows of a `kind` (of `KINDS`), newest first, at most `limit`. Raises `UsageError` for an
+    unknown task."""
     where, values = _where(connection, *_FILTERS[kind], task, target)
     return _select(connection, kind, where, values, limit)
 
@@ -152,7 +152,8 @@ def best_rows(
 def counts(
     connection: sqlite3.Connection, task: str | None = None, target: str | None = None
 ) -> dict[str, int]:
-    """How many rows of each kind there are. Raises `UsageError` for an unknown task."""
+    """The number of rows of each kind for a task and a target. Raises `UsageError` for an unknown
+    task."""
     found = {}
     for kind in KINDS:
         where, values = _where(connection, *_FILTERS[kind], task, target)
@@ -181,7 +182,8 @@ def _where(
 
 
 def find_tasks(connection: sqlite3.Connection, wanted: str) -> list[str]:
-    """Ids of tasks by file name (with or without .py), or by the beginning of the id."""
+    """Ids of tasks by file name (with or without .py), or by the beginning of the id. Raises
+    `UsageError` where there is none."""
     name = wanted.rsplit("/", 1)[-1].removesuffix(".py")
     rows = connection.execute("SELECT id, name FROM tasks").fetchall()
     found = [row["id"] for row in rows if row["name"].removesuffix(".py") == name]
@@ -192,12 +194,12 @@ def find_tasks(connection: sqlite3.Connection, wanted: str) -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------- one thing
+# ---------------------------------------------------------------- one row
 
 
 def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
-    """The kind and the whole id of what an id, or its beginning, names. Raises `UsageError` for
-    nothing, and for several."""
+    """The kind and the whole id of the row whose id begins with `prefix`. Raises `UsageError` where
+    there is none, or where there are several and none has exactly that id."""
     wanted = prefix.lower()
     found = []
     if wanted and all(letter in "0123456789abcdef" for letter in wanted):
@@ -217,7 +219,7 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
     raise UsageError(f"{prefix!r} begins several ids ({several}): write more of it")
 
 
-#: Kind -> what is shown of other kinds with it, by the condition.
+#: Kind -> the other kinds whose rows are shown with one of that kind, and the condition for them.
 _SHOWN_WITH: dict[str, dict[str, str]] = {
     "tasks": {"verdicts": "v.task = ?", "measurements": "m.task = ?"},
     "sketches": {"kernels": "k.sketch = ?"},
@@ -227,8 +229,8 @@ _SHOWN_WITH: dict[str, dict[str, str]] = {
 
 
 def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
-    """Everything about one thing: its row, what it refers to (with texts), what refers to it; of a
-    run with its ledger: every question, every reply."""
+    """Everything about the row whose id begins with `prefix`: the row, what it refers to (with
+    texts), what refers to it; of a run also its ledger, with every prompt and reply."""
     kind, identity = resolve(connection, prefix)
     data: dict[str, Any] = {"kind": kind.removesuffix("es") if kind == "sketches" else kind[:-1]}
     data |= _whole(connection, kind, identity)
@@ -240,7 +242,7 @@ def show(connection: sqlite3.Connection, prefix: str) -> dict[str, Any]:
 
 
 def _whole(connection: sqlite3.Connection, kind: str, identity: str) -> dict[str, Any]:
-    """One row, with what it refers to in place of digests and ids, and the files beside it."""
+    """One row, with texts and rows in place of their digests and ids, and with its files."""
     query = f"SELECT * FROM {kind} WHERE id = ?"
     data = plain(kind, connection.execute(query, (identity,)).fetchone())
     for name in ("text", "sketch_text", "signature"):
@@ -278,12 +280,12 @@ def _files(connection: sqlite3.Connection, table: str, owner: str, identity: str
 
 
 def plain(kind: str, row: sqlite3.Row) -> dict[str, Any]:
-    """A row as data: JSON columns parsed, booleans as such."""
+    """A row as plain data: JSON columns parsed, flags as booleans."""
     data = dict(row)
     for name in TABLES[kind]:
         if data.get(name) is not None:
             data[name] = json.loads(data[name])
-    # Counts of passed verdicts have the same name in other lists.
+    # In the lists of other kinds, "passed" is a number of verdicts.
     if kind in ("verdicts", "measurements") and "passed" in data:
         data["passed"] = bool(data["passed"])
     return data

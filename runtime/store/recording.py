@@ -1,9 +1,10 @@
-"""Recording what commands find: few calls, which never fail the command that makes them.
+"""Recording verdicts, measurements and runs: few calls, which never fail the command that makes
+them.
 
     recorder = Recorder(path, task, warn)    # before the work: keeps the task's text as it is now
     recorder.verdict(candidate, verdict)     # afterwards; returns the new row's id
 
-What goes wrong (a full disk, read-only media, a file that is no store) is said once, as a warning.
+Errors (a full disk, read-only media, a file that is no store) are reported once, as a warning.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from sketchc.runtime.verify.verdict import Verdict
     from sketchc.runtime.verify.verify import Candidate
 
-#: What a driver says of itself: file, and the pattern of its version there.
+#: By driver: the file that names its version, and the pattern of the version in that file.
 _DRIVERS = {
     "nvidia driver": ("/proc/driver/nvidia/version", r"Kernel Module\D*([\d.]+)"),
     "ascend driver": ("/usr/local/Ascend/driver/version.info", r"(?i)version=([\w.]+)"),
@@ -41,7 +42,7 @@ _DRIVERS = {
 
 
 def environment(versions: Mapping[str, str]) -> dict[str, str]:
-    """This machine's versions, with those that the toolchain or the task's process told."""
+    """This machine's versions, with `versions`, those of the toolchain or of the task's process."""
     return {**_machine(), **{str(name): str(value) for name, value in versions.items()}}
 
 
@@ -74,9 +75,9 @@ Made = TypeVar("Made")
 
 
 class Recorder:
-    """Writes what is found about candidates for one task into one store.
+    """Writes verdicts, measurements and runs for one task into one store.
 
-    `path` None records nothing. `warn` is told, once, that nothing is recorded and why.
+    `path` None records nothing. `warn` is called, once, with why nothing is recorded.
     """
 
     def __init__(self, path: Path | None, task: Task, warn: Callable[[str], None]) -> None:
@@ -85,7 +86,8 @@ class Recorder:
         self.task = None if path is None else self._guarded(lambda: read_task(task))
 
     def verdict(self, candidate: Candidate, verdict: Verdict) -> str | None:
-        """Keep a verdict and all it rests on. Returns its id, None where nothing was recorded."""
+        """Keep a verdict with the kernel, task and environment that it refers to. Returns its id,
+        None where nothing was recorded."""
         from sketchc.runtime.verify.verdict import to_json
 
         called = candidate.signature
@@ -94,7 +96,7 @@ class Recorder:
         return self.claim("verdict", row, lambda: to_json(verdict), signature=text)
 
     def measurement(self, candidate: Candidate, measured: Measurement) -> str | None:
-        """Keep a measurement with its raw samples. Returns its id, or None."""
+        """Keep a measurement with its raw samples. Returns its id, None if it was not recorded."""
         from sketchc.runtime.bench.text import to_json
 
         row = partial(kernel_row, candidate)
@@ -108,8 +110,9 @@ class Recorder:
         made_in: RunStep | None = None,
         signature: str | None = None,
     ) -> str | None:
-        """Keep a "verdict" or a "measurement", with the versions of what it was made with. All is
-        made when it is needed: what that raises is a warning, too."""
+        """Keep a claim of the `kind` "verdict" or "measurement", with the versions that it was made
+        with. `kernel` and `claim` are called when they are needed, so that their exceptions become
+        warnings, too. Returns the claim's id, None where nothing was recorded."""
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = claim()
@@ -123,8 +126,8 @@ class Recorder:
     def run(
         self, run: Callable[[], RunRow], calls: Callable[[], Sequence[Mapping[str, Any]]]
     ) -> str | None:
-        """Keep a run as far as it has come, with the lines of its ledger behind the header; what is
-        there already is not written again. Returns its id, or None."""
+        """Keep the current state of a run, with the lines of its ledger after the header; lines
+        that are recorded already are not written again. Returns its id, None if not recorded."""
 
         def write(connection: sqlite3.Connection, task: str) -> str:
             found = run()
@@ -135,7 +138,8 @@ class Recorder:
         return self._write(write)
 
     def _write(self, write: Callable[[sqlite3.Connection, str], str]) -> str | None:
-        """One transaction, with the task in it."""
+        """Call `write` with a connection and the task's id, in one transaction that also keeps the
+        task; returns what it returns, None where nothing was recorded."""
         task, path = self.task, self.path
         if task is None or path is None:
             return None
@@ -149,8 +153,8 @@ class Recorder:
         return self._guarded(work)
 
     def _guarded(self, work: Callable[[], Made]) -> Made | None:
-        """What `work` gives; None, with a warning the first time, for whatever it raises: a result
-        that took minutes is not lost because it cannot be kept."""
+        """What `work` returns; None, with a warning, for any exception, after which nothing more is
+        recorded: a result that took minutes is not lost because it cannot be kept."""
         try:
             return work()
         except UsageError as error:
@@ -166,7 +170,7 @@ class Recorder:
 
 
 def read_task(task: Task) -> TaskText:
-    """The task's file with the modules beside it that it imports, and those that these import.
+    """The task's file with the modules beside it that it imports, directly or through others.
     Raises `OSError` and `UnicodeDecodeError`."""
     path = task.path
     text = path.read_text("utf-8")
@@ -177,8 +181,8 @@ def read_task(task: Task) -> TaskText:
 
 
 def sketch_text(text: str, name: str) -> SketchText:
-    """The sketch `name` of a text that holds one or several. Raises `ValueError` where it does not
-    parse or has no such sketch."""
+    """The sketch `name` of a `text` with one or several sketches. Raises `ValueError` where the
+    text does not parse or has no such sketch."""
     from sketchc.base.diagnostics import Source
     from sketchc.checker.api import identifier
     from sketchc.parsing.parser import parse
@@ -195,8 +199,8 @@ def sketch_text(text: str, name: str) -> SketchText:
 def kernel_row(
     candidate: Candidate, sketch: SketchText | None = None, origin: str = ""
 ) -> KernelRow:
-    """The row of what was verified. The sketch's text is that of `sketch`, else the candidate's
-    own, where it has one; `origin` is told from the kernel where it is not given."""
+    """The row of a candidate's kernel. Its sketch is `sketch`, else the candidate's own, if it has
+    one; without `origin`, a kernel by others is "given", any other "builtin"."""
     from sketchc.ir.evaluate import constants_of
 
     plan, kernel, source = candidate.plan, candidate.kernel, candidate.source

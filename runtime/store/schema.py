@@ -4,11 +4,11 @@ A migration that was released is never edited: a change is a further entry. Stat
 one in a single transaction, with the new version (`PRAGMA user_version`) set in it.
 """
 
-#: Version 1: what a claim about a kernel consists of.
+#: Version 1: the parts of a claim about a kernel.
 #:
-#: Texts are named by their SHA-256 and stand here once, however many rows need them. Verdicts and
+#: Texts are named by their SHA-256 and are kept once, however many rows refer to them. Verdicts and
 #: measurements are JSON documents in the form of their `to_json`, with a version, so that a new
-#: field of theirs needs no migration; the columns beside are what is searched by.
+#: field in them needs no migration; the other columns are those that queries use.
 CLAIMS = (
     "CREATE TABLE texts (digest TEXT PRIMARY KEY, content TEXT NOT NULL) STRICT",
     # `id`: SHA-256 over the text, the modules beside the file that it imports, and `subject`: which
@@ -26,7 +26,7 @@ CLAIMS = (
         text TEXT NOT NULL REFERENCES texts (digest),
         PRIMARY KEY (task, name)
     ) STRICT""",
-    # `id`: the canonical hash, of version `form`. Each spelling that was seen stands below.
+    # `id`: the canonical hash, of version `form`. `sketch_texts` has every recorded spelling.
     """CREATE TABLE sketches (
         id TEXT PRIMARY KEY,
         form INTEGER NOT NULL,
@@ -79,7 +79,8 @@ CLAIMS = (
     ) STRICT""",
     "CREATE INDEX verdicts_of ON verdicts (kernel, task)",
     "CREATE INDEX verdicts_on ON verdicts (task)",
-    # `device` is the machine that was timed on; times in seconds; `symbols` sorted by name.
+    # `device` is the machine on which the kernel was timed; times in seconds; `symbols` sorted by
+    # name.
     """CREATE TABLE measurements (
         id TEXT PRIMARY KEY,
         kernel TEXT NOT NULL REFERENCES kernels (id),
@@ -103,8 +104,8 @@ CLAIMS = (
 
 #: Version 2: runs of `sketchc gen`, with every call to a language model.
 #:
-#: A call is the line of the run's ledger, whose long texts (messages, replies) stand in `texts`:
-#: the same system prompt of a hundred calls is kept once, and the line can be made again as it was.
+#: A call is the line of the run's ledger, whose long texts (messages, replies) are in `texts`: the
+#: system prompt that a hundred calls share is kept once, and the line can be restored exactly.
 RUNS = (
     # `folder` is where the run's files are; `trace` the steps, routes and versions, as JSON.
     """CREATE TABLE runs (
@@ -139,7 +140,7 @@ RUNS = (
         line TEXT NOT NULL,
         PRIMARY KEY (run, number)
     ) STRICT""",
-    # Which texts `line` names, so that none of them is ever dropped before it.
+    # The texts that `line` names, so that none of them is dropped before the call.
     """CREATE TABLE call_texts (
         run TEXT NOT NULL,
         number INTEGER NOT NULL,
@@ -151,7 +152,7 @@ RUNS = (
     # Which run a verdict or a measurement was made in; NULL for `sketchc verify` and `bench`.
     "ALTER TABLE verdicts ADD COLUMN run TEXT REFERENCES runs (id) ON DELETE SET NULL",
     "ALTER TABLE measurements ADD COLUMN run TEXT REFERENCES runs (id) ON DELETE SET NULL",
-    # Foreign keys are looked up from the other side when rows are dropped.
+    # When rows are dropped, the rows that refer to them are looked up.
     "CREATE INDEX verdicts_in ON verdicts (run)",
     "CREATE INDEX measurements_in ON measurements (run)",
     "CREATE INDEX call_texts_in ON call_texts (text)",
@@ -160,9 +161,9 @@ RUNS = (
 
 #: Version 3: the sketch that a kernel by others was called by, where `--signature` named one.
 #:
-#: It belongs to the verdict and not to the kernel: the same file may be verified with and without,
-#: and what was refuted once stays so. NULL where nothing was named; a kernel of a run has its own
-#: sketch.
+#: The signature belongs to the verdict and not to the kernel: a file may be verified with and
+#: without one, and stays refuted once it was. NULL where none was named; a kernel of a run has its
+#: own sketch.
 SIGNATURES = (
     "ALTER TABLE verdicts ADD COLUMN signature TEXT REFERENCES texts (digest)",
     "CREATE INDEX verdicts_by ON verdicts (signature)",
@@ -176,7 +177,7 @@ VERSION = len(MIGRATIONS)
 #: `PRAGMA application_id`: an SQLite file with another one is not a store ("sktc" in ASCII).
 APPLICATION_ID = 0x736B7463
 
-#: Every table after those that it refers to, with the columns whose text is JSON.
+#: The tables, each after those that it refers to, with their columns whose text is JSON.
 TABLES: dict[str, tuple[str, ...]] = {
     "texts": (),
     "tasks": (),

@@ -1,8 +1,9 @@
 """Rows of claims, written within a transaction of the caller: texts, tasks, sketches, kernels,
-environments, verdicts, measurements, runs. What is there already is not written again.
+environments, verdicts, measurements, runs. Rows that exist already are not written again.
 
-A call of a run is a line of its ledger (`agents.llm.ledger`) as JSON data; its long texts stand in
-`texts`, and `{"text": DIGEST}` in their place. `ledger_lines` makes the lines again as they were.
+A call of a run is a line of the run's ledger (`agents.llm.ledger`) as JSON data; long texts of the
+line are in the table `texts`, with `{"text": DIGEST}` in their place. `ledger_lines` restores the
+lines.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ import attrs
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
 
-#: Of the JSON documents of verdicts and measurements (`evidence`); raised by one with every change
-#: that an older reader would misread.
+#: The version of the JSON documents of verdicts and measurements (`evidence`), increased by one
+#: with every change that an older reader would misread.
 FORMAT = 1
 
 Scalar = int | float | bool
@@ -30,8 +31,8 @@ Scalar = int | float | bool
 
 @attrs.frozen
 class TaskText:
-    """A task's file: `name` without folder, its text, the texts of the modules beside it that it
-    imports, by file name, and the class or function in it that is the task."""
+    """A task's file: its `name` without folder, its text, the texts of the modules beside it that
+    it imports, by file name, and the name of the class or function that is the task (`subject`)."""
 
     name: str
     text: str
@@ -41,7 +42,8 @@ class TaskText:
 
 @attrs.frozen
 class SketchText:
-    """A sketch: its text as written, its name in the text, its canonical hash."""
+    """A sketch: its text as written, its name in the text, its canonical hash, and the version of
+    the canonical form (`form`)."""
 
     text: str
     name: str
@@ -52,7 +54,7 @@ class SketchText:
 @attrs.frozen
 class KernelRow:
     """A kernel, with all that it was made from. `origin` says who wrote it: "builtin", "llm" or
-    "given"; `sketch` None: made without."""
+    "given"; `sketch` is None for a kernel that was written without one."""
 
     kernel: Kernel
     origin: str
@@ -62,8 +64,8 @@ class KernelRow:
 
 @attrs.frozen
 class RunStep:
-    """The step of a run (its id, and a number) that a verdict or a measurement was made in. It is
-    recorded once, however often that is asked for: a run that was killed does its last step again.
+    """The step, by its number, of the run with the id `run` in which a verdict or a measurement was
+    made. The claim of a step is recorded only once: a run that was killed repeats its last step.
     """
 
     run: str
@@ -71,36 +73,37 @@ class RunStep:
 
 
 def now() -> str:
-    """In UTC, ISO 8601, to the microsecond: texts that sort by time."""
+    """The current time in UTC, ISO 8601, to the microsecond: texts that sort by time."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def digest_of(*parts: str) -> str:
-    """SHA-256 over texts, in hexadecimal; one text gives the digest of its UTF-8 bytes."""
+    """The SHA-256 of `parts`, in hexadecimal; of a single text, that of its UTF-8 bytes."""
     hashed = hashlib.sha256()
     for number, part in enumerate(parts):
         encoded = part.encode()
         if number:
-            hashed.update(b"\0%d\0" % len(encoded))  # where one ends and the next begins counts
+            hashed.update(b"\0%d\0" % len(encoded))  # so that the boundaries of texts count
         hashed.update(encoded)
     return hashed.hexdigest()
 
 
 def dump(value: Any) -> str:
-    """JSON with sorted keys: equal data is equal text."""
+    """`value` as JSON with sorted keys, so that equal data gives equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def storable(text: str) -> str:
-    """A text as SQLite takes it; file names, too, may hold characters without a UTF-8 form."""
+    """`text` with characters that have no UTF-8 form, which SQLite does not take, as question
+    marks; file names may have such characters, too."""
     return text.encode("utf-8", "replace").decode()
 
 
 def insert(connection: sqlite3.Connection, table: str, **values: Any) -> bool:
-    """Insert one row by column names, unless one with its key is there; whether it is new."""
+    """Insert one row by column names unless its key exists already; returns whether it is new."""
     columns = ", ".join(values)
     places = ", ".join("?" * len(values))
-    # Only a row with the same key is passed over: OR IGNORE would drop broken ones in silence.
+    # Only a row with an existing key is skipped: OR IGNORE would silently drop invalid rows.
     query = f"INSERT INTO {table} ({columns}) VALUES ({places}) ON CONFLICT DO NOTHING"
     plain = [storable(value) if isinstance(value, str) else value for value in values.values()]
     return connection.execute(query, plain).rowcount == 1
@@ -108,7 +111,7 @@ def insert(connection: sqlite3.Connection, table: str, **values: Any) -> bool:
 
 def put_text(connection: sqlite3.Connection, content: str) -> str:
     """Keep a text; returns its digest. Characters without a UTF-8 form (a model may send half of a
-    surrogate pair) become question marks, as they do in the files that compilers get."""
+    surrogate pair) become question marks, as in the files that compilers get."""
     content = storable(content)
     digest = digest_of(content)
     insert(connection, "texts", digest=digest, content=content)
@@ -116,7 +119,7 @@ def put_text(connection: sqlite3.Connection, content: str) -> str:
 
 
 def put_task(connection: sqlite3.Connection, task: TaskText) -> str:
-    """Keep a task; its id is a digest of its texts, and of what in them is the task."""
+    """Keep a task; returns its id, a digest of its texts and of its subject."""
     text = put_text(connection, task.text)
     modules = {name: put_text(connection, content) for name, content in task.modules.items()}
     identity = digest_of(text, dump(modules), task.subject)
@@ -128,7 +131,7 @@ def put_task(connection: sqlite3.Connection, task: TaskText) -> str:
 
 
 def put_sketch(connection: sqlite3.Connection, sketch: SketchText) -> str:
-    """Keep a sketch and this spelling of it; returns the digest of the text."""
+    """Keep a sketch and its text (one spelling of it); returns the digest of the text."""
     text = put_text(connection, sketch.text)
     identity, name = sketch.canonical, sketch.name
     insert(connection, "sketches", id=identity, form=sketch.form, name=name, recorded=now())
@@ -137,8 +140,8 @@ def put_sketch(connection: sqlite3.Connection, sketch: SketchText) -> str:
 
 
 def put_kernel(connection: sqlite3.Connection, row: KernelRow) -> str:
-    """Keep a kernel; its id is a digest of all that it consists of and was made from. Another
-    spelling of the same sketch that gives the same code gives the same kernel."""
+    """Keep a kernel; returns its id, a digest of all that it consists of and was made from. The
+    sketch counts by its canonical hash: another spelling with equal code gives the same kernel."""
     named, kernel = ("target", "hardware", "name", "entry", "language"), row.kernel
     own = {**{name: getattr(kernel, name) for name in named}, "origin": row.origin}
     own |= {"constants": dump(dict(row.constants)), "text": put_text(connection, kernel.source)}
@@ -155,7 +158,7 @@ def put_kernel(connection: sqlite3.Connection, row: KernelRow) -> str:
 
 
 def put_environment(connection: sqlite3.Connection, versions: Mapping[str, str]) -> str:
-    """Keep the versions of an environment; its id is a digest of them."""
+    """Keep the versions of an environment; returns its id, a digest of the versions."""
     text = dump(dict(versions))
     identity = digest_of(text)
     insert(connection, "environments", id=identity, versions=text)
@@ -172,9 +175,9 @@ def put_claim(
     made_in: RunStep | None = None,
     signature: str | None = None,
 ) -> str:
-    """Keep a "verdict" (`runtime.verify.verdict.to_json`), with the text of the sketch by which the
-    kernel was called where one was named for that, or a "measurement" (`runtime.bench.text`);
-    returns its id."""
+    """Keep a claim of the `kind` "verdict" (`runtime.verify.verdict.to_json`) or "measurement"
+    (`runtime.bench.text`); returns its id. `signature` is the text of the sketch by which a kernel
+    by others was called, where one was named."""
     identity, run = secrets.token_hex(16), None  # no row of another store has the same one
     if made_in is not None:
         run = made_in.run
@@ -193,8 +196,8 @@ def put_claim(
 
 
 def _of_measurement(measured: Mapping[str, Any]) -> dict[str, Any]:
-    """What only measurements have. No speedup stands in one whose baseline is of another class of
-    precision. A measurement that does not say its class is of none that others are."""
+    """The columns that only measurements have. `speedup` is None where the baseline is of another
+    class of precision. A measurement that does not state its class gets the class "unknown"."""
     speedup = measured.get("speedup")
     return {
         "device": str(measured["machine"]["name"]),
@@ -211,8 +214,8 @@ Data = dict[str, Any]
 
 @attrs.frozen
 class RunRow:
-    """A run as far as it has come. `outcome` is "" while it goes on; `header` is the first line of
-    its ledger, `trace` its steps (at its end, the whole of trace.json)."""
+    """The current state of a run. `outcome` is "" while the run goes on; `header` is the first line
+    of its ledger, `trace` its steps so far (at the end, the whole of trace.json)."""
 
     id: str
     target: str
@@ -235,7 +238,8 @@ def put_run(
     environment: str,
     calls: Sequence[Mapping[str, Any]],
 ) -> str:
-    """Keep a run, or what is new of it: its state, and the calls that are not there yet."""
+    """Keep a run, or update it: its state, and those of `calls` that are not recorded yet. Returns
+    its id."""
     values = attrs.asdict(run, recurse=False)
     values |= {"task": task, "environment": environment, "seed": str(run.seed)}
     values |= {"header": dump(run.header), "trace": dump(run.trace), "recorded": now()}
@@ -262,7 +266,7 @@ def _put_call(connection: sqlite3.Connection, run: str, call: Mapping[str, Any])
     for holder, name in _texts(line):
         content = holder[name]
         if storable(content) != content:
-            continue  # half of a surrogate pair: only JSON's escapes hold it
+            continue  # with half of a surrogate pair, which only JSON's escapes can represent
         digests.append(put_text(connection, content))
         holder[name] = {"text": digests[-1]}
     insert(
@@ -286,7 +290,7 @@ def _put_call(connection: sqlite3.Connection, run: str, call: Mapping[str, Any])
 
 
 def _texts(line: Data) -> Iterator[tuple[Any, Any]]:
-    """Where the long texts of a line are: (object or list, key or index)."""
+    """The places of the long texts of a ledger's line: (object or list, key or index)."""
     yield from ((line["parts"], version) for version in line.get("parts", ()))
     for message in line["request"]["messages"]:
         content = message["content"]
@@ -294,14 +298,14 @@ def _texts(line: Data) -> Iterator[tuple[Any, Any]]:
             yield message, "content"
             continue
         for place, piece in enumerate(content):
-            if isinstance(piece, str) or "text" in piece:  # no reference to a part
+            if isinstance(piece, str) or "text" in piece:  # else a reference to a part
                 yield content, place
     if line["reply"] is not None:
         yield line["reply"], "text"
 
 
 def ledger_lines(connection: sqlite3.Connection, run: str) -> list[Data]:
-    """The lines of a run's ledger, the header first, equal to what was recorded."""
+    """The lines of a run's ledger, the header first, as they were recorded."""
     header = connection.execute("SELECT header FROM runs WHERE id = ?", (run,)).fetchone()
     lines: list[Data] = [json.loads(header["header"])]
     query = "SELECT line FROM calls WHERE run = ? ORDER BY number"
@@ -314,6 +318,6 @@ def ledger_lines(connection: sqlite3.Connection, run: str) -> list[Data]:
 
 
 def text_of(connection: sqlite3.Connection, digest: str) -> str:
-    """The text of this digest."""
+    """The text with the given digest."""
     row = connection.execute("SELECT content FROM texts WHERE digest = ?", (digest,)).fetchone()
     return str(row["content"])

@@ -1,14 +1,14 @@
-"""A task in a process of its own, asked by messages: the same for every framework.
+"""A task in a process of its own, to which requests are sent: the same for every framework.
 
 The file is the user's code, so another process runs it (`worker.server`), which this module starts,
-asks and ends. What comes back is plain data: shapes, numbers, and reference outputs in float64.
-Whatever goes wrong in the task becomes one `TaskFailure` with the user's own line.
+asks and ends. Replies are plain data: shapes, numbers, and reference outputs in float64. Whatever
+goes wrong in the task becomes one `TaskFailure` with the user's own line.
 
-Runs are repeated in other processes: what follows from a process's number, or from the order that
-Python's hashes give, is the same in every run of one. Such a process is started when the first run
-is there to be repeated, and works while the rest of a verification does; what it found is asked for
-in the end. Sets of text come in the same order in two processes often enough, so a file that says
-`set` is run in more of them.
+Runs are repeated in other processes: outputs that follow from the process id, or from the order
+that hashes give, are the same in every run of one process. Such a process is started when the first
+run is there to be repeated, and works while the rest of a verification does; its findings are asked
+for in the end (`settle`). Sets of strings come in the same order in two processes often enough, so
+a file that says `set` is run in more of them.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ from sketchc.runtime.tasks.inputs import (
 from sketchc.runtime.tasks.outline import Outline, read_outline
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, difference
 
-#: What depends on hashes or on addresses where a file says it.
+#: Names in a file whose results depend on hashes or addresses.
 _NAMES = frozenset({"set", "frozenset", "hash", "id"})
 _MORE_PROCESSES = 3
-#: Seconds until a machine that is short of memory is asked for more all the same.
+#: Seconds to wait on a machine that is short of memory before going on all the same.
 _PATIENCE = 30.0
 
 #: What the process does in answer to a request.
@@ -106,8 +106,8 @@ _OTHER_SEED = 2
 
 @attrs.frozen
 class Beside:
-    """For a worker that repeats runs of another one: that one's process, a hash seed, and which of
-    the task's lists of inputs leads there."""
+    """What a worker that repeats another one's runs must know: the other's process id, a hash seed,
+    and which of the task's lists of inputs leads there."""
 
     process: int
     hash_seed: str
@@ -133,7 +133,7 @@ class TaskClient:
         outline: Outline | None = None,
         beside: Beside | None = None,
     ) -> None:
-        """Start the worker and load the file; `beside` another one, where it repeats runs of that.
+        """Start the worker and load the file; with `beside`, it repeats another worker's runs.
         Raises `TaskFailure`."""
         self.path = path
         self.beside = beside
@@ -175,7 +175,7 @@ class TaskClient:
         self._ask_once(request)
 
     def _begin_again(self) -> None:
-        """In place of a process that was killed: what that knew of earlier requests, too."""
+        """Start a process in place of one that was killed, and repeat what it had been told."""
         self._end()
         self._begin()
         if self.lead:
@@ -194,14 +194,14 @@ class TaskClient:
         return sys.executable
 
     def environment(self) -> dict[str, str]:
-        """Variables for the worker besides those that it may see of this process."""
+        """Environment variables for the worker besides those that it may see of this process."""
         return {} if self.beside is None else {"PYTHONHASHSEED": self.beside.hash_seed}
 
     def prepare_beside(self, hash_seed: str) -> None:
-        """Begin with what starting a worker beside this one needs, without waiting for it."""
+        """Begin to prepare the start of a worker beside this one, without waiting for it."""
 
     def _start(self) -> Start:
-        """What starts the worker's process."""
+        """A function that starts the worker's process."""
         return program(self.serving, self.python(), python_environment(self.environment()))
 
     def __enter__(self) -> Self:
@@ -254,8 +254,8 @@ class TaskClient:
         )
 
     def follow(self, lead: int) -> None:
-        """Let another of the task's lists of inputs stand for its own ones, from the next
-        `describe` on; before anything else is asked. 0 is the first again."""
+        """Let list `lead` of the task's inputs stand for its own ones, from the next `describe` on,
+        which must be the next request. 0 is the first list."""
         if lead == self.lead:
             return
         self._ask({"command": "follow", "lead": lead})
@@ -265,8 +265,8 @@ class TaskClient:
             self._cross_process = None
 
     def following(self, sizes: Mapping[str, int]) -> dict[str, tuple[Axis, ...]]:
-        """Which axes of the own inputs follow which of the file's own numbers: `sizes` gives each
-        another value, one by one. Numbers that `get_inputs` does not take so are left out."""
+        """The axes of the own inputs that follow each number of the file, found by setting the
+        numbers to those in `sizes`, one by one; without numbers with which `get_inputs` fails."""
         others = {name: [size] for name, size in sizes.items()}
         return _axes(self._ask({"command": "describe", "sizes": others, **self._own(0)})["axes"])
 
@@ -317,12 +317,12 @@ class TaskClient:
             others.settle()
 
     def require_numbers(self, seed: int = 0) -> None:
-        """Raises `TaskFailure` where the task gives nothing but NaN on its own inputs; also one
-        that `require_deterministic` did not run, because it is large."""
+        """Raises `TaskFailure` where the task gives nothing but NaN on its own inputs; also for a
+        large task, which `require_deterministic` did not run."""
         self._ask({"command": "numbers", **self._own(seed)})
 
     def require_same(self, inputs: Values, state: State, substitutes: Inits) -> None:
-        """Raises `TaskFailure` where runs on these inputs differ, whatever that takes."""
+        """Raises `TaskFailure` where runs on these inputs differ, however large they are."""
         self._large = 0
         request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "twice": True})
@@ -354,20 +354,20 @@ class TaskClient:
         return _arrays(self._ask(asked)["outputs"])
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
-        """What the task's `get_inputs` gives after seeding; None for what is not a number.
-        `variant` counts the further lists of `get_inputs_dyn_list`."""
+        """The values of the task's `get_inputs` after seeding; None for those that are neither
+        tensors nor numbers. `variant` counts the further lists of inputs."""
         if not self.outline.makes_inputs:
             return declared_inputs(self.outline, seed)
         request = {"command": "own_inputs", "seed": seed, "variant": variant}
         return _received(self._ask(request)["inputs"])
 
     def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
-        """What the model's `valid_inputs` makes of these; its init inputs as in `reference`."""
+        """The inputs as `valid_inputs` corrects them; `substitutes` as in `reference`."""
         request = {"command": "valid", "inputs": _sent(inputs), "substitutes": dict(substitutes)}
         return _received(self._ask(request)["inputs"])
 
     def built(self, substitutes: Inits) -> Built:
-        """The model when init inputs (by position) have other values."""
+        """What is known of a model whose init inputs (by position) have other values."""
         key = tuple(sorted(substitutes.items()))
         if key not in self._built:
             reply = self._ask({"command": "built", "substitutes": dict(substitutes)})
@@ -391,8 +391,8 @@ class TaskClient:
         return tuple(_tensor(value) for value in reply["outputs"]), _shapes(reply["state"])
 
     def trace(self, inputs: Specs, substitutes: Inits) -> dict[str, Any]:
-        """The operations that the task runs on inputs of these shapes, as `worker.trace` tells
-        them. Raises `TaskFailure` where it cannot be traced."""
+        """The operations that the task runs on inputs of these shapes, in the form of
+        `worker.trace`. Raises `TaskFailure` where the task cannot be traced."""
         return self._ask(_asked("trace", inputs, substitutes))
 
     def reference(
@@ -416,7 +416,7 @@ class TaskClient:
     def readings(
         self, inputs: Values, state: State = NONE, substitutes: Inits = NONE, rtol: float = 0.0
     ) -> Readings:
-        """What else the task may give on these inputs; what it rounds counts as off by `rtol`."""
+        """Other outputs that the task may give, if what it rounds is off by up to `rtol`."""
         request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "command": "readings", "rtol": rtol})
         return Readings(
@@ -429,7 +429,7 @@ class TaskClient:
     def thresholds(
         self, inputs: Values, state: State = NONE, substitutes: Inits = NONE
     ) -> Thresholds:
-        """The numbers at which its results may bend, seen on these inputs."""
+        """The numbers at which the task's results may change abruptly, seen on these inputs."""
         request = self._request(inputs, state, substitutes, double=True)
         reply = self._ask({**request, "command": "thresholds"})
         return Thresholds(tuple(reply["numbers"]), reply["selects"], reply["shown"])
@@ -437,7 +437,7 @@ class TaskClient:
     def _request(
         self, inputs: Values, state: State, substitutes: Inits, double: bool
     ) -> dict[str, Any]:
-        """What asks for a reference."""
+        """The request for the task's outputs on these inputs."""
         return {
             "command": "reference",
             "inputs": _sent(inputs),
@@ -450,8 +450,8 @@ class TaskClient:
     # ------------------------------------------------------------ the channel
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """One request and its reply. Where the process is killed, which the kernel does when memory
-        runs out, another one is asked, once. Raises `TaskFailure`."""
+        """The reply to one request. Where the process is killed, which the kernel does when memory
+        runs out, the request goes to another process, once. Raises `TaskFailure`."""
         try:
             return self._ask_once(request)
         except TaskKilledError:
@@ -518,7 +518,7 @@ class _CrossProcess:
             thread.start()
 
     def repeat(self, run: _Run) -> None:
-        """Have one run repeated, some time."""
+        """Queue one run to be repeated in all processes."""
         for queue in self._queues:
             queue.put(run)
 
@@ -547,7 +547,7 @@ class _CrossProcess:
                     msg = f"{self._path}: {NOT_DETERMINISTIC.format(why=why)}"
                     self._failure = TaskFailure(msg)
         except TaskKilledError:
-            pass  # for want of memory: what it would have said nobody knows
+            pass  # for want of memory: its result is unknown
         except TaskFailure as error:
             self._failure = self._failure or error
         except (OSError, ValueError) as error:
@@ -614,7 +614,7 @@ def _raised(path: Path, report: Mapping[str, Any]) -> str:
 
 
 def _ended(path: Path, end: PeerEndedError, command: str, log: str, *, short: bool) -> TaskFailure:
-    """What is said of a process that ended so while it was at a command and had printed `log`;
+    """The failure of a process that ended by `end` while it was at a command and had printed `log`;
     `short`: the kernel has ended processes for want of memory since it started."""
     doing, status = _DOING[command], end.status
     if status == -signal.SIGKILL and end.by_itself:
@@ -628,7 +628,7 @@ def _ended(path: Path, end: PeerEndedError, command: str, log: str, *, short: bo
 
 
 def wait_for_memory() -> None:
-    """Until there is some, or for a while."""
+    """Wait until memory is free, for `_PATIENCE` seconds at most."""
     deadline = time.monotonic() + _PATIENCE
     while memory.is_short(memory.available()) and time.monotonic() < deadline:
         time.sleep(0.25)

@@ -38,7 +38,7 @@ def fail(text: str, cause: BaseException | None = None) -> NoReturn:
 
 
 class TaskKilledError(TaskFailure):
-    """Somebody killed the task's process, twice: that says nothing about the task."""
+    """The task's process was killed from outside, twice: that says nothing about the task."""
 
 
 class HintError(TaskFailure):
@@ -77,7 +77,7 @@ Axis = tuple[int, int]
 
 
 def number_name(position: int) -> str:
-    """What the param of a number among forward's inputs is called, where nothing names it."""
+    """The name of the param for the number at `position` of forward's inputs."""
     return f"number_{position + 1}"
 
 
@@ -85,8 +85,8 @@ def number_name(position: int) -> str:
 class Built:
     """A model built with other values of its init inputs: the `shapes` of parameters and buffers,
     their `scales` as initialised (the root mean square; 0 for integers), the half-open `ranges` of
-    those that are integers, `scalars`, the numbers among the model's attributes, and which floats
-    are `positive` and differ."""
+    those that are integers, `scalars`, the numbers among the model's attributes, and the names of
+    floats that are `positive`: none below 0, and not all equal."""
 
     shapes: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
     scales: Mapping[str, float] = attrs.field(factory=dict)
@@ -97,8 +97,8 @@ class Built:
 
 @attrs.frozen
 class NamedPlaces:
-    """An operation of the task that named places of its operand `values` (argmax, topk, sort), and
-    whether these are `exact`: inputs, selected."""
+    """The operand `values` of an operation that gave indices (argmax, topk, sort), and whether it
+    is `exact`: made of elements of inputs."""
 
     values: Array = attrs.field(eq=False)
     exact: bool = False
@@ -106,12 +106,12 @@ class NamedPlaces:
 
 @attrs.frozen
 class Readings:
-    """What else a task may give on the inputs of a reference, all in float64.
+    """Other outputs that a task may give on the inputs of a reference, all in float64.
 
-    `runs`: its outputs, run again as before, and with another number of threads. `moved`: with
-    everything that it rounds moved down, and up, by a tolerance. `rounded` are the values before
-    roundings, in the order of the run, `places` what places were named of; only a framework that
-    shows its operations has these.
+    `runs`: its outputs, run again as before, and with another number of threads. `moved`: with all
+    values before roundings moved down, and up, by a tolerance. `rounded` are these values, in the
+    order of the run, `places` the operands of operations that gave indices. Only a framework that
+    shows its operations has `moved`, `rounded` and `places`.
     """
 
     runs: tuple[tuple[Array, ...], ...] = ()
@@ -122,16 +122,16 @@ class Readings:
 
 @attrs.frozen
 class Thresholds:
-    """The `numbers` that a task compares with, clamps to or takes beside its inputs. `selects`: it
-    does nothing but select, compare and copy. `shown`: its operations were seen; else the numbers
-    are those of its file."""
+    """The `numbers` that a task compares with, clamps to or takes beside its inputs. `selects`: the
+    task does nothing but select, compare and copy. `shown`: its operations were seen; else the
+    numbers are those of its file."""
 
     numbers: tuple[int | float, ...] = ()
     selects: bool = False
     shown: bool = False
 
     def joined(self, other: Thresholds) -> Thresholds:
-        """What two looks at a task saw."""
+        """The thresholds that two runs of a task showed, together."""
         if not self.numbers and not self.shown:
             return other
         numbers = dict.fromkeys([*self.numbers, *other.numbers])
@@ -142,21 +142,20 @@ class Thresholds:
 class TaskDescription:
     """What a task consists of, at its own sizes.
 
-    `inputs` are those of what is called, by position (keyword-only ones last); `state` the
+    `inputs` are the arguments of the call, by position (keyword-only ones last); `state` the
     parameters, then the buffers, then other tensors among the attributes of modules, whose names
-    are `unregistered`; `scalars` the numbers among the model's attributes; `returns`
-    says what holds the outputs: "tensor", "tuple", "list", "dict", "nested", "none" (the inputs
-    that were written are the outputs) or "changes" (what is returned, and then the inputs that were
-    written). `defaults` holds the positions of inputs that are None when
-    they are left out; `corrects`: the model has `valid_inputs`. `written` are the positions of
-    inputs that the task writes into. `others` are further lists of inputs (`get_inputs_dyn_list`).
-    `hints` restrict sizes and values; `axes` say which axes a size of the hints stands for.
-    `layout` says how forward's inputs hold the tensors (`layout`), and `lists` what the lists of
-    inputs are called: these, and then the others. `constants` are those of the model's parts
-    (`norm.eps`), and its own that are no numbers, as text. `between`: the most elements of tensors
-    that a large task makes on its way, at once; 0 where that was not seen.
-    `subject` is the name of what is run, `kind` says whether it is a "class", an "instance" of one
-    or a "function" of `framework`.
+    are `unregistered`; `scalars` the numbers among the model's attributes; `returns` says what
+    holds the outputs: "tensor", "tuple", "list", "dict", "nested", "none" (the inputs that were
+    written are the outputs) or "changes" (what is returned, and then the inputs that were written).
+    `defaults` holds the positions of inputs that are None when they are left out; `corrects`: the
+    model has `valid_inputs`. `written` are the positions of inputs that the task writes into.
+    `others` are further lists of inputs (`get_inputs_dyn_list`). `hints` restrict sizes and values;
+    `axes` say which axes a size of the hints stands for. `layout` says how forward's inputs hold
+    the tensors (`layout`), and `lists` are the titles of the lists of inputs, first of `inputs`,
+    then of `others`. `constants` are those of the model's parts (`norm.eps`), and its own that are
+    no numbers, as text. `between`: the most elements of intermediate tensors of a large task that
+    are alive at once; 0 where that was not seen. `subject` is the name of what is run, `kind` says
+    whether it is a "class", an "instance" of one or a "function" of `framework`.
     """
 
     path: Path
@@ -197,6 +196,6 @@ class TaskDescription:
         )
 
     def name_of(self, position: int) -> str:
-        """What people call an input: "input 2 (`bias`)"."""
+        """The name of an input in messages: "input 2 (`bias`)"."""
         name = f" (`{self.names[position]}`)" if position < len(self.names) else ""
         return f"input {position + 1}{name}"

@@ -1,11 +1,11 @@
 """How extents of outputs follow extents of inputs: formulas, learnt by asking at other sizes.
 
-Each symbol is varied alone first, at several sizes. What an extent is along such a line must be of
-the form a*n + b or a*((n + b) // s) + c + d*n; where several forms agree with all answers, the task
-is asked at a size at which they differ, until one is left. Extents that follow several symbols are
-products or sums of such lines, quotients of sums, or sums of products; answers at sizes that vary
-together decide. Every formula has to hold at the task's own sizes, too. So
-what fits one size only is never offered: an extent without a formula is `None`.
+Each symbol is varied alone first, at several sizes. An extent along such a line must be of the form
+a*n + b or a*((n + b) // s) + c + d*n; where several forms agree with all answers, the task is asked
+at a size at which they differ, until one is left. Extents that follow several symbols are products
+or sums of such lines, quotients of sums, or sums of products; answers at sizes that vary together
+decide. Every formula has to hold at the task's own sizes, too. So a formula that fits one size only
+is never offered: an extent without a formula is `None`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _STEPS = (0, 1, 2, 3, 5, 8, 14, 33, 97)
 #: So many sizes at least, of one symbol and of all together, must be answered.
 _FEWEST = 3
 _MOST_DIVISOR = 64
-#: Of a line that has a division as well.
+#: The slopes of a line that has a division as well.
 _SLOPES = (1, 2, -1)
-#: How many steps from the first size forms are told apart, and with how many questions.
+#: Forms are told apart up to so many steps from the first size, and with so many questions.
 _REACH = 160
 _MOST_QUESTIONS = 24
 #: How many sizes that vary together are tried.
@@ -63,7 +63,7 @@ class _Line:
 
     @property
     def primitive(self) -> _Line:
-        """The line without a factor that all its parts have; the first part is positive."""
+        """The line divided by the common factor of all its parts; the first part is positive."""
         factor = math.gcd(self.slope, self.scale, self.constant) or 1
         factor *= -1 if (self.slope or self.scale) < 0 else 1
         return self._with(self.slope // factor, self.scale // factor, self.constant // factor)
@@ -129,7 +129,7 @@ def solve(ask: Ask, question: Question, names: Sequence[ir.Expr]) -> list[ir.Exp
 
 @attrs.define
 class _Solver:
-    """Asks, and keeps the answers."""
+    """Asks for extents, and keeps the answers."""
 
     ask: Ask
     question: Question
@@ -174,7 +174,7 @@ class _Solver:
     # ------------------------------------------------------------ one symbol
 
     def _line(self, place: int, extent: int) -> _Line | None:
-        """What the extent is while one symbol varies; None where that has no known form."""
+        """The line that an extent is on while one symbol varies; None where no known form fits."""
         points = {}
         start, step = self.question.start[place], self.question.steps[place]
         for factor in _STEPS:
@@ -195,8 +195,8 @@ class _Solver:
         return None
 
     def _told_apart(self, lines: list[_Line], place: int, extent: int) -> list[_Line]:
-        """Of the lines, those that give all answers, at more sizes, too; they differ nowhere that
-        the task takes."""
+        """Those of `lines` that give the answers at further sizes, too, where they differ; none
+        where too many questions leave several."""
         start, step = self.question.start[place], self.question.steps[place]
         sizes = [start + factor * step for factor in range(_REACH)]
         for _ in range(_MOST_QUESTIONS):
@@ -235,7 +235,7 @@ class _Solver:
         return len(several) >= _FEWEST
 
     def _laws(self, lines: Mapping[int, _Line], first: int, extent: int) -> Iterator[_Law]:
-        """What the lines may be parts of, the simplest first."""
+        """Formulas that the lines may be parts of, the simplest first."""
         start = self.question.start
         if len(lines) < 2:
             yield _Polynomial(lines, {(place,): 1 for place in lines}, 0 if lines else first)
@@ -327,7 +327,7 @@ class _Polynomial:
 
 @attrs.frozen
 class _Quotient:
-    """scale * ((sum of factors and symbols + shift) // divisor) + constant."""
+    """scale * ((sum of factor * symbol + shift) // divisor) + constant."""
 
     factors: Mapping[int, int]
     scale: int
@@ -353,8 +353,8 @@ _Law = _Polynomial | _Quotient
 
 
 def _quotients(lines: Mapping[int, _Line], start: Sizes, first: int) -> Iterator[_Quotient]:
-    """Quotients of sums that rise along each line as it does: an image without what a kernel of
-    another symbol covers, divided by a stride."""
+    """Quotients of sums that rise along each line as it does: an image's extent less that of a
+    kernel, which is another symbol, divided by a stride."""
     divisor = math.lcm(*(line.divisor for line in lines.values()))
     rates = {p: line.slope + Fraction(line.scale, line.divisor) for p, line in lines.items()}
     scale = math.gcd(*(int(rate * divisor) for rate in rates.values()))
@@ -370,7 +370,7 @@ def _quotients(lines: Mapping[int, _Line], start: Sizes, first: int) -> Iterator
 
 
 def _affine(points: Mapping[int, int]) -> Iterator[_Line]:
-    """a*n + b."""
+    """The line a*n + b through the first two points, if a is whole."""
     (size, value), (other, value_2), *_ = points.items()
     if (value_2 - value) % (other - size) == 0:
         slope = (value_2 - value) // (other - size)
@@ -378,7 +378,7 @@ def _affine(points: Mapping[int, int]) -> Iterator[_Line]:
 
 
 def _divided(points: Mapping[int, int], slopes: Sequence[int]) -> Iterator[_Line]:
-    """slope*n + a*((n + b) // s) + c."""
+    """The lines slope*n + a*((n + b) // s) + c through the points at both ends."""
     size, last = min(points), max(points)
     places = itertools.product(slopes, range(2, _MOST_DIVISOR + 1), range(_MOST_DIVISOR))
     for slope, divisor, shift in places:

@@ -1,5 +1,5 @@
-"""The lists of inputs that a task's file makes: what people call them, and the file narrowed to
-some of them. Needs the standard library alone.
+"""The lists of inputs that a task's file makes: their titles, and the file narrowed to some of
+them. Needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ LIST_MAKERS = ("get_inputs_dyn_list", "get_input_groups")
 
 
 def list_title(number: int, maker: str) -> str:
-    """What people call a list that stands at `number`, from 1 on."""
+    """The title of list `number`, counted from 1, that the function `maker` gives."""
     return f"list {number} of {maker}"
 
 
 def narrowed(source: str, every: Sequence[str], kept: Collection[str]) -> str:
-    """The text of a task's file that has no other lists of inputs than those `kept`, of `every` one
-    (titles)."""
+    """The text of a task's file, with code at the end that leaves of `every` list of inputs those
+    that are `kept` (both are titles)."""
     lines = ["", "", "# Of the lists of inputs, those that one kernel is made for."]
     if OWN_MAKER in every and OWN_MAKER not in kept:
         lines.append(f"del {OWN_MAKER}")

@@ -21,7 +21,7 @@ from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.tasks.description import HintError, Scalar, fail
 from sketchc.runtime.tasks.outline import Domain, Outline, Parameter
 
-#: kind -> what it is for.
+#: Kind of input -> what its values are.
 KINDS: dict[str, str] = {
     "normal": "signed, of one scale",
     "mixed_scale": "signed, magnitudes over four decades",
@@ -33,7 +33,7 @@ KINDS: dict[str, str] = {
 NON_CONTIGUOUS = "non_contiguous"
 #: Drawn from what the task's own inputs look like: their range, sign and structure.
 LIKE = "task_like"
-#: Beyond the range of f16, squares in tasks that compute in f16 would overflow.
+#: Large magnitudes where not 1e3: in tasks that compute in f16, larger squares would overflow.
 LARGE = {DType.F16: 16.0}
 _SMALLEST = {DType.F16: 2.0**-24, DType.BF16: 2.0**-133, DType.F32: 2.0**-149}
 
@@ -118,7 +118,7 @@ _SIZES = (96, 160, 72, 40, 24, 12, 10, 6)
 
 
 def within(array: Array, domain: Domain, dtype: DType) -> Array:
-    """The elements moved into a domain: sorted rows stay sorted, and equal elements equal."""
+    """The elements moved into a domain, in order: sorted rows stay sorted, equal elements equal."""
     if domain.choices:
         allowed = np.asarray(sorted(domain.choices), numpy_dtype(dtype))
         places = np.abs(array.astype(np.float64)) * 7.0 % len(allowed)
@@ -156,7 +156,7 @@ def _whole_range(domain: Domain, dtype: DType) -> tuple[int, int]:
 
 
 def _clipped(moved: Array, domain: Domain, dtype: DType) -> Array:
-    """In the elements' own type, with open ends left out there, too."""
+    """`moved` in the type `dtype`, clipped to the domain; its open ends are left out there, too."""
     kind = numpy_dtype(dtype)
     found = moved.astype(kind)
     for end, is_open, inward in (
@@ -251,7 +251,7 @@ def _number(parameter: Parameter, domain: Domain | None) -> Scalar | None:
 
 
 def check_hints(outline: Outline) -> None:
-    """Raises `HintError` for a hint that declares what is no argument, or leaves no size."""
+    """Raises `HintError` for a hint that declares an unknown argument, or allows no size."""
     names = [parameter.name for parameter in outline.parameters]
     for hint in outline.hints:
         where = f"{outline.path}, line {hint.line}: the hint `{hint.text}`"

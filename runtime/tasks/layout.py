@@ -19,7 +19,7 @@ Layout = list[dict[str, Any] | None]
 
 
 def flatten(values: Sequence[Any], is_tensor: Callable[[Any], bool]) -> tuple[list[Any], Layout]:
-    """The leaves of inputs, and where they were."""
+    """The leaves of inputs, and the layout that puts them together again."""
     leaves: list[Any] = []
     return leaves, [_flatten(value, is_tensor, leaves) for value in values]
 
@@ -38,7 +38,7 @@ def _flatten(
 
 
 def _holds(value: Any, is_tensor: Callable[[Any], bool]) -> bool:
-    """Whether it is a container with a tensor in it, however deep."""
+    """Whether `value` is a container with a tensor in it, however deep."""
     if is_tensor(value) or not isinstance(value, list | tuple | Mapping):
         return False
     parts = value.values() if isinstance(value, Mapping) else value
@@ -46,7 +46,7 @@ def _holds(value: Any, is_tensor: Callable[[Any], bool]) -> bool:
 
 
 def rebuild(layout: Layout, leaves: Sequence[Any]) -> list[Any]:
-    """The inputs with these leaves. Leaves that are left, of further inputs, follow as they are."""
+    """The inputs of a layout with these leaves; leaves that are left over follow as they are."""
     rest = iter(leaves)
     return [*(_rebuild(part, rest) for part in layout[: len(leaves)]), *rest]
 

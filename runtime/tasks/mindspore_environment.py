@@ -14,7 +14,7 @@ from pathlib import Path
 from sketchc.runtime.process.venvs import Environment
 
 VERSION = "2.10.0"
-#: Installed without what it asks for: NumPy 2 would do, and some of its operations then fail.
+#: Installed without its dependencies: they allow NumPy 2, with which some operations fail.
 PACKAGE = f"mindspore=={VERSION}"
 REQUIREMENTS = (
     *("numpy<2", "scipy<1.17", "pillow", "protobuf>=7.34.1,<8", "asttokens", "astunparse"),

@@ -54,7 +54,7 @@ class Domain:
     choices: tuple[float, ...] = ()
 
     def holds(self, value: float) -> bool:
-        """Whether a number is in it; NaN never is."""
+        """Whether a number is in the domain; NaN never is."""
         if self.choices:
             return value in self.choices
         above = value > self.lower if self.open_lower else value >= self.lower
@@ -73,7 +73,7 @@ class Domain:
         return low, high - (high - low) % self.step
 
     def at_least(self, size: int) -> int | None:
-        """The smallest size of it that is not below `size`."""
+        """The smallest size in the domain that is not below `size`; None for none."""
         if self.choices:
             return min((int(c) for c in self.choices if c >= size), default=None)
         low, high = self.whole
@@ -81,7 +81,7 @@ class Domain:
         return found if found <= high else None
 
     def at_most(self, size: int) -> int | None:
-        """The largest size of it that is not above `size`."""
+        """The largest size in the domain that is not above `size`; None for none."""
         if self.choices:
             return max((int(c) for c in self.choices if c <= size), default=None)
         low, high = self.whole
@@ -89,7 +89,7 @@ class Domain:
         return found if found >= low else None
 
     def near(self, size: int) -> int:
-        """`size`, or a size of it that is near."""
+        """`size`, or the next larger size in the domain; its largest where there is none."""
         found = self.at_least(size)
         found = self.at_most(size) if found is None else found
         assert found is not None, "a domain of sizes is never empty"
@@ -110,7 +110,7 @@ class Declared:
 
 @attrs.frozen
 class Hint:
-    """One hint: what is said of `name`, on which line of the file, in which words."""
+    """One hint on `name`: its line in the file, its text, and what it allows or declares."""
 
     name: str
     line: int
@@ -120,7 +120,7 @@ class Hint:
 
 
 def read_hints(source: str, where: str) -> tuple[Hint, ...]:
-    """All hints of a file, in order. Raises `HintError` with the line of one that is no hint."""
+    """All hints of a file, in order. Raises `HintError` with the line of a malformed one."""
     found: list[Hint] = []
     for line, comment in _comments(source):
         for text in _texts(comment):
@@ -144,7 +144,7 @@ _OLD = re.compile(r"#\s*@(range|elemwise|elem)_hint\s*\(\s*[\"'](\w+)[\"']\s*,(.
 
 
 def _texts(comment: str) -> list[str]:
-    """What a comment says, hint by hint; the older forms are made into the newer ones."""
+    """The texts of a comment's hints; the older forms are made into the newer ones."""
     if old := _OLD.match(comment):
         kind, name, rest = old.groups()
         if kind != "range":
@@ -189,7 +189,7 @@ def _parse(text: str, line: int) -> Hint | None:
 
 
 def _domain(kind: str, groups: tuple[str, ...]) -> Domain | None:
-    """None for what holds no number."""
+    """The domain of a hint of one kind (see `_PATTERNS`); None for one without any number."""
     match kind:
         case "interval":
             opening, lower, upper, closing = groups
@@ -234,7 +234,7 @@ _DTYPES = {name: dtype for dtype in DType for name in (dtype.value, dtype.numpy_
 
 
 def parse_declared(text: str) -> Declared | None:
-    """`f32[M, 4]`, `float32[N]`, `i32[]` or `float`; None for other text."""
+    """The type in `f32[M, 4]`, `float32[N]`, `i32[]` or `float`; None for other text."""
     found = re.fullmatch(r"([a-z]\w*)\s*(?:\[([\w\s,]*)\])?", text.strip())
     if found is None or found.group(1) not in _DTYPES:
         return None
@@ -291,12 +291,12 @@ class Outline:
 
     @property
     def domains(self) -> dict[str, Domain]:
-        """What hints say of the values of sizes and arguments."""
+        """The domains that hints give for sizes and arguments, by name."""
         return {hint.name: hint.domain for hint in self.hints if hint.domain is not None}
 
 
 def read_outline(path: Path, subject: str = "") -> Outline:
-    """The outline of a file. Raises `TaskFailure` where nothing, or too much, could be meant."""
+    """The outline of a file. Raises `TaskFailure` for no Python, and without one clear subject."""
     if not path.is_file():
         fail(f"there is no task file {path}")
     try:
@@ -373,7 +373,7 @@ class _File:
         return {*self.definitions, *self.values, *self.imported}
 
     def _subject(self) -> str:
-        """Raises `TaskFailure` where it is not clear."""
+        """The name of the subject. Raises `TaskFailure` where several are possible."""
         if "Model" in self._names():
             return "Model"
         classes = [name for name in self._classes() if not name.startswith("_")]
@@ -582,7 +582,7 @@ def _constant(node: ast.expr | None) -> Scalar | None:
 
 
 def modules_beside(path: Path, largest: float = math.inf) -> list[Path]:
-    """The files beside a task's that it imports by absolute names, of at most so many bytes, and
+    """The files beside a task's that it imports by absolute names, of at most `largest` bytes, and
     those that these import. Raises `OSError`."""
     found = [path]
     for file in found:  # which grows

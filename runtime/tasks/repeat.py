@@ -34,7 +34,7 @@ Arrays = Sequence["np.ndarray[Any, Any]"]
 
 @contextmanager
 def later() -> Iterator[None]:
-    """The clocks of module `time` are ahead: an output that follows the time shows."""
+    """Within, the clocks of module `time` are ahead: an output that follows the time shows."""
     kept = {name: getattr(time, name) for name in (*_SECONDS, *(f"{n}_ns" for n in _SECONDS))}
 
     def ahead(clock: Any, by: float) -> Any:
@@ -76,7 +76,7 @@ def only_nan(outputs: Arrays) -> bool:
 
 
 def alike(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> Any:
-    """Element by element: equal, both NaN, or as near as threads of another order come."""
+    """Which elements agree: equal, both NaN, or as near as additions in another order come."""
     if one.dtype.kind in "iub":
         return np.asarray(one == other)
     one, other = one.astype(np.float64), other.astype(np.float64)

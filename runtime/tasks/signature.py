@@ -73,9 +73,9 @@ class Parameter:
 
 @attrs.frozen
 class Group:
-    """Axes that vary together, with the init inputs that follow them. `base` is 0 where small sizes
-    do, else the task's own size: probes add multiples of `step` to it. `factors`: axes that are so
-    many times as long as the others."""
+    """Axes that vary together, with the init inputs that follow them. `base` is 0 where the task
+    takes small sizes, else the task's own size: probes add multiples of `step` to it. `factors`:
+    axes that are so many times as long as the others."""
 
     axes: tuple[Axis, ...]
     size: int
@@ -85,11 +85,11 @@ class Group:
     factors: tuple[tuple[Axis, int], ...] = ()
 
     def at(self, number: int) -> int:
-        """The size of a probe."""
+        """The size of the group in probe `number`."""
         return self.base + number * self.step
 
     def joined(self, other: Group) -> Group:
-        """This group and the other one as one."""
+        """One group of the axes of this group and of `other`."""
         return Group(
             tuple(sorted((*self.axes, *other.axes))),
             self.size,
@@ -113,13 +113,13 @@ class Prober:
     description: TaskDescription
     parameters: Sequence[Parameter]
     left: int = _MOST_PROBES
-    #: What was answered before, by what was asked.
+    #: Earlier answers, by the shapes and init inputs of the probe.
     _answers: dict[tuple[object, ...], tuple[TensorSpec, ...] | None] = attrs.field(
         init=False, factory=dict
     )
 
     def shapes(self, sizes: Mapping[Group, int]) -> list[TensorSpec]:
-        """What the parameters are when the groups have these sizes."""
+        """The specifications of the parameters when the groups have these sizes."""
         at: dict[Axis, int] = {}
         for group, size in sizes.items():
             at |= group.extents(size)
@@ -153,8 +153,8 @@ class Prober:
     def outputs(
         self, sizes: Mapping[Group, int], *, real: bool = False
     ) -> tuple[TensorSpec, ...] | None:
-        """The outputs when the groups have these sizes; None when the task refuses them. `real`:
-        with data, which every check of the framework's sees."""
+        """The outputs when the groups have these sizes; None when the task refuses them, or has
+        been asked too often. `real`: run with data, so that the framework makes every check."""
         shaped = self.shapes(sizes)
         inputs, substitutes = self.given(sizes)
         asked = (*(spec.shape for spec in shaped), *sorted(substitutes.items()), real)
@@ -191,7 +191,7 @@ def find_groups(prober: Prober) -> list[Group]:
     named = _named(prober.task, prober.parameters)
     by_size: dict[tuple[int, ...], list[Axis]] = {}
     for axis, sizes in _sizes(prober).items():
-        if max(sizes) > 1:  # an extent of 1 is there to be repeated, or a batch of one
+        if max(sizes) > 1:  # an extent of 1 is broadcast, or a batch of one
             by_size.setdefault(sizes, []).append(axis)
     found: list[Group] = []
     for sizes, axes in by_size.items():
@@ -211,7 +211,7 @@ def find_groups(prober: Prober) -> list[Group]:
 
 
 def point(groups: Sequence[Group]) -> dict[Group, int]:
-    """Distinct sizes for all groups."""
+    """A size for each group, by distinct primes."""
     return {
         group: group.at(prime) for group, prime in zip(groups, PRIMES[: len(groups)], strict=True)
     }
@@ -219,7 +219,7 @@ def point(groups: Sequence[Group]) -> dict[Group, int]:
 
 def alike(one: Sequence[object], other: Sequence[object]) -> bool:
     """Whether two lists of inputs are for one signature: tensors of the same types and ranks,
-    numbers of the same types, and what else there is the same in both."""
+    numbers of the same types, and all other values the same."""
 
     def kind(value: object) -> object:
         if isinstance(value, TensorSpec):
@@ -230,7 +230,7 @@ def alike(one: Sequence[object], other: Sequence[object]) -> bool:
 
 
 def _sizes(prober: Prober) -> dict[Axis, tuple[int, ...]]:
-    """What each axis is in the task's lists of inputs."""
+    """The sizes of each axis in the task's lists of inputs that are for one signature."""
     own = prober.description.inputs
     lists = [own, *(values for values in prober.description.others if alike(values, own))]
     found: dict[Axis, tuple[int, ...]] = {}
@@ -248,8 +248,8 @@ def _sizes(prober: Prober) -> dict[Axis, tuple[int, ...]]:
 
 
 def _named(task: TaskClient, parameters: Sequence[Parameter]) -> dict[Axis, str]:
-    """The axes of inputs that follow a number of the task's file (`rows = 1024`), where another one
-    has the same value, or a literal could: those that follow no number are left out."""
+    """The axes of inputs that follow a number of the task's file (`rows = 1024`), with its name,
+    where several extents have this value; axes that follow no number are left out."""
     numbers = _numbers(task.path)
     shapes = [parameter.specification.shape for parameter in parameters]
     sizes = [size for shape in shapes for size in shape]
@@ -295,8 +295,8 @@ def _numbers(path: Path) -> dict[str, int]:
 def _apart(
     prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...], named: Mapping[Axis, str]
 ) -> list[Group]:
-    """The groups that some axes of one size form: those that follow one number of the file, each
-    with as few others as the task lets it have; what is left as `_parts` says."""
+    """The groups that some axes of one size form: for each number of the file the axes that follow
+    it, with as few others as the task allows; of the axes left, those of `_parts`."""
     left = axes
     found: list[Group] = []
     reserve = max(prober.left - _MOST_NAMED, _MOST_NAMED)
@@ -318,9 +318,9 @@ def _apart(
 def _parts(
     prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...], *, steps: bool = False
 ) -> list[Group]:
-    """The groups that some axes of one size form: the largest first. `steps`: those whose sizes
-    vary in steps only, which what varies freely need not join. Weights vary only with an init input
-    of their size."""
+    """The groups that some axes of one size form, the largest first. `steps`: groups that vary in
+    steps only, which axes that vary freely need not join. Weights vary only with an init input of
+    their size."""
     if all(type(value) is not int or value != sizes[0] for value in prober.description.init_inputs):
         axes = tuple(axis for axis in axes if prober.parameters[axis[0]].state is None)
     for count in range(len(axes), 0, -1):
@@ -337,10 +337,10 @@ def _parts(
 def _group(
     prober: Prober, axes: tuple[Axis, ...], sizes: tuple[int, ...], *, steps: bool = False
 ) -> Group | None:
-    """The axes as one group, if the task takes them at two other sizes. As few init inputs follow
-    them as do: a stride that happens to equal the kernel's size stays what it is. `steps`: axes
-    that vary from list to list may do so in steps, the smallest that divides all sizes and that
-    the task takes."""
+    """The axes as one group, if the task takes them at two other sizes; else None. As few init
+    inputs as possible follow them: a stride that happens to equal the kernel's size stays what it
+    is. `steps`: axes that vary from list to list may do so in steps, the smallest that divides all
+    sizes and that the task takes."""
     init, size = prober.description.init_inputs, sizes[0]
     places = [p for p, v in enumerate(init) if type(v) is int and v == size]
     ways = [(0, 1), (size, 1)]
@@ -352,7 +352,7 @@ def _group(
         for follows in itertools.combinations(places, count):
             for base, step in ways:
                 group = Group(axes, size, follows, base, step)
-                # What is taken from the own size on may be so up to a next one only: patches of 16.
+                # Sizes above the own one may be taken up to the next multiple only: patches of 16.
                 tried = (PRIMES[0], 8, *([size // step] if base else []))
                 if all(prober.outputs({group: group.at(n)}) is not None for n in tried):
                     return group
@@ -365,9 +365,9 @@ def _multiples(
     firm: set[Axis],
     grouped: set[Axis],
 ) -> Iterator[Group]:
-    """Groups of axes that vary only where others, so many times as long, vary with them: half of a
-    row beside the row. What is `grouped` by itself, but takes no small sizes there, is taken along
-    where it then does; what is `firm` stays."""
+    """Groups of axes that vary only together with others that are so many times as long: half of a
+    row beside the row. Axes that are `grouped` by themselves, but not at small sizes, are included
+    where the task then takes small ones; those that are `firm` stay."""
     left = {
         sizes: kept
         for sizes, axes in by_size.items()
@@ -405,8 +405,8 @@ def _joint(prober: Prober, groups: list[Group]) -> list[Group]:
 
 
 def _mended(prober: Prober, groups: list[Group]) -> list[Group]:
-    """The groups, so that the task takes them with data, too: what knows shapes only does not make
-    every check. Groups of one size become one, or a group keeps its size, where that helps."""
+    """The groups, changed until the task takes them with data, too: a run on shapes alone does not
+    make every check. Groups of one size become one, or a group keeps its size, where that helps."""
     prober.left = max(prober.left, _MOST_REAL)
     if _runs(prober, groups):
         return groups
@@ -417,7 +417,7 @@ def _mended(prober: Prober, groups: list[Group]) -> list[Group]:
 
 
 def _changes(groups: list[Group]) -> Iterator[list[Group]]:
-    """The groups with two made one, and with one left out; then with two such changes."""
+    """The groups with two of one size joined, or with one left out; then with two changes."""
 
     def once(groups: list[Group]) -> Iterator[list[Group]]:
         for one, other in itertools.combinations(groups, 2):
@@ -434,8 +434,8 @@ def _changes(groups: list[Group]) -> Iterator[list[Group]]:
 
 def _runs(prober: Prober, groups: Sequence[Group]) -> bool:
     """Whether the task takes small sizes with data that it takes without, at all that are tried:
-    one may have a divisor that another lacks. True where none of them is small enough, or nothing
-    takes them."""
+    one size may have a divisor that another lacks. True where none of the sizes is small enough, or
+    the task takes none of them without data."""
     chance = random.Random(0)
     tried = 0
     for _ in range(8):
@@ -454,17 +454,17 @@ def _runs(prober: Prober, groups: Sequence[Group]) -> bool:
 _NAMES = tuple(letter * times for times in range(1, 9) for letter in "MNKPQRSUVWABCDEF")
 #: The task is asked so many times at most to find the extents of its outputs.
 _MOST_QUESTIONS = 500
-#: Small sizes at which formulas are looked at, and how far above its own size a group is tried.
+#: Small sizes at which formulas are checked, and how far above its own size a group is tried.
 _SMALL = (1, 2, 3, 5)
 _LARGER = (1, 3, 8)
-#: No tensor's name: symbols, sizes of tiles, and what every target calls its result.
+#: Names that no tensor gets: symbols, sizes of tiles, and what every target calls its result.
 _RESERVED = frozenset({*_NAMES, "T", "TM", "TN", "TK", "out"})
 
 
 @attrs.frozen
 class Signature:
-    """The declarations of a task, and who asks it at other sizes: of the `groups`, which are in the
-    order of the sketch's symbols."""
+    """The declarations of a task as a `sketch`, the `prober` that asks the task at other sizes, and
+    the `groups` that vary, in the order of the sketch's symbols."""
 
     sketch: ir.Sketch
     prober: Prober
@@ -472,7 +472,7 @@ class Signature:
 
 
 def signature_of(task: TaskClient, name: str) -> ir.Sketch:
-    """The declarations alone; see `read_signature`."""
+    """The sketch of a task's signature; see `read_signature`."""
     return read_signature(task, name).sketch
 
 
@@ -484,12 +484,12 @@ def read_signature(
     varies: Callable[[int], bool] = lambda _: True,
 ) -> Signature:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
-    forward's numbers are params with the task's own values as defaults. What a task that returns
-    nothing writes into is inout.
+    forward's numbers are params with the task's own values as defaults. The inputs that a task
+    without results writes into are inout.
 
-    Numbers among the model's attributes are constants of the task: a kernel holds them itself.
-    What else forward takes (a text, None, a tuple of numbers) is a constant, too. `windows`:
-    whether those of the model's weights vary, where the task lets them; `varies`: whether the group
+    Numbers among the model's attributes are constants of the task: a kernel holds them itself. What
+    else forward takes (a text, None, a tuple of numbers) is a constant, too. `windows`: whether the
+    window sizes of the model's weights vary, where the task lets them; `varies`: whether the group
     of this number does, or keeps the task's own size. Raises `UsageError` when an output's extent
     follows the inputs in no simple way.
     """
@@ -551,13 +551,13 @@ def _results(
 
 
 def _extent(symbol: str, factor: int) -> ir.Expr:
-    """So many times a symbol."""
+    """The expression `factor` times a symbol."""
     one = ir.Ref(symbol, ir.NameKind.SYMBOL)
     return one if factor == 1 else ir.Binary("*", ir.Literal(factor), one)
 
 
 def _steps(groups: Sequence[Group]) -> Iterator[ir.Require]:
-    """What the task asks of the sizes of groups that it takes in steps only."""
+    """Requires that the sizes of groups with a step are multiples of the step."""
     for name, group in zip(_NAMES, groups, strict=False):
         if group.step > 1 and group.base % group.step == 0:
             rest = ir.Binary("%", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(group.step))
@@ -566,7 +566,7 @@ def _steps(groups: Sequence[Group]) -> Iterator[ir.Require]:
 
 
 def _wide(prober: Prober, groups: Sequence[Group]) -> Iterator[ir.Require]:
-    """That a group has two places at least, where the outputs have fewer axes if it has one."""
+    """Requires that a group's size is at least 2, where outputs have another rank at size 1."""
     own = [len(output.shape) for output in prober.description.outputs]
     prober.left = max(prober.left, len(groups))
     for name, group in zip(_NAMES, groups, strict=False):
@@ -579,8 +579,8 @@ def _wide(prober: Prober, groups: Sequence[Group]) -> Iterator[ir.Require]:
 
 
 def _is_window(parameters: Sequence[Parameter], group: Group) -> bool:
-    """Whether it is a size of a convolution's window, which no input has: each of its axes stands
-    behind both channels of a weight."""
+    """Whether a group is a size of a convolution's window, which no input has: all its axes stand
+    behind the two axes of channels of a weight."""
     return all(parameters[index].state is not None and axis > 1 for index, axis in group.axes)
 
 
@@ -653,8 +653,8 @@ def _params(description: TaskDescription, used: set[str]) -> Iterator[ir.Param]:
 
 
 def _solved(prober: Prober, groups: list[Group]) -> tuple[list[Group], list[ir.Expr]]:
-    """The groups, and the extents of all outputs in order, learnt at other sizes. What the model
-    cuts keeps its size: `x[:, :48]` is 48 wide from 48 on, and no formula says what it is below."""
+    """The groups that vary, and the extents of all outputs, learnt at other sizes. A group that the
+    model cuts keeps its size: `x[:, :48]` is 48 wide from 48 on. Raises `UsageError`."""
     while True:
         prober.left = max(prober.left, _MOST_QUESTIONS)
         found = _extents(prober, groups)
@@ -673,7 +673,7 @@ def _solved(prober: Prober, groups: list[Group]) -> tuple[list[Group], list[ir.E
 
 
 def _extents(prober: Prober, groups: Sequence[Group]) -> list[ir.Expr | None]:
-    """The formula of each extent; None where there is none."""
+    """The formula of each extent of the outputs; None for one that has none."""
     question = Question(
         start=tuple(point(groups).values()),
         own=tuple(group.size for group in groups),
@@ -700,8 +700,8 @@ def _flat(outputs: Sequence[TensorSpec]) -> tuple[int, ...]:
 def _is_cut(
     prober: Prober, groups: Sequence[Group], group: Group, found: Sequence[ir.Expr | None]
 ) -> bool:
-    """Whether extents that follow a group at small sizes, and not as their formulas say, are the
-    same from the task's own size on."""
+    """Whether extents that follow `group` at small sizes, but not by their formulas, are the same
+    from the task's own size on."""
     own, wanted = {g: g.size for g in groups}, _flat(prober.description.outputs)
     doubtful: set[int] = set()
     for size in _SMALL:
@@ -721,7 +721,7 @@ def _is_cut(
 
 
 def _differing(answer: Sequence[int] | None, wanted: Sequence[int | None]) -> set[int]:
-    """The extents that an answer has otherwise; those of which nothing is wanted do not count."""
+    """The indices at which `answer` differs from `wanted`; None in `wanted` allows any value."""
     return {
         place
         for place, (have, want) in enumerate(zip(answer or (), wanted, strict=False))

@@ -1,5 +1,5 @@
-"""What verification asks of a reference, a task or a sketch where there is none (`Task`); tasks of
-each framework, and `load_task`.
+"""`Task`, the interface of a reference to verification: a task, or a sketch where there is none;
+the tasks of each framework, and `load_task`.
 
 The process of a PyTorch task is a fork of one that has imported torch (`process.templates`).
 """
@@ -30,15 +30,15 @@ from sketchc.runtime.tasks.outline import read_outline
 
 _WORKERS = "sketchc.runtime.tasks.worker"
 _TORCH_WORKER = f"{_WORKERS}.torch_worker"
-#: What torch imports, for a second, when a task is traced. The first task may be the only one, and
-#: be verified alone.
+#: Modules that torch imports, for a second, when a task is traced; the template imports them from
+#: its second process on, since the first task may be the only one, and be verified alone.
 _LATER = ("torch._dynamo",)
 
 
 class Task(Protocol):
-    """A reference that can be run at many sizes. A `TaskClient` and a `SketchTask` are two.
+    """A reference that can be run at many sizes: a `TaskClient` or a `SketchTask`.
 
-    `path` names it to people; `is_sketch` says that the reference is the sketch's own
+    `path` is its name in messages; `is_sketch` says that the reference is the sketch's own
     interpretation, so that code that differs from it is to blame. A sketch has no parameters, and
     its numbers are inputs: there is nothing to build otherwise, and nothing to correct.
     """
@@ -54,11 +54,11 @@ class Task(Protocol):
         number. `variant` counts the further lists of `TaskDescription.others`."""
 
     def valid_inputs(self, inputs: Values, substitutes: Inits) -> list[Array | Scalar | None]:
-        """The inputs, made such that the task takes them; asked for only where it `corrects`."""
+        """The inputs, made such that the task takes them; called only where it `corrects`."""
         return list(inputs)
 
     def built(self, substitutes: Inits) -> Built:
-        """The model when init inputs (by position) have other values. Raises `TaskFailure`."""
+        """What is known of a model whose init inputs have other values. Raises `TaskFailure`."""
         return Built()
 
     def reference(
@@ -88,7 +88,7 @@ class MindsporeTask(TaskClient):
         return str(python)
 
     def environment(self) -> dict[str, str]:
-        """Errors alone in the log (GLOG_v), and no cache of compiled kernels beside the task."""
+        """Only errors in the log (GLOG_v), and no cache of Python's bytecode beside the task."""
         return {**super().environment(), "GLOG_v": "3", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
@@ -99,7 +99,7 @@ class TorchTask(TaskClient):
     serving: ClassVar[str] = f"{_TORCH_WORKER}:main"
 
     def prepare_beside(self, hash_seed: str) -> None:
-        """Start the template of such processes."""
+        """Start the template of processes with this hash seed."""
         self._forking({"PYTHONHASHSEED": hash_seed})
 
     def _start(self) -> Start:
@@ -111,7 +111,7 @@ class TorchTask(TaskClient):
             except TemplateError as error:
                 if self.beside is not None:
                     fail(f"{self.path}: no other process could be started to run it in", error)
-                # By itself it says why: torch cannot be imported.
+                # A process of its own says why: torch cannot be imported.
                 return alone(channel, output)
 
         return start

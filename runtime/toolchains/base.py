@@ -1,4 +1,5 @@
-"""What every toolchain offers: is it here, compile, run; and what several of them do alike."""
+"""The interface of every toolchain (status, installation, compilation, runs), and functions that
+several toolchains share."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ Launch: TypeAlias = "Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]"
 
 #: Seconds that building one kernel may take.
 COMPILE_TIMEOUT = 300.0
-#: What templates of processes note that watch for changes of torch: it takes a tenth of a second.
+#: Called in templates whose processes watch for changes of torch's state: it takes 0.1 seconds.
 TORCH_NOTED = "sketchc.runtime.guards.torch_state:first_state"
-#: How much of what a worker printed is kept.
+#: How many of the last lines that a worker printed are kept.
 _LOG_LINES = 200
 
 
@@ -54,10 +55,11 @@ class ToolchainStatus:
 
 class ToolchainError(Exception):
     """A compiler or runner refused: `stage` is "compile", "launch", "timeout", "illegal_access" (a
-    write outside the buffers, or into an input), "wrong_shape" (what came back is not the outputs),
-    "policy" (the kernel lets others do its work) or "infrastructure"; `log` is what it printed.
+    write outside the buffers, or into an input), "wrong_shape" (the results are not the outputs),
+    "policy" (the kernel lets others do its work), "design" (the sketch itself is at fault) or
+    "infrastructure"; `log` is what the compiler or runner printed.
 
-    `kinds` are the types of the exceptions behind it, the outermost first, where there were any:
+    `kinds` are the type names of the underlying exceptions, the outermost first, if any:
     `runtime.verify.evidence.classify` finds the class of failure from them."""
 
     def __init__(
@@ -70,20 +72,20 @@ class ToolchainError(Exception):
 
 
 class CandidateError(Exception):
-    """A kernel that is timed cannot be called, or raised."""
+    """The kernel to be timed cannot be called, or raised an exception."""
 
 
 class PreparedLaunch(ABC):
-    """A `Launch` of a kernel that is given its outputs: `prepare` allocates and poisons those of
-    the next call, which then pays for an allocation all the same, as eager does."""
+    """A `Launch` of a kernel that is given its outputs: `prepare` allocates and poisons the outputs
+    of the next call. That call still makes one allocation, as PyTorch's eager mode does."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """See the class."""
+        """Allocate and poison the outputs of the next call."""
 
     @abstractmethod
     def __call__(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """Raises `CandidateError`."""
+        """Run the kernel on the tensors `given`; returns its outputs. Raises `CandidateError`."""
 
 
 @attrs.frozen
@@ -98,14 +100,14 @@ class Artefact:
 
 @attrs.frozen
 class ModelRun:
-    """How the worker of a `ModelNew` (`toolchains.torch_module`) runs one on a target: what a
-    toolchain's `model_run(kernel)` returns, where it has that method.
+    """How the worker of a `ModelNew` (`toolchains.torch_module`) runs the model on a target. A
+    toolchain's `model_run(kernel)` returns it, where it has that method.
 
     `prepare` is a function "module:name" that the worker calls with its session and its request,
     which holds `told`, before the file is imported, so that the guard sees launches. `gated`:
-    forward has no need of programs. `on_device`: tensors are not in the host's memory.
-    `compiled_by` is a handler of workers that compiles what forward launches, where launches are
-    interpreted. `refusals` names what the target's compilers raise for a kernel.
+    `forward` starts no programs. `on_device`: tensors are not in the host's memory.
+    `compiled_by` is a handler of workers that compiles the kernels that `forward` launches, where
+    launches are interpreted. `refusals` names the exceptions that the target's compilers raise.
     """
 
     prepare: str = ""
@@ -121,17 +123,17 @@ class ModelRun:
 
 
 class Toolchain(ABC):
-    """The `TOOLCHAIN` of the module that a target's record names is one of these. A subclass has
-    `run`, or `open` where a process can be kept from run to run. `launcher` is a module whose
-    function of this name, given (kernel, library, symbols, params), makes the `Launch` that is
-    timed; a language that Python hosts needs none."""
+    """The compiler and runner of one target; the target's record names a module whose `TOOLCHAIN`
+    is an instance. A subclass defines `run`, or `open` where a process can be kept from run to run.
+    `launcher` is a module whose function `launcher`, given (kernel, library, symbols, params),
+    makes the `Launch` that is timed; a target whose host code is Python needs none."""
 
     target: str
     launcher: str = ""
 
     @abstractmethod
     def status(self) -> ToolchainStatus:
-        """What is there and what is missing. Cheap: looks, compiles nothing."""
+        """What of the toolchain is installed and what is missing. Cheap: compiles nothing."""
 
     @abstractmethod
     def install(self) -> str:
@@ -139,7 +141,7 @@ class Toolchain(ABC):
 
     @abstractmethod
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
-        """Build into `folder`, in `timeout` seconds at most. Raises `ToolchainError`."""
+        """Build `kernel` into `folder` in at most `timeout` seconds. Raises `ToolchainError`."""
 
     def build_module(self, kernel: Kernel, folder: Path) -> Path:
         """Put the importable module of a kernel into `folder`; returns the file, which need not be
@@ -147,9 +149,9 @@ class Toolchain(ABC):
         return written(kernel, folder, f"{kernel.name}.py")[0]
 
     def module_parts(self, kernel: Kernel) -> tuple[Path | None, str]:
-        """What a drop-in beside that module needs of it: a file of functions that it copies, from
-        between its marks (None: none), and the definition of `run`, the kernel's function, which
-        has `load_file` and `FOLDER` in its reach."""
+        """What a drop-in beside the module of `build_module` needs: a file of functions whose part
+        between marks the drop-in copies (None: none), and the source of the definition of `run`,
+        the kernel's function, in whose scope are `load_file` and `FOLDER`."""
         return None, f'run = load_file("{kernel.name}_kernel", "{kernel.name}.py").{kernel.entry}'
 
     def run(
@@ -174,8 +176,9 @@ class Toolchain(ABC):
 
 
 class Session:
-    """Runs of one kernel, one after the other, in one process where the toolchain offers that (a
-    subclass): a kernel that keeps what it computed before is found out, and starting costs once."""
+    """Runs of one kernel, one after the other, in one process where the toolchain has a subclass
+    for that: a kernel that reuses what it computed before is detected, and the process starts once.
+    """
 
     #: The worker processes that stay from run to run.
     workers: tuple[PersistentWorker, ...] = ()
@@ -205,8 +208,8 @@ class Session:
 def reply_of(
     result: WorkerResult, timeout: float, log: str, stage: str = "launch"
 ) -> dict[str, Any]:
-    """What a worker replied. Raises `ToolchainError` where its time was up, where it died (of that
-    `stage`), and for a reply that tells of a failure (`messages.failure`)."""
+    """The worker's reply. Raises `ToolchainError` for a timeout, for a worker that ended without a
+    reply (with `stage`), and for a reply that reports a failure (`messages.failure`)."""
     if result.timed_out:
         msg = f"no answer within {timeout:g} s"
         raise ToolchainError(stage="timeout", message=msg, log=log)
@@ -219,13 +222,14 @@ def reply_of(
 
 
 def last_lines(result: WorkerResult) -> str:
-    """What a worker printed, and its traceback, as far as people read it."""
+    """The last `_LOG_LINES` lines of what a worker printed and of its traceback."""
     whole = f"{result.output}\n{result.traceback}".strip()
     return "\n".join(whole.splitlines()[-_LOG_LINES:])
 
 
 def written(kernel: Kernel, folder: Path, name: str) -> list[Path]:
-    """Write a kernel's source as this file and its extra files, for a user; returns the files."""
+    """Write a kernel's source, as the file `name`, and its extra files into `folder`, for a user;
+    returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {name: kernel.source, **dict(kernel.extras)}
     for file, text in files.items():
@@ -234,7 +238,8 @@ def written(kernel: Kernel, folder: Path, name: str) -> list[Path]:
 
 
 def place(kernel: Kernel, folder: Path, name: str) -> Path:
-    """Write a kernel's source as this file and its extra files, for workers; returns the file."""
+    """Write a kernel's source, as the file `name`, and its extra files into `folder`, readable for
+    workers; returns the source's file."""
     folder.mkdir(parents=True, exist_ok=True)
     write_source(folder / name, kernel.source)
     for other, text in kernel.extras:
@@ -261,7 +266,7 @@ def toolchain(target: str) -> Toolchain:
 
 def check_python(source: str) -> None:
     """Raise `ToolchainError` ("compile", kind SyntaxError) for text that does not parse."""
-    # As the file will hold it: see `base.write_source`.
+    # The text as the file will hold it: see `write_source`.
     text = source.encode("utf-8", "replace").decode()
     kinds = ("SyntaxError",)
     try:

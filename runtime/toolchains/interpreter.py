@@ -1,8 +1,9 @@
 """The reference interpreter as a toolchain: runs a sketch itself, in a worker process.
 
-The interpreter is no target: `runtime.verify.design` judges sketches with it and `verify` asks it
-who is to blame. A sketch may loop for hours or want all memory, hence the worker. The sketch goes
-as a pickle *to* the worker, which runs no foreign code; only plain arrays and JSON come back.
+The interpreter is no target: `runtime.verify.design` judges sketches with it, and `verify` finds
+out with it whether sketch or kernel is wrong. A sketch may loop for hours or need all memory, hence
+the worker. The sketch goes as a pickle *to* the worker, which runs no foreign code; only plain
+arrays and JSON come back.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ _SKETCH = "the sketch"  # no tensor has this name
 
 
 class InterpreterToolchain(Toolchain):
-    """See `base.Toolchain`. Kernels need no source here: their `sketch` is what runs."""
+    """See `base.Toolchain`. Kernels need no source here: the interpreter runs their `sketch`."""
 
     target = "interpreter"
 
     def status(self) -> ToolchainStatus:
-        """Ready: the interpreter is a part of sketchc."""
+        """Always ready, since the interpreter is a part of sketchc; see `Toolchain.status`."""
         return ToolchainStatus(
             self.target,
             True,
@@ -57,11 +58,11 @@ class InterpreterToolchain(Toolchain):
         )
 
     def install(self) -> str:
-        """Nothing to do."""
+        """Do nothing; returns a message that says so."""
         return "Nothing to install: the interpreter comes with sketchc."
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
-        """Nothing is built."""
+        """An `Artefact` of the kernel; nothing is built."""
         return Artefact(kernel, folder)
 
     def open(self, artefact: Artefact) -> Session:
@@ -70,8 +71,8 @@ class InterpreterToolchain(Toolchain):
 
 
 class InterpreterSession(Session):
-    """One worker that interprets one sketch, run after run: starting it takes ten times as long as
-    a small sketch does. It keeps nothing from one run to the next."""
+    """One worker that interprets one sketch, run after run: starting the worker takes ten times as
+    long as a small sketch does. The worker keeps nothing from one run to the next."""
 
     def __init__(self, sketch: ir.Sketch) -> None:
         self._sketch = sketch
@@ -82,11 +83,11 @@ class InterpreterSession(Session):
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
-        """The out and inout tensors of the sketch, by name; of `tensors` only its in and inout ones
-        are read.
+        """Interpret the sketch once; returns its out and inout tensors by name. Of `tensors` only
+        its in and inout tensors are read.
 
         Raises `ToolchainError` with stage "design" for a condition or a rule of the language that
-        does not hold, "timeout", or "infrastructure".
+        does not hold or for too much memory, "timeout", or "infrastructure".
         """
         read = {tensor.name for tensor in self._sketch.tensors if tensor.role is not ir.Role.OUT}
         given = {name: array for name, array in tensors.items() if name in read}

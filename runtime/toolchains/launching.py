@@ -1,7 +1,7 @@
-"""Calls of Python wrappers, and launches of what this project lowered.
+"""Calls of Python wrappers, and launches of the kernels that this project lowered.
 
-A process that holds only what was compiled has the tensors: a trace of the wrapper (`tracer`) says
-what is launched; a launcher, another process, executes it, and loads no Python but its own.
+Two processes share the work: one traces the wrapper (`tracer`) and records what it launches; the
+other, the launcher, executes the launches on the tensors, and loads no Python but its own.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sketchc.lowering.workspaces import shared_memory
 from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
 
 Reply = tuple[Mapping[str, Any], Arrays]
-#: A request's own part, arrays and seconds -> reply and arrays. Raises `ToolchainError`.
+#: (part of the request, arrays, timeout in seconds) -> reply and arrays. Raises `ToolchainError`.
 Call = Callable[[Mapping[str, Any], Arrays, float], Reply]
-#: A wrapper's own code looks at what launches wrote this often at most.
+#: The most times that a wrapper's own code may access what its launches wrote.
 _MOST_STOPS = 10_000
 
 
 def call_request(kernel: Kernel, source: Path, symbols: Sizes, params: Params) -> dict[str, Any]:
-    """What a worker needs to call the wrapper in a Python file: JSON-able."""
+    """The JSON-able request by which a worker calls the wrapper in the Python file `source`."""
     values = host_sample(kernel.sketch, symbols, params)
     # A param called `len` is `len_` in Python.
     names = Names(kernel.sketch, load_target(kernel.target).reserved)
@@ -57,8 +57,8 @@ def run_launches(
     """Run a kernel once; returns its out and inout tensors.
 
     `trace` is asked with {"states": how many}, and answers {"launches", "done"} with the contents
-    of buffers; `launch` is asked with {"launches", "unchanged": names} and those, and answers with
-    the contents of all others afterwards. Raises `ToolchainError`.
+    of buffers; `launch` is asked with {"launches", "unchanged": names} and these contents, and
+    answers with the contents of all other buffers afterwards. Raises `ToolchainError`.
     """
     deadline = time.monotonic() + timeout
     roles = {tensor.name: tensor.role for tensor in sketch.tensors}
@@ -83,7 +83,7 @@ def run_launches(
 
 
 def workspace_bytes(sketch: ir.Sketch, symbols: Sizes, params: Params) -> int:
-    """What a kernel's workspaces take, which its wrapper makes, in bytes."""
+    """The bytes of the workspaces that a kernel's wrapper allocates."""
     values, sharing = host_sample(sketch, symbols, params), shared_memory(sketch)
     return sum(
         math.prod(max(0, extent) for extent in sample_extents(tensor, values))
@@ -94,13 +94,14 @@ def workspace_bytes(sketch: ir.Sketch, symbols: Sizes, params: Params) -> int:
 
 
 def complete(sketch: ir.Sketch, symbols: Sizes, params: Params, given: Tensors) -> Arrays:
-    """An array for every parameter: those given, else ones for what is read and poison for outputs,
-    so that an element that is not written shows."""
+    """An array for every tensor parameter: the `given` one, else ones for tensors that are read and
+    poison for outputs, so that an element that is not written shows. Optional tensors that are not
+    given are left out where any are given."""
     import numpy as np
 
     from sketchc.runtime.tasks.inputs import poison
 
-    # What has no value, or a negative one, is for the wrapper's checks to refuse.
+    # Extents that have no value, or a negative one, are refused by the wrapper's checks.
     values = host_sample(sketch, symbols, params)
     arrays: Arrays = {}
     for tensor in passed(sketch):

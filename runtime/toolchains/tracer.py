@@ -1,10 +1,10 @@
-"""In a worker: calls of generated wrappers, and what one launches, without launching it.
+"""In a worker: calls generated wrappers, and records their launches without executing them.
 
-The wrapper runs on tensors of this process; each launch is written down with its grid and its
-arguments, which are parts of buffers and numbers. Whoever executes the launches needs no line of
-the generated file. Where the wrapper's own code reads or writes a tensor that a launch may have
-written (a loop whose length is data, NaNs put into one form), the trace stops: it is made again
-with what the buffers hold by then, and goes on from there.
+The wrapper runs on tensors of this process; each launch is recorded with its grid and its
+arguments, which are parts of buffers and numbers. The process that executes the launches loads no
+code of the generated file. Where the wrapper's own code reads or writes a tensor that a launch may
+have written (a loop whose length is data, NaNs put into one form), the trace stops: it is made
+again with the buffers' contents after those launches, and goes on from there.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from torch.utils._pytree import tree_leaves
 from sketchc.runtime.guards.wrapper_guard import takes_out
 from sketchc.runtime.tasks.worker.operations import Operations
 
-#: What a buffer holds: bytes.
+#: The contents of buffers, as bytes, by the buffers' names.
 Contents = dict[str, "np.ndarray[Any, Any]"]
 
 
 class Unfinished(BaseException):
-    """The wrapper needs what its launches write."""
+    """The trace stops: the wrapper accesses a tensor that its launches write."""
 
 
 class ForeignResultError(Exception):
-    """The wrapper returns tensors that it was not given."""
+    """The wrapper returns tensors other than those it was given."""
 
 
 class Tracer(Operations):  # type: ignore[no-untyped-call]
-    """Notes the launches of one call; `given` are its tensors by name, `states` the contents of
+    """Records the launches of one call; `given` are its tensors by name, `states` the contents of
     buffers at the places where earlier traces of the same call had stopped."""
 
     def __init__(self, given: Mapping[str, torch.Tensor], states: Sequence[Contents]) -> None:
@@ -42,13 +42,13 @@ class Tracer(Operations):  # type: ignore[no-untyped-call]
         self._given = given
         self._states = list(states)
         self._names = {_storage(tensor): name for name, tensor in given.items()}
-        # A tensor that were freed would lend its memory, and its name, to another one.
+        # If a tensor were freed, another one could get its memory, and with that its name.
         self._kept = dict(given)
         self._touched: dict[str, None] = {}
         self.launches: list[dict[str, Any]] = []
 
     def argument(self, value: Any, kind: str) -> dict[str, Any]:
-        """A launch's argument as it is written down: a place in a buffer, or a number."""
+        """The record of a launch's argument: a place in a buffer, or a number of type `kind`."""
         if not isinstance(value, torch.Tensor):
             return {"scalar": kind, "value": value}
         storage = _storage(value)
@@ -61,12 +61,12 @@ class Tracer(Operations):  # type: ignore[no-untyped-call]
         return {"buffer": name, "offset": offset, "item": value.element_size()}
 
     def launch(self, record: dict[str, Any]) -> None:
-        """Write down a launch."""
+        """Append a launch's `record` to `launches`."""
         self.launches.append(record)
 
     def trace(self, call: Callable[[], Any], results: Sequence[str]) -> tuple[bool, Contents]:
-        """Make the call. Returns whether it came to its end, and the contents of all buffers that
-        the launches use, and of `results`, from before `self.launches`.
+        """Make the call. Returns whether it ran to its end, and the contents, before the launches
+        in `self.launches`, of all buffers that these use and, at its end, of `results`.
 
         Raises `ForeignResultError`, and whatever the wrapper raises.
         """
@@ -88,7 +88,8 @@ class Tracer(Operations):  # type: ignore[no-untyped-call]
         return True, self._contents({**self._touched, **dict.fromkeys(results)})
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Carries out one operation, once it is known what the launches before it have written."""
+        """Execute one ATen operation; if it accesses a buffer of earlier launches, `_synchronise`
+        first."""
         if self._touched and not _only_looks(func):
             tensors = (v for v in tree_leaves((args, given)) if isinstance(v, torch.Tensor))
             if any(self._names.get(_storage(tensor)) in self._touched for tensor in tensors):
@@ -96,7 +97,8 @@ class Tracer(Operations):  # type: ignore[no-untyped-call]
         return func(*args, **given)
 
     def _synchronise(self) -> None:
-        """Go on with what the launches so far have written, where that is known."""
+        """Fill buffers with the next of `states`, the contents after the launches so far. Raises
+        `Unfinished` where there is none."""
         if not self._states:
             raise Unfinished
         for name, contents in self._states.pop(0).items():
@@ -110,11 +112,11 @@ class Tracer(Operations):  # type: ignore[no-untyped-call]
 
 
 class MissingEntryError(Exception):
-    """The file has no function of the wrapper's name."""
+    """The file has no function with the wrapper's name."""
 
 
 def require_entry(found: Any, name: str) -> Callable[..., Any]:
-    """The wrapper, where it is one. Raises `MissingEntryError`."""
+    """`found`, where it is callable; else raises `MissingEntryError` with the wrapper's `name`."""
     if not callable(found):
         raise MissingEntryError(f"the file defines no function `{name}`")
     wrapper: Callable[..., Any] = found
@@ -122,7 +124,7 @@ def require_entry(found: Any, name: str) -> Callable[..., Any]:
 
 
 def names_of(request: Mapping[str, Any], *roles: str) -> list[str]:
-    """The tensors of a call with these roles, in call order; see `launching.call_request`."""
+    """Names of a call's tensors with one of `roles`, in call order (`launching.call_request`)."""
     return [tensor["name"] for tensor in request["tensors"] if tensor["role"] in roles]
 
 
@@ -133,8 +135,8 @@ def bound_call(
     *,
     needed: bool = False,
 ) -> Callable[[], Any]:
-    """The call that a request asks for. Outputs are passed where the wrapper takes them (with
-    `needed`: where it cannot do without) and all are there."""
+    """The call of `wrapper` that a request asks for. Outputs are passed where the wrapper accepts
+    them (with `needed`: where it requires them) and `tensors` has all of them."""
     # An optional tensor that is not given is None.
     inputs = [tensors.get(name) for name in names_of(request, "in", "inout")]
     outputs = names_of(request, "out")
@@ -147,8 +149,8 @@ def bound_call(
 
 
 def states_of(arrays: Contents, count: int) -> tuple[Contents, list[Contents]]:
-    """Arrays of a request: those of the call, and the `count` states, the earliest first, whose
-    names begin with their number and a slash."""
+    """Split the arrays of a request into those of the call and the `count` states, the earliest
+    first: names in a state begin with its number and a slash."""
     states: list[Contents] = [{} for _ in range(count)]
     own: Contents = {}
     for name, array in arrays.items():
@@ -165,7 +167,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def _only_looks(function: Any) -> bool:
-    """Whether an operation makes a view, and touches no element."""
+    """Whether an ATen operation makes a view, and reads or writes no element."""
     infos = [returned.alias_info for returned in function._schema.returns]
     return any(info is not None and not info.is_write for info in infos)
 

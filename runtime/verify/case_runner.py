@@ -1,10 +1,10 @@
 """One candidate bound to one task: builds it, runs cases, and finds who is to blame.
 
-What a case shows becomes a `Finding`; `verify` makes a verdict of them.
+The outcome of a case is a `Finding`; `verify` makes a verdict of the findings.
 
-NaN agrees with NaN: where the root of a negative sum is most of what a case asks for, a kernel that
-adds up nothing passes. So a case of which most elements are NaN or infinite is drawn again, from
-what the task's own inputs look like; it counts as telling nothing where that does not help.
+NaN agrees with NaN: where most of a case's reference is the root of a negative sum, a kernel that
+adds up nothing passes. So a case of which most elements are NaN or infinite is drawn again, like
+the task's own inputs; it counts as telling nothing where that does not help.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ _PATTERN = 0xA5
 
 class Buffers:
     """The tensors of one run, with guard zones around each: a toolchain that runs the kernel in
-    this process hands these very addresses to it. `tensors` maps in, inout (filled) and out
-    (poisoned) by name."""
+    this process passes the addresses of these tensors to it. `tensors` maps in, inout (filled) and
+    out (poisoned) by name."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Buffers:
         values: Mapping[str, Array],
         second: bool = False,
     ) -> None:
-        """`values` are the in and inout tensors that are given; `second`: the other poison."""
+        """`values` are the in and inout tensors that are given; `second`: of a second run."""
         shapes = binding.shapes(symbols)
         self.tensors: dict[str, Array] = {}
         self._whole: dict[str, npt.NDArray[np.uint8]] = {}
@@ -156,7 +156,7 @@ def has_own(binding: Binding) -> bool:
 
 
 def too_few(results: Sequence[CaseResult]) -> str:
-    """Why the cases that ran tell too little; "" where they tell enough."""
+    """Why the cases that ran show too little; "" where they show enough."""
     ran = [result for result in results if result.failure != "skipped"]
     silent = [result for result in ran if not result.telling]
     if not silent or 2 * len(silent) <= len(ran):
@@ -181,7 +181,7 @@ _BLAME_TIMEOUT = 120.0
 
 @attrs.frozen
 class Finding:
-    """What one case showed so far; `outputs` are the code's where they are wrong."""
+    """What one case showed so far; `outputs` are those of the code where they are wrong."""
 
     failure: str = ""
     reason: str = ""
@@ -192,13 +192,13 @@ class Finding:
     code_as_sketch: bool | None = None
     #: Why the interpreter could not say who is to blame.
     undecided: str = ""
-    #: Somebody ended the process, and it is not known to be the kernel's doing (see `machine`).
+    #: The process was killed from outside, maybe not for the kernel's doing (see `machine`).
     killed: bool = False
 
 
 @attrs.frozen
 class Trial:
-    """What one case asks: its inputs, what the task makes of them, how many terms may be added up
+    """One case to run: its inputs, the task's outputs on them, how many terms may be added up
     behind one element of each output, and how often the kernel is run."""
 
     case: ShapeCase
@@ -222,21 +222,21 @@ class CaseRunner:
     explanation: str = ""
     folder: Path = Path()
     notes: list[str] = attrs.field(factory=list)
-    #: What the task compares with, as far as it was asked, and at how many more cases it is.
+    #: The numbers that the task compares with, and how many more cases look for some.
     thresholds: Thresholds = Thresholds()
     looks: int = 2
     #: The numbers that were planted among inputs, with their neighbours.
     planted: dict[Scalar, None] = attrs.field(factory=dict)
-    #: Runs, in one process where the toolchain offers that.
+    #: Runs the kernel, in one process for all cases where the toolchain offers that.
     launcher: toolchains.Session | None = None
     #: Seconds that the compiler took.
     compiled: float = 0.0
-    #: What a verdict that is no failure lacks: sentences on what was never tried.
+    #: Why a verdict without a failure is incomplete: sentences on what was never tried.
     gaps: list[str] = attrs.field(factory=list)
 
     def build(self, folder: Path, timeout: float) -> Finding | None:
-        """Look at the sketch's types and at a foreign kernel's text, and compile; what is wrong,
-        where that fails."""
+        """Check the sketch's types and a foreign kernel's text, and compile; returns what is wrong,
+        where one of these fails."""
         if others := self.binding.other_types:
             return Finding("wrong_shape", f"types differ: {'; '.join(others)}")
         kernel = self.candidate.kernel
@@ -254,14 +254,14 @@ class CaseRunner:
         if self.artefact is None:
             return found
         if kernel.foreign and self.artefact.library is not None:
-            # Of another system's format, the look at the text is all there is.
+            # A library in another system's format is not inspected: the check of the text must do.
             with suppress(NotElfError):
                 if refused := refusal(inspect_elf(self.artefact.library), exists=in_libc):
                     return Finding("policy", refused, log=self.explanation)
         return None
 
     def _compile(self, timeout: float) -> Finding:
-        """Set `artefact`, or say what is wrong."""
+        """Set `artefact`, or return what is wrong."""
         started = time.monotonic()
         try:
             with pool.slots().compiling():
@@ -276,11 +276,11 @@ class CaseRunner:
         return Finding()
 
     def more_cases(self, cases: Cases) -> Cases:
-        """Cases besides those chosen, for candidates of this sort."""
+        """Cases to run besides the planned `cases`: none here, some in a subclass."""
         return []
 
     def close(self) -> None:
-        """End what was started for this candidate."""
+        """Close the session that runs the kernel."""
         if self.launcher is not None:
             self.launcher.close()
 
@@ -294,18 +294,18 @@ class CaseRunner:
         return Finding(failure, message, log=log[-LOG_CHARACTERS:], killed=killed)
 
     def _language(self, error: ToolchainError) -> str:
-        """The language of what failed."""
+        """The language of the code that failed."""
         return self.candidate.kernel.language
 
     def _placeless(self, text: str) -> str:
-        """Without the folders of this run, which `evidence` could not tell from other words."""
+        """`text` without the folders of this run, which `evidence` cannot tell from other words."""
         for folder, name in ((self.folder, "/build"), (Path(tempfile.gettempdir()), "/tmp")):
             for spelling in {str(folder), str(folder.resolve())}:
                 text = text.replace(spelling, name)
         return text
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
-        """One case, timed, with the blame settled."""
+        """Run one case; its result, timed, says who is to blame for a failure."""
         first = self.binding
         self.binding = first.with_numbers(case.numbers)
         try:
@@ -353,7 +353,7 @@ class CaseRunner:
         )
 
     def _tried(self, trial: Trial) -> Finding:
-        """What one case shows, also where it cannot be run."""
+        """The finding of one case, also where running it fails."""
         try:
             return self._decide(trial)
         except ToolchainError as error:
@@ -362,8 +362,8 @@ class CaseRunner:
             return Finding("infrastructure", f"the run failed: {error}", killed=True)
 
     def _inputs(self, case: ShapeCase, kind: str, seed: int) -> tuple[str, Inputs, References]:
-        """The inputs of a case and what the task makes of them, drawn again where these are hardly
-        any numbers; and the kind that they then are of. Raises `TaskFailure`."""
+        """The kind, the inputs and the references of a case, drawn again as another kind where most
+        of the references are no numbers. Raises `TaskFailure`."""
         drawn, _, change = kind.partition("/")
         plants = self._plants(case, drawn, seed)
         found: tuple[str, Inputs, References] | None = None
@@ -394,7 +394,7 @@ class CaseRunner:
         return found
 
     def _plants(self, case: ShapeCase, kind: str, seed: int) -> Plants:
-        """What is planted among a case's inputs; the task is asked once, at sizes that it takes."""
+        """The values to plant among a case's inputs; `looks` cases ask the task for its numbers."""
         if self.looks and isinstance(self.task, TaskClient):
             substitutes = self._substitutes(case)
             with suppress(TaskFailure):
@@ -419,7 +419,7 @@ class CaseRunner:
     # ------------------------------------------------------------ inputs and references
 
     def _references(self, case: ShapeCase, kind: str, inputs: Inputs) -> References:
-        """The task's outputs in float64, and the way to ask it in its own precision."""
+        """The task's outputs in float64, and functions that run it in its own precision."""
         arguments, state, substitutes = inputs.arguments, inputs.state, self._substitutes(case)
         task = self.task
         references = task.reference(arguments, state, substitutes)
@@ -451,7 +451,7 @@ class CaseRunner:
     # ------------------------------------------------------------ the decision
 
     def _decide(self, trial: Trial) -> Finding:
-        """What one case shows, before anybody is blamed."""
+        """The finding of one case, before blame is assigned."""
         if misfit := self._misfit(trial.case, trial.references.arrays):
             return Finding("design", misfit, sketch_right=False)
         first: Mapping[str, Array] | None = None
@@ -474,13 +474,13 @@ class CaseRunner:
         return Finding("", "", comparisons)
 
     def _unstable(self, first: Mapping[str, Array], second: Mapping[str, Array]) -> str:
-        """The name of an output that changes from run to run, where it must not: the order of
-        atomic additions is open, so that these are only compared with the reference."""
+        """The name of an output that changes from run to run; "" for none, and for kernels that add
+        in any order (atomics), whose outputs are only compared with the reference."""
         kernel = self.candidate.kernel
         if adds_in_any_order(self.candidate.plan):
             return ""
         if kernel.foreign:
-            # Comments of C and C++ excuse nothing.
+            # A word in a comment of C or C++ does not count.
             in_c = load_language(kernel.language).syntax == "c"
             text = without_comments(kernel.source) if in_c else kernel.source
             if re.search(_ANY_ORDER, text):
@@ -532,8 +532,8 @@ class CaseRunner:
         )
 
     def _blame(self, trial: Trial, found: Finding) -> Finding:
-        """Whether the code or the sketch is wrong: the interpreter decides, once per verdict for
-        failures that show no wrong numbers."""
+        """The finding with who is to blame, the code or the sketch: the interpreter decides, once
+        per verdict for failures that show no wrong numbers."""
         if self.candidate.toolchain.target == "interpreter" and found.failure in _BLAMED:
             reason = f"{found.reason}, in the sketch's own interpretation"
             return attrs.evolve(found, failure="design", reason=reason, sketch_right=False)
@@ -581,6 +581,6 @@ class CaseRunner:
 
 
 def _undecided(found: Finding, why: str) -> Finding:
-    """Nobody could ask the sketch: that must not read as if it were right."""
+    """`found`, with `why` the sketch was not interpreted: it must not read as if it were right."""
     reason = f"{found.reason}; undecided whether the sketch or the code is wrong: {why}"
     return attrs.evolve(found, reason=reason, undecided=why)

@@ -9,19 +9,19 @@ has them, exact integers and booleans, and for *every* other element
 
 where K is the longest chain of additions behind one element, the accumulator is f32 (f64 for f64),
 16 eps stand for the error of functions such as erf, whose error the sum in gelu amplifies, and the
-last term for the rounding of f16 and bf16 outputs (u is half of eps). It is
+last term for the rounding of f16 and bf16 outputs (u is half of eps). The rule is
 calibrated in tests/unit/test_compare.py: the framework's own kernels pass; f16 accumulation, a
 dropped last K tile and one element that is off by 1 % of the RMS fail.
 
 The paper's rule (arXiv 2512.23424, Eq. 2 and 3) is reported beside it and decides nothing: it
 accepts an output of NaNs alone, and a share of tau of the elements may be arbitrarily wrong.
 
-Indices may differ on a tie: argmax, argmin, topk and sort may name any of equal elements. An
-integer output counts as indices of an input where the reference's indices select, along one axis,
-the largest or smallest elements of that input, in order. Then another index is as good where it
-selects an equal element, and where no element is named twice. Of values that the task computes
-first (the two largest of a softmax), elements count as equal that are within tolerance: rounding
-orders them, differently in each precision.
+Indices may differ on a tie: argmax, argmin, topk and sort may give the index of any of equal
+elements. An integer output counts as indices of an input where the reference's indices select,
+along one axis, the largest or smallest elements of that input, in order. Then another index is as
+good where it selects an equal element, and where no index is given twice. Of values that the task
+computes first (the two largest of a softmax), elements count as equal that are within tolerance:
+rounding orders them, differently in each precision.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class WrongElement:
 
     @property
     def error(self) -> float | None:
-        """How far off it is; None where that says nothing."""
+        """The absolute error; None where it is not finite."""
         found = abs(float(self.actual) - float(self.expected))
         return found if math.isfinite(found) else None
 
@@ -85,7 +85,7 @@ class PaperRule:
 @attrs.frozen
 class Waiver:
     """Elements that break the rule and pass all the same: how many, `why`, and the one that is
-    furthest off, with its error and what it may be (infinite: not judged)."""
+    furthest off, with its error and the error allowed (infinite: not judged)."""
 
     count: int
     why: str
@@ -126,7 +126,7 @@ class Comparison:
 
     @property
     def allowed(self) -> float | None:
-        """How far off the first wrong element may be; None where that says nothing."""
+        """The error allowed for the first wrong element; None without one of a finite error."""
         if self.first is None or not self.rtol or self.first.error is None:
             return None
         return self.atol + self.rtol * abs(float(self.first.expected))
@@ -352,7 +352,7 @@ def differs_on_ties_only(
 def _readings(
     source: Array, reference: Array, actual: Array
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """(input, reference, actual), each with the axis that the indices may be of at the end."""
+    """Triples (input, reference, actual), each axis that indices may be of moved to the end."""
     if source.ndim == 0:
         return
     if reference.size == 1:  # of the flattened input
@@ -369,8 +369,8 @@ def _readings(
 
 
 def _selects_equal(values: Array, reference: Array, actual: Array, rtol: float) -> bool:
-    """Whether both select the same of `values` along the last axis, and the reference its extremes;
-    no index may occur twice."""
+    """Whether `actual` and `reference` select equal `values` along the last axis, and the reference
+    its extremes; no index may occur twice."""
     extent = values.shape[-1]
     for indices in (reference, actual):
         if indices.min() < 0 or indices.max() >= extent:

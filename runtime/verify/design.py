@@ -37,7 +37,7 @@ from sketchc.runtime.toolchains.interpreter import InterpreterSession
 from sketchc.runtime.verify.verdict import Verdict
 from sketchc.runtime.verify.verify import Candidate, verify
 
-#: After the sizes that the tiles suggest.
+#: Sizes that are tried after those that the tiles suggest.
 _FALLBACK = (37, 19, 11, 7, 5, 3, 2, 1, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
 
@@ -47,7 +47,7 @@ class SketchTask(Task):
     The inputs are the sketch's in and inout tensors in call order, then its params as numbers; the
     outputs its out and inout tensors. Its "own" sizes are chosen here: beyond the tile sizes, no
     multiples of them, within every bound and require, and small enough for the interpreter. Use as
-    a context manager: one process interprets it, from the first reference on.
+    a context manager: one process interprets the sketch, from the first reference on.
     """
 
     is_sketch = True
@@ -73,7 +73,7 @@ class SketchTask(Task):
         self.written = [t for t in tensors if t.role in (ir.Role.OUT, ir.Role.INOUT)]
 
     def describe(self, seed: int = 0) -> TaskDescription:
-        """The parameters of the sketch at its own sizes."""
+        """The description of the sketch's tensors and params at its own sizes."""
         shapes = tensor_shapes(self.sketch, self.symbols, self.params)
         inputs, outputs = (
             [TensorSpec(tensor.name, tensor.dtype, shapes[tensor.name]) for tensor in tensors]

@@ -53,10 +53,10 @@ _MEMORY_FAULT = (
 )
 _QUOTED_SYNTAX = r"^(\w+Error: )*(SyntaxError|IndentationError|TabError)(\(|: )"
 
-#: The rules for all targets; the first that fits decides. Those of a target for what is too large
-#: go between the halves.
+#: The rules for all targets, in two parts; the first rule that fits decides. A target's rules for
+#: kernels that are too large go between the parts.
 _SEEN: tuple[FailureRule, ...] = (
-    # A process that was killed while the machine was short of memory, for all that it had taken.
+    # A process that was killed while the machine was short of memory, and held little of it itself.
     FailureRule("infrastructure", kinds=frozenset({SHORT})),
     FailureRule("illegal_access", kinds=frozenset({"IllegalAccessError"})),
     FailureRule("illegal_access", ("launch",), says=_MEMORY_FAULT, where="log"),
@@ -67,9 +67,9 @@ _SEEN: tuple[FailureRule, ...] = (
     *out_of_resource(_OUT_OF_RESOURCE),
 )
 _RAISED: tuple[FailureRule, ...] = (
-    # Errors of a wrapper's own checks may quote anything: they are what they say.
+    # Errors of a wrapper's own checks may quote anything: their type decides, not their text.
     FailureRule("launch", ("launch",), kinds=frozenset({"LaunchError"})),
-    # Its own limits, not the kernel's: the compiler has taken the kernel before.
+    # Limits of an interpreter, not of the kernel: the compiler has taken the kernel before.
     FailureRule("launch", ("launch",), kinds=frozenset({"InterpreterError"})),
     FailureRule("api_misuse", kinds=_MISUSED),
 )
@@ -77,7 +77,7 @@ _RAISED: tuple[FailureRule, ...] = (
 
 def classify(error: ToolchainError, language: str) -> str:
     """The class of a failure of a kernel in this language ("python" or "c++"); the stage itself
-    where no row of the table fits."""
+    where no rule fits."""
     if error.stage in _SETTLED:
         return error.stage
     fitting = (rule.failure for rule in _rules(language) if _fits(rule, error))
@@ -86,7 +86,7 @@ def classify(error: ToolchainError, language: str) -> str:
 
 @cache
 def _rules(language: str) -> tuple[FailureRule, ...]:
-    """The rules for all targets, between those of the targets with this language."""
+    """The rules for all targets and those of the targets with this language, in order."""
     own = dict.fromkeys(rule for target in targets_in(language) for rule in target.failures)
     first = [rule for rule in own if rule.failure == "infrastructure"]
     large = [rule for rule in own if rule.failure == "resource"]
@@ -161,9 +161,9 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
 
     Keys: "failure" and "meaning" (the class), "reason", "case" (sizes, kind of input), "output",
     "elements", "wrong", "first_wrong" (index, expected, actual, error, allowed, and the reference's
-    value before_rounding where one was rounded), "sketch_right" and
-    "code_as_sketch" (True, False or None where it was not asked), "undecided" (why it could not
-    be), "cases" (how each ended) and "log" (lines). Those that say nothing are left out.
+    value before_rounding where one was rounded), "sketch_right" and "code_as_sketch" (True or
+    False), "undecided" (why these could not be found out), "cases" (how each ended) and "log"
+    (lines). Keys of which nothing is known are left out.
     """
     if not verdict.failures:
         return {}

@@ -1,11 +1,10 @@
-"""What the file of a kernel that somebody else wrote says: which function is called, and what
-stands out in it.
+"""Checks of the text of a kernel that somebody else wrote: which function is called, and whether
+the kernel does the work itself.
 
-A look at the text asks whether it does the work itself. What evidence
-cannot see (modules that lead out of the process, files, processes, frames, inline assembly) is
-refused before anything runs. What is merely suspicious (torch computing in the wrapper, `try`
-around a launch) explains: the decision about it comes from the worker, which counts launches and
-sees every operation (`guards.wrapper_guard`).
+What runs cannot show (modules that lead out of the process, files, processes, frames, inline
+assembly) is refused before anything runs. What is merely suspicious (torch computing in the
+wrapper, `try` around a launch) only explains a failure: the worker decides, which counts launches
+and sees every operation (`guards.wrapper_guard`).
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ MODULE_CLASS = "ModelNew"
 def entry_point(
     source: str, language: str, name: str, where: str = "the kernel", wanted: str | None = None
 ) -> str:
-    """The function of a kernel's source that is called. `name` is the sketch's, `wanted` what the
-    user says. Raises `UsageError`; text that does not parse is taken to define `name`, so that
-    verification can say what is wrong with it."""
+    """The name of the function of a kernel's source that is called. `name` is the sketch's,
+    `wanted` what the user says. Raises `UsageError`; text that does not parse is taken to define
+    `name`, so that verification can say what is wrong with it."""
     in_c = load_language(language).syntax == "c"
     found = _c_functions(source) if in_c else _python_functions(source, targets_in(language))
     if found is None:
@@ -89,7 +88,7 @@ def _c_functions(source: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the brace that was opened before `start` is closed."""
+    """The place of the brace that closes the one before `start`; else the end of the text."""
     depth = 1
     for place in range(start, len(text)):
         depth += {"{": 1, "}": -1}.get(text[place], 0)
@@ -124,14 +123,14 @@ _BUILTINS = _words(
     "eval exec compile open __import__ globals locals vars input breakpoint memoryview "
     "setattr delattr"
 )
-#: What a file with a `ModelNew` may import besides: it may build and load a library of its own.
+#: Modules that a file with a `ModelNew` may import, too: it may build and load its own library.
 _MODULE_MODULES = (
     "os sys pathlib tempfile subprocess ctypes hashlib shutil textwrap uuid numpy contextlib "
     "logging warnings platform struct time string re copy abc types numbers sysconfig "
     "importlib json random atexit typing_extensions threading"
 )
 _MODULE_BUILTINS = frozenset({"eval", "exec", "compile", "__import__", "globals", "breakpoint"})
-#: Parts of torch that run code behind the guard's back, or take it off.
+#: Parts of torch that run code which the guard does not see, or that remove the guard.
 _MODULE_TORCH_EXITS = _words(
     "compile jit hub package export multiprocessing distributed onnx fx _C _dynamo _inductor "
     "_python_dispatch overrides library"
@@ -170,7 +169,7 @@ _CPP_WORDS = (
 
 @attrs.frozen
 class Finding:
-    """One thing in the text. `refused`: it alone is a failure of the class "policy"."""
+    """One conspicuous thing in a kernel's text; if `refused`, a failure of the class "policy"."""
 
     line: int
     text: str
@@ -178,7 +177,7 @@ class Finding:
 
 
 def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
-    """What stands out, in the order of the lines; nothing for Python that does not parse."""
+    """The findings in a kernel's text, by line; none for Python that does not parse."""
     if load_language(kernel.language).syntax == "c":
         findings = _c(kernel.source, load_target(kernel.target))
     else:
@@ -239,7 +238,7 @@ def _python(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
 def _imports(
     tree: ast.Module, modules: tuple[str, ...], torch_exits: frozenset[str], targets: Targets
 ) -> Iterator[Finding]:
-    """What is imported that is none of the `modules`, or leads out of one."""
+    """Findings for imports other than `modules`, of private parts, and of parts that lead out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             start = ""
@@ -262,7 +261,7 @@ def _imports(
 
 
 def _module(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
-    """A file that may build and load libraries, so that most is for the guard to see."""
+    """Findings in a file that may build and load libraries: the guard has to see most of it."""
     modules = (*_modules(targets), *_MODULE_MODULES.split())
     yield from _imports(tree, modules, _MODULE_TORCH_EXITS, targets)
     for node in ast.walk(tree):
@@ -285,7 +284,7 @@ def _module(tree: ast.Module, targets: Targets) -> Iterator[Finding]:
 
 
 def _attribute(node: ast.Attribute, targets: Targets) -> Iterator[Finding]:
-    """`torch.compile`, `torch._C`, `x.numpy()`, `triton.runtime`."""
+    """Findings for attributes like `torch.compile`, `torch._C`, `x.numpy()`, `triton.runtime`."""
     root = _root(node)
     known = {name for target in targets for name in target.dsl_names}
     packages = {target.dsl_package for target in targets} - {""}
@@ -331,7 +330,7 @@ def _jitted(tree: ast.Module, targets: Targets) -> set[str]:
 
 
 def _wrapper(function: ast.FunctionDef, kernels: set[str]) -> Iterator[Finding]:
-    """Host code that computes with torch, or that catches what a launch raises."""
+    """Findings in host code that computes with torch, or catches what a launch raises."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)

@@ -1,8 +1,8 @@
-"""What is the machine's doing and no kernel's: processes that were killed because memory ran out.
+"""Failures that are the machine's and no kernel's: processes killed because memory ran out.
 
 A case whose process was killed is run once more, alone: no other candidate of this pool compiles or
-runs meanwhile, and it is waited for until there is memory again. A second kill while memory is free
-is the kernel's.
+runs meanwhile, and the run waits until there is memory again. A second kill while memory is free is
+the kernel's fault.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from sketchc.runtime.tasks.client import wait_for_memory
 from sketchc.runtime.tasks.description import TaskDescription
 from sketchc.runtime.toolchains.base import ToolchainError
 
-#: Bytes of an element of what the task makes on the way: in float64 twice, while one becomes the
-#: next, or as it is in a kernel's workspace beside one in float64.
+#: Bytes per element of the task's intermediate tensors: in float64 twice, while one becomes the
+#: next, or in its own type in a kernel's workspace beside one in float64.
 BETWEEN_BYTES = 16
 _WORDS = frozenset({KILLED, SHORT})
 
 
 def was_killed(error: ToolchainError) -> bool:
-    """Whether somebody killed the process, for no reason that its watcher knows."""
+    """Whether the process was killed from outside, for no reason that its watcher knows."""
     return bool(_WORDS & set(error.kinds))
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Nobody else of this pool works meanwhile, and there is memory, or there was none for a
-    while."""
+    """A context in which no other candidate of this pool works; it begins when there is memory, or
+    when there was none for a while."""
     with pool.slots().alone():
         wait_for_memory()
         yield
@@ -42,8 +42,8 @@ def alone() -> Iterator[None]:
 def within_memory(
     limits: Limits, task: TaskDescription | None = None, left: Callable[[], int] = memory.allowed
 ) -> Limits:
-    """The limits of one run, where the memory that is free now, or that a suite allows, is no more
-    than the elements of `task` take, and what it makes on its way."""
+    """`limits` with no more elements than fit into the memory that is free now, or that a suite
+    allows, together with the intermediate tensors that `task` makes for them."""
     free = left()
     if not free:
         return limits

@@ -1,12 +1,13 @@
 """Runs the cases of a `ModelNew`: one process, the task's own inputs, addresses used again.
 
 A model's parameters are those drawn for the case, by name, where the names and shapes of its state
-agree with the task's; else both models are built after the same seed, and a note says so. The
-first case is run again at fresh addresses and must give the same bits. One more case has inputs
-that are not contiguous: the model must be right on them, or raise.
+agree with the task's; else both models are built after the same seed, and a note says so. The first
+case is run again at fresh addresses and must give the same bits. One more case has inputs that are
+not contiguous: the model must be right on them, or raise.
 
 No program can be started while forward has the inputs of a case. A model that compiles there gets a
-new process, which has not seen these inputs, and a run on others before each case of other shapes.
+new process, which has not seen these inputs, and a run on other inputs before each case of new
+shapes (a rehearsal).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _REHEARSAL = 1 << 20
 
 @attrs.define
 class ModuleCaseRunner(CaseRunner):
-    """See the module."""
+    """Runs the cases of one candidate that is a `ModelNew`; see the module."""
 
     strided: bool = False
     turn: int = -1
@@ -57,20 +58,20 @@ class ModuleCaseRunner(CaseRunner):
     left: frozenset[str] = frozenset()
     #: The seed of the case that runs.
     seed: int = 0
-    #: Forward starts compilers, and what it has been rehearsed for in this process.
+    #: Whether forward starts compilers, and for which inputs it has been rehearsed in this process.
     builds: bool = False
     rehearsed: set[str] = attrs.field(factory=set)
 
     @property
     def modules(self) -> TorchModules:
-        """The toolchain of such models."""
+        """The candidate's toolchain, which runs a `ModelNew`."""
         toolchain = self.candidate.toolchain
         assert isinstance(toolchain, TorchModules)
         return toolchain
 
     def build(self, folder: Path, timeout: float) -> Finding | None:
-        """The look at the text, then the import and a first model. Raises `UsageError` for an input
-        that cannot be passed on."""
+        """Check the kernel's text, then import it and build a first model; returns what is wrong,
+        if one fails. Raises `UsageError` for an input that cannot be passed on."""
         if (refused := super().build(folder, timeout)) is not None:
             return refused
         kernel, init = self.candidate.kernel, self._init({})
@@ -114,10 +115,10 @@ class ModuleCaseRunner(CaseRunner):
         return found
 
     def _compare_states(self) -> None:
-        """Whether the model takes the parameters that are drawn for the task's."""
+        """Set `seeded` and `left`: whether the model takes the parameters drawn for the task's."""
         given, description = self.modules.state, self.binding.description
         missing = [s.name for s in description.state if given.get(s.name) != s.shape]
-        # A mask, say, that is an attribute of the task's model and nothing that it learns.
+        # For example a mask that is an attribute of the task's model, and no parameter.
         self.left = description.unregistered & set(missing)
         self.seeded = len(missing) > len(self.left)
         if missing and not self.seeded:
@@ -146,12 +147,12 @@ class ModuleCaseRunner(CaseRunner):
         return texts
 
     def more_cases(self, cases: Cases) -> Cases:
-        """The last sizes that are not drawn once more, with inputs that are not contiguous."""
+        """The last case that is not drawn, again with inputs that are not contiguous."""
         known = [case for case, _ in cases if not case.drawn] or [case for case, _ in cases]
         return [(case, NON_CONTIGUOUS) for case in known[-1:]]
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int) -> CaseResult:
-        """As for other kernels; a model may refuse inputs that are not contiguous."""
+        """Run one case; a model may refuse inputs that are not contiguous."""
         self.strided = kind == NON_CONTIGUOUS
         self.turn += 1
         self.seed = seed
@@ -213,7 +214,7 @@ class ModuleCaseRunner(CaseRunner):
         )
 
     def _rehearse(self, case: ShapeCase, call: Call) -> None:
-        """Let a forward that builds do so, on inputs like those of `call` that are no case's."""
+        """Run forward, if it starts compilers, on other inputs of the shapes of `call` first."""
         shapes = [getattr(value, "shape", value) for value in call.inputs]
         like = repr((call.init, shapes, call.strided))
         if not self.builds or like in self.rehearsed:
@@ -225,7 +226,7 @@ class ModuleCaseRunner(CaseRunner):
         self.rehearsed.add(like)
 
     def _decide(self, trial: Trial) -> Finding:
-        """As for other kernels; wrong numbers are asked for again at fresh addresses."""
+        """The finding of one case; if numbers are wrong, it is run again at fresh addresses."""
         found = super()._decide(trial)
         if found.failure != "numerical" or self.strided or not self.modules.alive:
             return found
@@ -239,7 +240,7 @@ class ModuleCaseRunner(CaseRunner):
         return found
 
     def _language(self, error: ToolchainError) -> str:
-        """A model may hold C++, of which a compiler has complained."""
+        """The language of the code that failed: "c++" where a compiler of C++ has complained."""
         return "c++" if COMPILER_ERROR.search(str(error)) else "python"
 
     def close(self) -> None:

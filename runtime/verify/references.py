@@ -1,10 +1,10 @@
 """The task's outputs in float64, and what its own arithmetic makes of them.
 
-The rule is calibrated so that the framework's own kernels pass. Where they do not, it asks for
-more than the task delivers: a softmax amplifies the errors of the products before it, a recurrence
-adds them up; in the tail of gelu, `1 + erf(x)` cancels in any float32; the float32 squares of
-denormal numbers are zero. So where a candidate breaks the rule, it is held against the task's own
-result in the task's own precision on the same inputs (`own`):
+The rule is calibrated so that the framework's own kernels pass. Where they do not, it asks for more
+than the task delivers: a softmax amplifies the errors of the products before it, a recurrence adds
+them up; in the tail of gelu, `1 + erf(x)` cancels in any float32; the float32 squares of denormal
+numbers are zero. So where a candidate breaks the rule, it is held against the task's own result in
+the task's own precision on the same inputs (`own`):
 
 - an element passes whose error is at most `FACTOR` times the largest error of the task's own
   result in that output (of f16 and bf16, in proportion to the element and the root mean square;
@@ -15,13 +15,13 @@ result in the task's own precision on the same inputs (`own`):
   or on some that differ in the last bit: a recurrence of many steps amplifies what it rounds so
   that each run is wrong elsewhere.
 
-What else is as right as the reference (`readings`): an element that another run of the task gives,
-where several threads write into one place; what lies on the other side of a border that a value was
-rounded at, or compared with, within the tolerance; an integer that the task gives in its own
-precision; and places of elements that are equal within the tolerance (`ties`).
+Further results are as right as the reference (`readings`): an element that another run of the task
+gives, where several threads write into one place; what lies on the other side of a border that a
+value was rounded at, or compared with, within the tolerance; an integer that the task gives in its
+own precision; and indices of elements that are equal within the tolerance (`ties`).
 
-The task is asked only when a candidate fails. Where what is left over is what its own runs differ
-in, the fault is the task's.
+The task is run for these only when a candidate fails. Where its own runs differ in all elements
+that are still wrong, the fault is the task's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from sketchc.runtime.verify.compare import (
     wrong_elements,
 )
 
-#: How far from the exact value an element may be, in the largest error of the task's own result.
+#: How far from the exact value an element may be, in multiples of the task's own largest error.
 FACTOR = 2.0
 #: An error of the task's own is gross beyond this many of the paper's thresholds.
 _GROSS = 5.0
@@ -57,7 +57,7 @@ _GROSS = 5.0
 _SAMPLES = ((1 << 6, 24), (1 << 18, 8), (1 << 22, 4))
 #: ... unless an error is beyond this many of the task's own, and of bounds.
 _HOPELESS = 32.0
-#: Whose rounding of large elements says nothing of small ones.
+#: Types whose rounding errors of large elements say nothing of small ones.
 _PROPORTIONAL = frozenset({DType.F16, DType.BF16})
 #: Kinds of inputs whose values may lie beyond what the task's own precision can carry.
 EXTREME_KINDS = frozenset({"structured", "mixed_scale", "large"})
@@ -74,8 +74,8 @@ OWN_INTEGER = "the task gives this in its own precision"
 class References:
     """`arrays` are the outputs in float64; `own` runs the task in its own precision on the same
     inputs, and is None where nothing is excused; `extreme`: the inputs are of extreme magnitude;
-    `inputs` are what indices may be of; `read` asks the task what else it may give, where what it
-    rounds is off by a tolerance; `path` names the task."""
+    `inputs` are the tensors that indices may be of; `read` runs the task for other outputs that it
+    may give, where values before roundings are off by a tolerance; `path` names the task."""
 
     arrays: list[Array]
     own: Callable[[], list[Array]] | None = None
@@ -83,8 +83,8 @@ class References:
     inputs: tuple[Array, ...] = ()
     read: Callable[[float], Readings] | None = None
     path: str = ""
-    #: The task's outputs and its own in its own precision, on inputs that differ in the last bit;
-    #: told by how many such inputs there were before.
+    #: The task's outputs, in float64 and in its own precision, on inputs that differ in the last
+    #: bit; the argument is the number of such inputs before.
     near: Callable[[int], tuple[list[Array], list[Array]]] | None = None
     _own_arrays: list[Array] | None = None
     _readings: Readings = Readings()
@@ -92,8 +92,8 @@ class References:
     def compare(
         self, position: int, name: str, actual: Array, dtype: DType, length: int
     ) -> Comparison:
-        """`verify.compare.compare` for the output at `position`, relaxed as above. Raises
-        `TaskFailure` where the task's own runs differ in what is wrong."""
+        """`verify.compare.compare` for the output at `position`, relaxed as the module says. Raises
+        `TaskFailure` where the task's own runs differ in all that is wrong."""
         reference = self.arrays[position]
         scale = self._scale(reference, dtype)
         found = compare(name, actual, reference, dtype, length, scale=scale)
@@ -101,7 +101,7 @@ class References:
             return found
         if not dtype.is_float and differs_on_ties_only(actual, reference, self.inputs):
             return _tied(found, actual, reference)
-        # Of the output, and of values that follow from the inputs.
+        # The types of the output, and of values that follow from the inputs.
         types = (dtype, *(of for _, of in self._floats()))
         rtol = max(relative_tolerance(one, length) for one in types)
         self._ask(rtol)
@@ -141,14 +141,14 @@ class References:
         return max((root_mean_square(array, DType.F64) for array in wide), default=0.0)
 
     def _ask(self, rtol: float) -> None:
-        """Ask the task what else it may give, once."""
+        """Run the task for other outputs that it may give, once."""
         read, self.read = self.read, None
         if read is not None:
             with suppress(TaskFailure):  # it may be short of memory
                 self._readings = read(rtol)
 
     def _own(self, position: int) -> Array | None:
-        """The output in the task's own precision."""
+        """The output in the task's own precision; None where there is none of the same shape."""
         own, self.own = self.own, None
         if own is not None:
             with suppress(TaskFailure):  # the framework may have no kernel of that precision here
@@ -157,7 +157,7 @@ class References:
         return found if found is None or found.shape == self.arrays[position].shape else None
 
     def _others(self, position: int, dtype: DType) -> Iterator[tuple[str, Array]]:
-        """What is as right as the reference, and why."""
+        """Outputs that are as right as the reference, each with the reason."""
         for run in self._readings.runs:
             yield RACES, run[position]
         for run in self._readings.moved:
@@ -171,8 +171,8 @@ class References:
     def _nearest(
         self, position: int, actual: Array, reference: Array, dtype: DType
     ) -> tuple[Array, list[Waiver]]:
-        """For each element, what is nearest to `actual` of all that is right, and where that is not
-        the reference."""
+        """For each element, the nearest to `actual` of all right values; and waivers for those
+        where it is not the reference's."""
         nearest, waivers = reference, []
         for why, other in self._others(position, dtype):
             if other.shape != reference.shape or np.array_equal(other, nearest, equal_nan=False):
@@ -194,11 +194,11 @@ class References:
         length: int,
         dtype: DType,
     ) -> tuple[Comparison, list[Waiver]]:
-        """The comparison held against the task's own errors, where these come near the bound."""
+        """The comparison with the task's own errors allowed, where these come near the bound."""
         own = self._own(position)
         if own is None:
             return found, []
-        # What the task itself rounds to the other side of a border is no error.
+        # What the task itself rounds to the other side of a border is no error of it.
         exact, _ = self._nearest(position, own, self.arrays[position], dtype)
         allowance = self._allowance(position, own, exact, length, dtype, found.max_error)
         if allowance is None:
@@ -283,7 +283,7 @@ class References:
     def _require_one_answer(
         self, position: int, actual: Array, nearest: Array, dtype: DType, length: int
     ) -> None:
-        """Raises `TaskFailure` where all that is wrong is what the task's own runs differ in."""
+        """Raises `TaskFailure` where the task's own runs differ in all elements that are wrong."""
         reference = self.arrays[position]
         for run in self._readings.runs:
             if not (where := difference([reference], [run[position]])):
@@ -324,7 +324,7 @@ def nudged(value: Array, number: int) -> Array:
 
 
 def _nearer(actual: Array, one: Array, other: Array) -> Array:
-    """Where `actual` is nearer to `other`; NaN and infinities are near to their like alone."""
+    """Where `actual` is nearer to `other` than to `one`; NaN and infinities only to their like."""
     found: Array
     if one.dtype.kind in "iub":
         found = (actual != one) & (actual == other)
@@ -341,7 +341,7 @@ def _nearer(actual: Array, one: Array, other: Array) -> Array:
 def _waiver(
     why: str, where: Array, actual: Array, reference: Array, allowance: Array | None = None
 ) -> Waiver:
-    """What passes at `where`, with the element that is furthest off."""
+    """The waiver for the elements at `where`, with the one that is furthest off."""
     with np.errstate(all="ignore"):
         error = np.abs(actual.astype(np.float64) - reference.astype(np.float64))
     ranked = np.where(where, np.nan_to_num(error, nan=np.inf, posinf=np.inf), -1.0)

@@ -46,14 +46,14 @@ _MOST_TRIES, _MOST_REFUSALS = 8, 48
 _MOVES = 300
 #: Seconds that a run may take even where less time is left.
 _SHORTEST = 10.0
-#: What a case that was looked for may cost: the clock decides about time.
+#: What a further case that `reach` looks for may cost: the clock decides about time.
 REACH_INTERPRETED = Limits(elements=1 << 21, programs=1 << 15)
 REACH_NATIVE = Limits(elements=1 << 22, programs=1 << 20)
 
 
 @attrs.define
 class Runner:
-    """One candidate's cases. `interpreted`: its target is, so that large sizes take long."""
+    """Runs one candidate's cases. `interpreted`: its target is, so that large sizes take long."""
 
     case_runner: CaseRunner
     seed: int
@@ -86,10 +86,10 @@ class Runner:
         budget: float | None,
         folder: Path,
     ) -> None:
-        """Run the cases, and for `budget` seconds what follows from them; one that fails stands for
-        all of what is `refused` already."""
+        """Run the cases, then further ones for `budget` seconds; None: no further ones. Where the
+        build was `refused`, the first case gets this failure, and nothing runs."""
         if refused is not None:
-            # What has another type is what the sketch declares.
+            # Types that differ are those that the sketch declares.
             right = False if refused.failure == "wrong_shape" else None
             shown = (refused.failure, refused.reason)
             self.results += [
@@ -109,7 +109,7 @@ class Runner:
         drawn = self.seed
         for number, (case, kind) in enumerate(cases):
             if self.failing and (case.drawn or is_neighbour(kind) or self._takes_long(case)):
-                continue  # they find out whether what seems to be right is
+                continue  # these cases only test a kernel that seems to be right
             drawn = drawn if is_neighbour(kind) else self.seed + number
             # The first case may have one element: of a foreign kernel, a larger one is repeated.
             again = number == 0 or kind.endswith(SWAPPED)
@@ -124,7 +124,7 @@ class Runner:
         return effort(self.case_runner.candidate.plan, case.symbols, params) > _LONG
 
     def run(self, case: ShapeCase, kind: str, seed: int, runs: int = 1) -> CaseResult:
-        """One case, kept and told."""
+        """Run one case; its result is kept, and reported to `progress`."""
         result = self.case_runner.run(case, kind, seed, runs)
         self._tell(result)
         return result
@@ -132,7 +132,7 @@ class Runner:
     # ------------------------------------------------------------ what the task refuses
 
     def _stand_in(self, case: ShapeCase, kind: str, seed: int, limits: Limits) -> None:
-        """Other sizes in place of refused ones, until the task takes some."""
+        """Run other sizes in place of refused ones, until the task takes some."""
         plain = _plain(case)
         others = self._others(case, limits)
         if plain is not case:
@@ -151,7 +151,7 @@ class Runner:
         self.dropped.append(kind)
 
     def _others(self, case: ShapeCase, limits: Limits) -> Iterator[dict[str, int]]:
-        """Sizes near those of a case that the task may take: towards its own ones."""
+        """Sizes that the task may take, from those of a case towards the task's own."""
         plan, binding = self.case_runner.candidate.plan, self.case_runner.binding
         free, own = self.case_runner.freedom.free, binding.symbols
         passed = (result.shape for result in self.results if result.passed)
@@ -172,7 +172,7 @@ class Runner:
                 yield symbols
 
     def all_kinds(self, own: ShapeCase | None, budget: float) -> None:
-        """Run the kinds of inputs that no case had, at sizes that the task takes, for so many
+        """Run the kinds of inputs that no case had, at sizes that the task takes, for `budget`
         seconds."""
         ran = {result.kind for result in self.results if not _refused(result)}
         right = [result for result in self.results if result.passed]
@@ -198,8 +198,8 @@ class Runner:
     # ------------------------------------------------------------ what was not reached
 
     def reach(self, folder: Path, budget: float) -> tuple[str, ...]:
-        """Run further cases until everything is reached, for `budget` seconds: what was, in words.
-        What was not is a gap of the case runner."""
+        """Run further cases for `budget` seconds until everything is reached; returns what was, in
+        words. What was not is a gap of the case runner."""
         case_runner = self.case_runner
         if not any(result.passed for result in self.results):
             return ()
@@ -236,7 +236,7 @@ class Runner:
         case_runner: CaseRunner,
         tiles: Mapping[str, Value] | None = None,
     ) -> None:
-        """Cases that reach more, as far as there is time for them."""
+        """Run candidates that reach missing marks, as far as there is time for them."""
         case_runner.timeout = min(case_runner.timeout, max(clock.left, _SHORTEST))
         while not self.settled and (found := reaching.take()) is not None:
             if self.failing and found.cost > _LONG:
@@ -251,7 +251,8 @@ class Runner:
                 reaching.refuse(case.symbols)
                 continue
             if result.passed:
-                # A maximum that forgets the last tile is right where that lies in another.
+                # A maximum that forgets the last tile is right where the largest element is not in
+                # it.
                 self._tell(result)
                 result = case_runner.run(case, f"normal/{RISING}", seed, 1)
             if result.failure == "timeout" and self.interpreted:
@@ -268,9 +269,9 @@ class Runner:
             self.progress(result)
 
     def _with_smaller_tiles(self, reaching: Reaching, clock: Clock, folder: Path) -> None:
-        """Another build with smaller tiles, which runs where this one would take too long: the same
-        sketch with the smallest ones of its own lists, or the same text with smaller numbers. What
-        fails of the latter says nothing, since nobody said that its numbers may change."""
+        """Run further cases of a build with smaller tiles, where this one would take too long: the
+        same sketch with the smallest ones of its own lists, or the same text with smaller numbers.
+        Failures of the latter say nothing, since its numbers may not be free to change."""
         made = self._smaller()
         if made is None:
             return
@@ -293,7 +294,7 @@ class Runner:
             reaching.reached.intersection_update(known)
 
     def _smaller(self) -> tuple[Candidate, Marks, Mapping[str, Value]] | None:
-        """The candidate in smaller tiles, what its runs reach, and its tiles by name."""
+        """The candidate in smaller tiles, the marks of its runs, and its tiles; or None."""
         candidate = self.case_runner.candidate
         if candidate.relower is not None and (tiles := smallest_tiles(candidate)):
             try:
@@ -318,7 +319,7 @@ class Runner:
 
 
 def smallest_tiles(candidate: Candidate) -> dict[str, Value]:
-    """The smallest of its list for each constant that is free to choose; nothing where all are."""
+    """The smallest choice for each tunable integer constant; empty where all have it already."""
     found: dict[str, Value] = {}
     for constant in candidate.plan.sketch.constants:
         choices = [choice for choice in constant.choices if isinstance(choice, int) and choice > 0]
@@ -342,8 +343,8 @@ def _plain(case: ShapeCase) -> ShapeCase:
 def _towards(
     symbols: Mapping[str, int], own: Mapping[str, int], free: frozenset[str]
 ) -> Iterator[dict[str, int]]:
-    """From some sizes towards the task's own: one symbol of them, all larger, half way, all but
-    one."""
+    """Sizes from `symbols` towards the task's own: one symbol at its own size, all larger, half
+    way, all but one at their own sizes."""
     names = [name for name in symbols if name in free and symbols[name] != own[name]]
     for name in names:
         yield {**symbols, name: own[name]}

@@ -13,8 +13,8 @@ _BITS = 48
 
 
 def fresh_seed() -> int:
-    """$SKETCHC_SEED, else a number that nobody can know before. Raises `UsageError` where the
-    variable is no seed."""
+    """$SKETCHC_SEED, else an unpredictable number. Raises `UsageError` where the variable is no
+    seed."""
     named = os.environ.get(VARIABLE, "")
     if not named:
         return secrets.randbits(_BITS)

@@ -88,7 +88,7 @@ def tried(verdict: Verdict) -> list[str]:
 
 
 def _few(values: Iterable[object]) -> str:
-    """The first of some values, in their order."""
+    """The first of some values, in ascending order, as text."""
     ordered = sorted(values, key=lambda value: float(value))  # type: ignore[arg-type]
     texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in ordered]
     more = len(texts) - _MOST_TRIED

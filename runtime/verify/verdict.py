@@ -1,9 +1,9 @@
 """The outcome of a verification as frozen data, as JSON, and read from JSON again.
 
 Evidence that was disputed is taken again (`taken_again`): with the seed it was taken with, and with
-a new one. A kernel passes then only if no run failed but for the machine's sake. What the kernel
-itself was seen to do before is not undone by a run that goes well: on the same inputs it then does
-now this, now that.
+a new one. A kernel passes then only if no run failed for other reasons than the machine's. A
+failure that is the kernel's own is not undone by a run on the same inputs that passes: the kernel
+is then nondeterministic.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class CaseResult:
     `FAILURES`; `reason` is a sentence and `log` an excerpt of what a tool printed. The blame, where
     it was asked for: `sketch_right` says that the sketch's interpretation equals the reference on
     this case, `code_as_sketch` that the code equals the interpretation; `undecided` says why the
-    interpreter could not be asked, so that either may be wrong. `telling`: most of the reference
-    are numbers; `drawn_as` is the kind of input that was drawn instead where they were none.
+    interpreter could not be asked, so that either may be wrong. `telling`: most elements of the
+    reference are numbers; `drawn_as`: the kind of input drawn in place of `kind`, for more numbers.
     """
 
     shape: ShapeCase
@@ -95,13 +95,13 @@ class CaseResult:
 class Verdict:
     """What is known of one kernel after verification.
 
-    It passed when every case that ran passed, at least one did, and everything was reached that
-    has to be. `failure` is the class of the smallest failing case. `kernel`: the file's "path", its
-    "entry", and whether it is "foreign". `asked` is what else was asked for, and decides: see
-    `verify`. `reached`: the loops that ran again, and the tiles that met others, in words;
-    `unreached`: why a verdict without a failure is `incomplete`, a sentence each. `planted`: the
-    numbers that inputs held, with their neighbours; `branches`: the sides that were taken of those
-    that params and optional tensors decide, in words.
+    It passed when every case that ran passed, at least one did, and everything was reached that has
+    to be. `failure` is the class of the smallest failing case. `kernel`: the file's "path", its
+    "entry", and whether it is "foreign". `asked`: the other settings of the request, which decide
+    the result, too (see `verify`). `reached`: the loops that ran again, and the tiles that met
+    others, in words; `unreached`: why a verdict without a failure is `incomplete`, a sentence each.
+    `planted`: the numbers that inputs held, with their neighbours; `branches`: the sides that were
+    taken of branches that depend on params and optional tensors, in words.
     """
 
     sketch: str
@@ -129,13 +129,13 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether everything that was to be shown was."""
+        """Whether the verdict is a pass."""
         return self.word == PASSED
 
     @property
     def word(self) -> str:
-        """The verdict in a word: nothing is known to be wrong with what is `incomplete`, and it is
-        no pass."""
+        """The verdict in a word; one that is `incomplete` is no pass, though nothing is known to be
+        wrong."""
         if self.failures:
             return FAILED
         some = any(case.passed for case in self.cases)
@@ -143,7 +143,7 @@ class Verdict:
 
     @property
     def incomplete(self) -> bool:
-        """Whether something was not reached."""
+        """Whether no case failed, and too little was reached for a pass."""
         return self.word == INCOMPLETE
 
     @property
@@ -174,19 +174,19 @@ def to_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any], text: Callable[[str], str] = str) -> Verdict:
-    """The verdict that `to_json` gave, of this version or another; each text goes through `text`.
-    What is missing is taken to be nothing."""
+    """The verdict that `to_json` gave, of this version or another; each text goes through `text`. A
+    field that is missing gets an empty value."""
     return from_plain(Verdict, data, text=text)
 
 
-#: What is seen of the kernel's own doing; other failures may be the machine's.
+#: Failures that are the kernel's own doing; others may be the machine's.
 _SEEN = frozenset({"numerical", "nondeterministic", "illegal_access", "wrong_shape"})
 _MACHINE = "infrastructure"
 
 
 def taken_again(before: Verdict, same: Verdict, new: Verdict) -> Verdict:
-    """One verdict of two: `same` was taken with the seed of the one before, `new` with another.
-    Failures of the machinery count as cases that were not run."""
+    """One verdict of two: `same` was taken with the seed of `before`, `new` with another. Failures
+    of the machinery count as cases that were not run."""
     failed = {_key(case): case for case in before.cases if case.failure in _SEEN}
     cases = [*(_unsteady(case, failed) for case in same.cases), *new.cases]
     note = (
@@ -194,7 +194,7 @@ def taken_again(before: Verdict, same: Verdict, new: Verdict) -> Verdict:
         f"{same.seed} as before and with seed {new.seed}"
     )
     still = any(case.failed and case.failure != _MACHINE for case in cases[: len(same.cases)])
-    # One that failed has looked for nothing beyond its cases.
+    # A verdict with failures has looked for nothing beyond its cases.
     whole = [verdict.unreached for verdict in (same, new) if not verdict.failures]
     unreached = ["the machinery failed whenever the kernel was run"]
     if whole:
@@ -214,7 +214,7 @@ def taken_again(before: Verdict, same: Verdict, new: Verdict) -> Verdict:
 
 
 def _unsteady(case: CaseResult, failed: Mapping[tuple[Any, ...], CaseResult]) -> CaseResult:
-    """A case that passes on the very inputs on which it failed."""
+    """`case`, made a failure if it passes on the very inputs on which it failed before."""
     earlier = failed.get(_key(case))
     if earlier is None or case.failed:
         return case

@@ -1,10 +1,10 @@
-"""Verify a kernel against a PyTorch task: many shapes, inputs that discriminate, a strict rule.
+"""Verify a kernel against a task: many shapes, inputs that discriminate, a strict rule.
 
 This process draws the inputs from a secret seed, holds the reference outputs and decides; the task
 and the kernel run in processes of their own and see inputs only. Outputs start poisoned, buffers
-are checked for stray writes, and one run is repeated. When the numbers differ, the interpreter
-says whether the sketch or the generated code is to blame. A kernel that somebody else wrote must
-also do its work itself (`policy`). Whatever its text, what comes out is a verdict.
+are checked for stray writes, and one run is repeated. When the numbers differ, the interpreter says
+whether the sketch or the generated code is to blame. A kernel that somebody else wrote must also do
+its work itself (`policy`). Whatever a kernel's text, the result is a verdict.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Candidate:
     A plan without phases (`signature.signature_plan`) stands for a kernel without a sketch: nothing
     can be interpreted then, and sizes come from the signature alone. `path` is the file that the
     user gave, for people; "" for none. `source` is the sketch's file as it was read, for the store,
-    `signature` the same of a sketch that only says what a kernel is called with; `picked` names the
+    `signature` the file of a sketch that only says what a kernel is called with; `picked` names the
     one of several sketches in either. `garbled` says why the file is no text; "" where it is one.
-    `relower` makes the same with other tile sizes, of a sketch that the built-in Coder lowers; it
-    raises as `build_plan` does.
+    `relower` gives the plan and the kernel with other tile sizes, of a sketch that the built-in
+    Coder lowers; it raises as `build_plan` does.
     """
 
     plan: Plan
@@ -156,8 +156,8 @@ def _planned(
     settings: Mapping[str, Scalar],
     select: Callable[[Cases], Cases] | None,
 ) -> tuple[Cases, Varying, list[str]]:
-    """The cases in their order, the other numbers among them that the task takes, and notes on
-    what there is no case for."""
+    """The cases in their order, the `Varying` with the other numbers among them, and notes on what
+    there is no case for."""
     candidate, binding, freedom = case_runner.candidate, case_runner.binding, case_runner.freedom
     cases, others = _cases(candidate, binding, freedom, limits, seed)
     case_runner.gaps += others.gaps
@@ -179,7 +179,7 @@ def _planned(
 
 
 def _held() -> list[str]:
-    """A note where workers are not held as they should be."""
+    """A note where the isolation of the workers is not complete."""
     held = worker.isolation()
     return [] if held.complete else [f"workers are held by {held.text}"]
 
@@ -191,7 +191,7 @@ def _asked(
     timeout: float,
     budget: float | None,
 ) -> dict[str, Any]:
-    """What a verdict says of the request beside its other fields: with these a run is repeated."""
+    """The settings of the request, with which a run can be repeated; the verdict has the rest."""
     signature = candidate.signature
     return {
         "task": getattr(task, "specification", str(task.path)),
@@ -205,14 +205,14 @@ def _asked(
 
 
 def _read_off(candidate: Candidate) -> list[str]:
-    """A note on a signature that nobody wrote."""
+    """A note with the signature, where it was read off the task and nobody wrote it."""
     if candidate.plan.phases or candidate.signature is not None:
         return []
     return [f"what the kernel is called with is read off the task: {shown(candidate.plan.sketch)}"]
 
 
 def _oddities(task: Task, seed: int) -> tuple[str, ...]:
-    """What is odd about a task. Raises `UsageError` for one that is not deterministic."""
+    """Notes on what is odd about a task. Raises `UsageError` for one that is not deterministic."""
     if not isinstance(task, TaskClient):
         return ()
     task.require_deterministic(seed % (1 << 31), wait=False)
@@ -220,8 +220,8 @@ def _oddities(task: Task, seed: int) -> tuple[str, ...]:
 
 
 def _settle(task: Task, seed: int, *, wrong: bool) -> None:
-    """What is known of the task by now. Raises `UsageError` where a run in another process
-    differed, and where a kernel is `wrong` beside a task that gives no numbers."""
+    """Raises `UsageError` where a run of the task in another process differed, and where a kernel
+    is `wrong` beside a task that gives no numbers."""
     if not isinstance(task, TaskClient):
         return
     task.settle()
@@ -232,7 +232,7 @@ def _settle(task: Task, seed: int, *, wrong: bool) -> None:
 def _case_runner(
     candidate: Candidate, binding: Binding, freedom: Freedom, task: Task, timeout: float
 ) -> CaseRunner:
-    """What runs the cases of a candidate: a class in place of a function has a model to build."""
+    """The runner for the cases of a candidate; that of a `ModelNew` has a model to build."""
     from sketchc.runtime.toolchains.torch_module.toolchain import TorchModules
 
     if isinstance(candidate.toolchain, TorchModules):
@@ -246,10 +246,10 @@ def _cases(
     candidate: Candidate, binding: Binding, freedom: Freedom, limits: Limits, seed: int
 ) -> tuple[Cases, OtherLists]:
     """Shapes with kinds of input, smallest shapes first, then the task's own, then those that are
-    drawn; and what is known of its further lists.
+    drawn; and what is known of the task's further lists of inputs.
 
-    Sizes are drawn for kernels by others, and where hints restrict them. The tiles of a sketch, and
-    the primes beside them, stay what recorded runs saw.
+    Sizes are drawn for kernels by others, and where hints restrict them. The sizes around the tiles
+    of a sketch, primes included, are not drawn: they stay those of recorded runs.
     """
     plan, foreign, draws = candidate.plan, candidate.kernel.foreign, DrawnSizes(seed)
     interpreted = limits.longest == INTERPRETED.longest
@@ -268,7 +268,7 @@ def _cases(
     found += [(case, "task" if case.own else "normal") for case in others.cases]
     own = at_own.own()
     if not refusal(plan.sketch, own.symbols, binding.params):
-        # Else no smaller sizes satisfy the sketch's requires.
+        # Otherwise no smaller sizes satisfy the sketch's requires.
         like = LIKE if has_own(binding) else "normal"
         found += [(own, kind) for kind in (_OWN_KINDS if own.own else (like, "structured"))]
     names = freedom.free if foreign else freedom.free & binding.sizes.keys()
@@ -278,8 +278,8 @@ def _cases(
 
 
 def _without_some(binding: Binding, cases: Cases) -> Cases:
-    """Every second case, from the last on, goes without the optional tensors; of several, some
-    cases go without one of them each."""
+    """The cases, which in turn, from the last on, have all optional tensors or none; of several,
+    also all but one of them."""
     names = binding.omissible
     if not names:
         return cases

@@ -1,13 +1,13 @@
 """The Python API: what scripts, an editor server and the command line itself call.
 
-- `check_file`, `check_text`: all that is known of sketches (`Request`, `FileReport`).
+- `check_file`, `check_text`: the diagnostics and verdicts of sketches (`Request`, `FileReport`).
 - `load_sketch`, `plan_sketch`: a sketch of a file, and its plan for a target; `SketchError` has the
-  diagnostics of what is refused.
+  diagnostics of a sketch that is refused.
 - `kernel`: a sketch, in a docstring or file, as a function of tensors (`sketchc.kernel`).
 - `compile`: a function or module of PyTorch, replaced by verified kernels (`sketchc.compile`);
-  `CompileError` says why there is none.
+  `CompileError` says why there is no kernel.
 
-docs/PYTHON.md shows them. What needs torch or a compiler is imported where it is asked for.
+docs/PYTHON.md shows them. Parts that need torch or a compiler are imported at their first use.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """The parts that are not needed to check a sketch, once they are asked for."""
+    """Import a name of `_LATER`, which checking a sketch does not need, at its first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

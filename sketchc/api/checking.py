@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @records.frozen
 class Request:
-    """What is asked of every file."""
+    """The options of a check, which hold for every file."""
 
     target: str | None = None
     execute: bool = False
@@ -31,7 +31,8 @@ class Request:
 
 @records.frozen
 class Names:
-    """What the sketches of a file declare: what `--set` can bind, and the symbols of each."""
+    """Names that the sketches of a file declare: those that `--set` can bind, and each sketch's
+    symbols."""
 
     bindable: frozenset[str]
     symbols: tuple[frozenset[str], ...]
@@ -39,8 +40,8 @@ class Names:
 
 @records.frozen
 class FileReport:
-    """What is known of one file; `unreadable` says why it could not be opened, `names` what options
-    can name there (None: unknown, since it does not parse)."""
+    """The findings on one file; `unreadable` says why it could not be opened, `names` has the names
+    that options can refer to (None: unknown, since the file does not parse)."""
 
     source: Source
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -116,8 +117,8 @@ _Verdict: TypeAlias = "tuple[ir.Proof | None, tuple[Diagnostic, ...]]"
 
 
 def _verdicts(result: CheckResult, request: Request) -> dict[int, _Verdict]:
-    """The verdicts on tile sizes, by the number of the sketch. Those of a program are what those
-    of the sketches are that it calls."""
+    """The verdicts on tile sizes, by the number of the sketch. That of a program without constants
+    of its own follows from those of the sketches that it calls."""
     trees = result.tree.sketches if result.tree is not None else ()
     found: dict[int, _Verdict] = {}
     by_name: dict[str, ir.Proof | None] = {}
@@ -137,7 +138,7 @@ def _verdicts(result: CheckResult, request: Request) -> dict[int, _Verdict]:
 
 
 def _of_all(parts: list[ir.Proof], program: ir.Sketch) -> ir.Proof:
-    """The weakest of these verdicts, as that of a program."""
+    """The weakest of the verdicts `parts`, as the verdict of a program."""
     from sketchc.ir import nodes as ir
 
     order = list(ir.Tier)
@@ -148,8 +149,8 @@ def _of_all(parts: list[ir.Proof], program: ir.Sketch) -> ir.Proof:
 
 
 def _executed(tree: syntax.Sketch, checked: CheckedSketch, request: Request) -> _Verdict:
-    """The verdict on tile sizes that tuning may change, if there are any (R6b), and with
-    `--execute` all that more runs find."""
+    """The verdict on tile sizes that tuning may change, if there are any (R6b), with the findings
+    of the runs; with `--execute` there are more runs."""
     if request.static:
         return None, ()
     constants = dict(request.constants)

@@ -2,9 +2,9 @@
 
 The first call with arguments of other types, ranks or constants writes a task from them
 (`task_files`), and has `sketchc gen` make and verify its kernel, offline, in a process of its own:
-what verifies kernels forks, and watches what is forked. The drop-in that comes out computes the
-call and those that follow, at all sizes that its sketch takes. Drop-ins are kept in the user's
-cache, verdicts in the store; the same task is not made twice.
+the verification of kernels forks, and watches its children. The resulting drop-in computes this
+call and later ones, at all sizes that its sketch takes. Drop-ins are kept in the user's cache,
+verdicts in the store; the same task is not made twice.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class Build:
 
 
 class Compiled:
-    """What `compile` makes of a function; `builds` are its kernels so far, by what they are for."""
+    """A function that kernels compute, made by `compile`; `builds` are its kernels so far, by the
+    key of the calls and surroundings that they are for."""
 
     def __init__(self, subject: Subject, target: str, hardware: str | None) -> None:
         self.subject, self.target, self.hardware = subject, target, hardware
@@ -66,7 +67,8 @@ class Compiled:
         return f"<{self.subject.name} compiled for {self.target}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As the original. Raises `CompileError` where there is no verified kernel for it."""
+        """The original's result, computed by a kernel, which is made if there is none yet. Raises
+        `CompileError` where no kernel could be verified."""
         call = self.subject.bound(args, kwargs)
         builds = self.builds.setdefault(self._key(call), [])
         for build in reversed(builds):
@@ -78,7 +80,7 @@ class Compiled:
         return self._run(builds[-1], call)
 
     def prepare(self, *args: Any, **kwargs: Any) -> Build:
-        """The kernel for such a call, made without calling it."""
+        """The kernel for a call with these arguments, made if there is none yet, but not called."""
         call = self.subject.bound(args, kwargs)
         builds = self.builds.setdefault(self._key(call), [])
         if not builds:
@@ -144,7 +146,7 @@ def _reason(ran: subprocess.CompletedProcess[str]) -> str | None:
 
 class CompiledModule(nn.Module):
     """A module whose `forward` is computed by kernels. `module` is the original, whose parameters
-    and buffers they read at each call; `compiled` has the kernels."""
+    and buffers the kernels read at each call; `compiled` has the kernels."""
 
     def __init__(self, module: nn.Module, compiled: Compiled) -> None:
         super().__init__()
@@ -153,7 +155,7 @@ class CompiledModule(nn.Module):
         self.training = module.training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the original's."""
+        """The result of the original's `forward`, computed by a kernel."""
         return self.compiled(*args, **kwargs)
 
 
@@ -166,11 +168,11 @@ def compile(
 ) -> Any:
     """A function or module of PyTorch, computed by kernels that were verified against it.
 
-    The result is called as the original (`CompiledModule` for a module, else `Compiled`); kernels
-    are made at the first call with such arguments, which takes some 20 seconds, or at once for
-    `inputs` (by position, or by name). Modules are computed as in evaluation mode. There is no
-    backward pass. `target` is by default triton_cuda where torch sees a GPU, else cpp. Without a
-    function it is a decorator.
+    The result is called like the original (`CompiledModule` for a module, else `Compiled`). Kernels
+    are made at the first call with arguments of new types, ranks or constants, which takes some 20
+    seconds, or at once for `inputs` (by position, or by name). Modules are computed as in
+    evaluation mode. There is no backward pass. `target` is by default triton_cuda where torch sees
+    a GPU, else cpp. Without a function, `compile` returns a decorator.
 
     Raises `CompileError`, here or at a call, where there is no verified kernel: nothing is computed
     by PyTorch in its stead.

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 
 class CompileError(Exception):
-    """There is no kernel; the message says why, for a sketch with its diagnostics."""
+    """There is no kernel; the message says why, with the diagnostics where a sketch is refused."""
 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """What is refused in here goes on as a `CompileError`, with its diagnostics rendered."""
+    """Raises `CompileError` for a `SketchError` inside, with its diagnostics rendered, and for a
+    `UsageError`."""
     try:
         yield
     except SketchError as error:
@@ -76,7 +77,7 @@ class SketchKernel:
 
     @cached_property
     def module(self) -> ModuleType:
-        """The drop-in module that computes it (docs/PYTHON.md); it lies in the user's cache."""
+        """The drop-in module of the kernel (docs/PYTHON.md), which lies in the user's cache."""
         from sketchc.runtime.dropin.kernel_module import write_module
         from sketchc.runtime.toolchains.base import ToolchainError
 
@@ -97,7 +98,7 @@ class SketchKernel:
         return found
 
     def __call__(self, *tensors: Any, **named: Any) -> Any:
-        """The outputs in call order: one, or a tuple."""
+        """Run the kernel; returns the outputs in call order: one, or a tuple."""
         return self._function(*tensors, **named)
 
 
@@ -108,8 +109,8 @@ def kernel(
     hardware: str | None = None,
     **constants: Scalar,
 ) -> Any:
-    """A sketch as a function. `sketch` is a function whose docstring it is (as a decorator, with or
-    without arguments), the path of a file, or its text.
+    """A sketch as a function. `sketch` is a function with the sketch as its docstring (as a
+    decorator, with or without arguments), the path of a file, or the text of the sketch.
 
     `target` is by default triton_cuda where torch sees a GPU, else cpp; `hardware` is the chip, by
     default the target's; `constants` bind constexprs, and defaults of params. A function that names
@@ -125,7 +126,8 @@ def kernel(
 
 
 def _source(sketch: Callable[..., Any] | str | Path) -> Source:
-    """The text that a sketch is in. Raises `CompileError`."""
+    """The source of a sketch: a docstring, the text itself, or a file. Raises `CompileError` where
+    there is none."""
     if callable(sketch):
         text = inspect.getdoc(sketch)
         if not text:
@@ -140,7 +142,7 @@ def _source(sketch: Callable[..., Any] | str | Path) -> Source:
 
 
 def _same_names(function: Callable[..., Any], made: SketchKernel) -> None:
-    """Raise `CompileError` for a function whose arguments, where it names any, are others."""
+    """Raise `CompileError` for a function that names arguments, but not those of the sketch."""
     from sketchc.lowering.python_host import abi
 
     sketch = made._planned.plan.sketch
@@ -178,7 +180,7 @@ def _is_here(device: str) -> bool:
 
 
 def cached_folder(kind: str, *parts: str) -> Path:
-    """Where something of this content is kept, by this sketchc and for this Python."""
+    """The folder of the user's cache for the content `parts`, of this sketchc and this Python."""
     from sketchc.runtime.process.venvs import user_folder
 
     content = "\0".join((*_own_files(), sys.implementation.cache_tag or "", *parts))
@@ -188,7 +190,8 @@ def cached_folder(kind: str, *parts: str) -> Path:
 
 @lru_cache(maxsize=1)
 def _own_files() -> tuple[str, ...]:
-    """What tells this sketchc from another: of one version, too, there are many in a checkout."""
+    """The version, and the size and time of every source file, which tell this sketchc from
+    another: a checkout changes without a new version."""
     rooms = ("sketchc", "sketchc.agents", "sketchc.grammar", "sketchc.lowering", "sketchc.runtime")
     places = (importlib.util.find_spec(room) for room in rooms)
     roots = {path for found in places if found for path in found.submodule_search_locations or ()}
@@ -198,8 +201,8 @@ def _own_files() -> tuple[str, ...]:
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> None:
-    """Make a folder, whole or not at all; another process may do so at the same time. Raises
-    `CompileError` where there is no place for it, and what `make` raises."""
+    """Have `make` fill a folder, whole or not at all; another process may do so at the same time.
+    Raises `CompileError` where the folder cannot be written, and what `make` raises."""
     if folder.is_dir():
         return
     try:
@@ -220,7 +223,7 @@ def made_once(folder: Path, make: Callable[[Path], object]) -> None:
 
 @cache
 def load_module(path: Path) -> ModuleType:
-    """The module in a file of `cached_folder`, which is loaded once."""
+    """The module of a Python file in a `cached_folder`, imported once per process."""
     from sketchc.runtime.sandbox.confine import import_file
 
     return import_file(path, "_".join(path.with_suffix("").parts[-3:]))

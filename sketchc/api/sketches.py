@@ -30,7 +30,7 @@ class SketchError(Exception):
         super().__init__(str(DiagnosticError(self.diagnostics)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By its parts: it travels between the processes of a pool."""
+        """Pickle the error by its parts, because it is sent between the processes of a pool."""
         return SketchError, (self.source, self.diagnostics)
 
 
@@ -43,7 +43,8 @@ def read_source(path: str) -> Source:
 
 
 def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sketch]:
-    """Read and parse `path` and pick one sketch of it: what a program calls is not asked for.
+    """Read and parse `path` and pick one sketch of it: `name`, or the only one that no program of
+    the file calls.
 
     Raises `SketchError` for a text that does not parse and `UsageError` for a file that cannot
     be read, holds no sketch, or holds several when `name` does not say which.
@@ -53,7 +54,7 @@ def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sket
 
 
 def the_sketch(source: Source, name: str | None = None) -> syntax.Sketch:
-    """One sketch of a text, as `load_sketch`."""
+    """One sketch of the text of `source`, picked as by `load_sketch`, with its exceptions."""
     from sketchc.parsing.parser import parse
 
     tree, found = parse(source)
@@ -71,7 +72,7 @@ def the_sketch(source: Source, name: str | None = None) -> syntax.Sketch:
 
 @contextmanager
 def pointing_into(source: Source) -> Iterator[None]:
-    """Diagnostics that are raised in here point into `source`: they go on as a `SketchError`."""
+    """Raises `SketchError`, with `source`, for a `DiagnosticError` inside."""
     try:
         yield
     except DiagnosticError as error:

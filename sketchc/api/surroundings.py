@@ -1,5 +1,5 @@
-"""What a kernel of a function or module has as constants, though the object may change it: a kernel
-serves while all of it is the same.
+"""Fingerprints of the code and the constants that a kernel of a function or module is made from.
+The user may change them: a kernel serves while the fingerprint is the same.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype)
 
 
 def fingerprint(value: Any) -> Any:
-    """What a kernel of the object rests on: the code of functions and classes of the user's, and
-    the numbers and texts that they find around them and among attributes."""
+    """A value that changes with anything that a kernel of the object rests on: the code of the
+    user's functions and classes, and the numbers and texts in their surroundings and attributes."""
     seen: set[int] = set()
     if not isinstance(value, nn.Module):
         return tuple(_surroundings(value, seen))
@@ -41,13 +41,13 @@ def fingerprint(value: Any) -> Any:
 
 
 def _is_users(thing: Any) -> bool:
-    """Whether a function or class is the user's: what is installed stays as it is."""
+    """Whether a function or class is the user's; installed ones are taken not to change."""
     module = getattr(thing, "__module__", None)
     return module in (None, "__main__") or is_own(sys.modules.get(module))
 
 
 def _methods(kind: type, seen: set[int]) -> Iterator[Any]:
-    """What the methods of a class of the user's rest on."""
+    """The `_surroundings` of the methods and properties of a class that are the user's."""
     for base in kind.__mro__:
         if _is_users(base) and id(base) not in seen:
             seen.add(id(base))
@@ -110,7 +110,7 @@ def _surroundings(function: Any, seen: set[int]) -> Iterator[Any]:
 
 @lru_cache(maxsize=4096)
 def _told(code: CodeType) -> str:
-    """The same for code that does the same."""
+    """A hash of a code object that is the same for code that does the same, wherever it stands."""
     consts = [_told(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
     parts = (code.co_code.hex(), *consts, *code.co_names, *code.co_varnames, str(code.co_flags))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -127,7 +127,8 @@ def _globals(code: CodeType) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def is_own(module: Any) -> bool:
-    """Whether a module is the user's: of no package that is installed, and not of Python's."""
+    """Whether a module is the user's: not installed, not of the standard library or sketchc, and
+    not `__main__`."""
     file = getattr(module, "__file__", None)
     if not isinstance(module, ModuleType) or not file or module.__name__ == "__main__":
         return False

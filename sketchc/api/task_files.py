@@ -1,9 +1,9 @@
 """A task's files from a live function or module of PyTorch, and one call of it.
 
 The object itself is pickled by value, with everything of the user's that it refers to, into a
-module beside the task. Tensors of its state are drawn alike, not kept: the kernel reads those of
-the live object at each call. Tensors of a function's surroundings are refused, since a kernel could
-not follow them.
+module beside the task. Weights are replaced by random tensors of like values: the kernel reads the
+tensors of the live object at each call. Tensors that a function finds around it are refused, since
+a kernel could not follow their changes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Subject:
 
     @classmethod
     def of(cls, function: Any) -> Subject:
-        """Raises `CompileError` for what cannot be called."""
+        """The subject for a function, a module, or a method of one. Raises `CompileError` for
+        anything that cannot be called or has no signature."""
         if isinstance(function, nn.Module):
             return cls(
                 function,
@@ -93,7 +94,7 @@ class Subject:
 
 @attrs.frozen
 class Call:
-    """The arguments of a call; `passed` is how the task hands each on."""
+    """The arguments of a call; `passed` has the text by which the task passes each one on."""
 
     names: tuple[str, ...]
     values: tuple[Any, ...]
@@ -101,8 +102,8 @@ class Call:
 
 
 def key_of(call: Call) -> Any:
-    """What decides which kernels fit: names, dtypes, ranks and constants. Numbers are left to the
-    kernels, which refuse those that they were not made for."""
+    """The key by which kernels fit a call: names, dtypes, ranks and constants. The values of
+    numbers are left to the kernels, which refuse those that they were not made for."""
     return call.passed, tuple(map(_kind, call.values))
 
 
@@ -128,15 +129,15 @@ def _kind(value: Any) -> Any:
 
 @attrs.frozen
 class TaskFiles:
-    """The texts of a task and of the module beside it, and what tells the task from others: the
-    same module with other weights is the same task."""
+    """The texts of a task and of the module beside it, and the `identity` that tells the task from
+    others: the same module with other weights is the same task."""
 
     name: str
     texts: tuple[str, str]
     identity: tuple[str, str]
 
     def write(self, folder: Path) -> Path:
-        """Put both there; returns the task's file."""
+        """Write both files to `folder`; returns the path of the task's file."""
         path = folder / f"{self.name}.py"
         path.write_text(self.texts[0], "utf-8")
         (folder / f"{self.name}_object.py").write_text(self.texts[1], "utf-8")
@@ -212,7 +213,7 @@ def load():
 
 
 def task_of(subject: Subject, call: Call) -> TaskFiles:
-    """The task of one call. Raises `CompileError` for what no task can hold."""
+    """The task of one call. Raises `CompileError` for arguments and objects that it cannot hold."""
     name = "".join(c if c.isalnum() and c.isascii() else "_" for c in subject.name).lower()
     name = f"f_{name}" if not name[:1].isalpha() or keyword.iskeyword(name) else name
     inputs = [
@@ -236,7 +237,7 @@ def task_of(subject: Subject, call: Call) -> TaskFiles:
 
 
 def _recipe(value: Any, what: str) -> str:
-    """An expression for a value like this one."""
+    """A Python expression for a value like `value`; `what` names it in a `CompileError`."""
     if type(value).__name__ == "ndarray":
         try:
             value = torch.from_numpy(value.copy())
@@ -276,19 +277,20 @@ def _tensor_recipe(tensor: torch.Tensor, what: str) -> str:
 
 
 def _whole(value: Any) -> nn.Module:
-    """The module whose state the object may hold: an empty one for a function."""
+    """The module whose state the pickled object may hold: an empty one for a function."""
     return value if isinstance(value, nn.Module) else nn.Module()
 
 
 def _pickled(value: Any) -> bytes:
-    """The object by value. Raises `CompileError` for what it must not hold."""
+    """The object, pickled by value. Raises `CompileError` for one that holds tensors or modules
+    from around it, or cannot be pickled."""
     try:
         import cloudpickle  # type: ignore[import-untyped]
     except ImportError:
         raise CompileError("cloudpickle is missing: pip install cloudpickle") from None
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        """Leaves out the state's values."""
+        """Pickles each tensor of the state as the recipe that `_told` gives."""
 
         def persistent_id(self, one: Any) -> Any:
             if isinstance(one, torch.Tensor):
@@ -320,7 +322,7 @@ def _pickled(value: Any) -> bytes:
 
 
 def _state(module: nn.Module) -> Iterator[torch.Tensor]:
-    """Parameters, buffers, and tensors that are plain attributes."""
+    """The parameters and buffers of a module, and its tensors that are plain attributes."""
     yield from module.parameters()
     yield from module.buffers()
     for part in module.modules():
@@ -328,8 +330,9 @@ def _state(module: nn.Module) -> Iterator[torch.Tensor]:
 
 
 def _told(tensor: torch.Tensor, number: int, *, alike: bool = False) -> tuple[Any, ...]:
-    """How to make a tensor of the state: drawn alike, or with these values where they mean
-    something, such as places, zeros and filters. `alike`: the same for all that are drawn."""
+    """A recipe for a tensor of the state: the parameters of a random one like it, or its own bytes
+    where its values matter, such as indices, zeros and filters (no floats, or few distinct ones).
+    `alike`: the recipe leaves out the random parameters, so that other weights give the same."""
     trained = tensor.requires_grad if isinstance(tensor, nn.Parameter) else None
     values = tensor.detach().cpu()
     told = (number, trained, tuple(values.shape), values.dtype)
@@ -346,7 +349,8 @@ def _told(tensor: torch.Tensor, number: int, *, alike: bool = False) -> tuple[An
 
 @contextmanager
 def _by_value(cloudpickle: ModuleType) -> Iterator[None]:
-    """In here the user's own modules are pickled by value: another process may not find them."""
+    """Has cloudpickle pickle the user's own modules by value inside: another process may not find
+    them."""
     own = [module for module in list(sys.modules.values()) if is_own(module)]
     known = set(cloudpickle.list_registry_pickle_by_value())
     own = [module for module in own if module.__name__ not in known]

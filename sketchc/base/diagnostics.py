@@ -77,7 +77,7 @@ NOWHERE = Span("<none>", 0, 0, 1, 1, 1, 1)
 
 @records.frozen
 class Placed:
-    """A node that was read at a place; the place does not take part in equality."""
+    """Base class of nodes with a place in a source; `span` does not take part in equality."""
 
     span: Span = records.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
 
@@ -140,7 +140,7 @@ class Diagnostic:
 
 
 class More(TypedDict, total=False):
-    """What else a diagnostic may say."""
+    """The optional fields of a `Diagnostic`, as keyword arguments of `error` and `warning`."""
 
     labels: tuple[Label, ...]
     notes: tuple[str, ...]
@@ -163,8 +163,8 @@ def warning(
 def once(
     found: Iterable[tuple[str, Diagnostic]], known: Iterable[Diagnostic] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Findings, each with the setting at which it was made, said once: as at the first setting,
-    with a note of all. What is among the `known` is not said again."""
+    """The diagnostics of pairs (setting, diagnostic) without repetitions: each as at its first
+    setting, with a note that lists all its settings. Those among the `known` are left out."""
     settings: dict[object, tuple[Diagnostic, dict[str, None]]] = {}
     before = {_key(each) for each in known}
     for setting, each in found:
@@ -177,7 +177,7 @@ def once(
 
 
 def _key(found: Diagnostic) -> tuple[object, ...]:
-    """What a finding is about; the numbers of an example may differ."""
+    """The key under which `once` takes two findings as one: numbers in the message do not count."""
     return (found.code, found.severity, re.sub(r"\d+", "", found.message), found.span)
 
 
@@ -198,7 +198,7 @@ class UsageError(Exception):
 
 
 def refuse(text: str, cause: BaseException | None = None) -> NoReturn:
-    """Raises `UsageError` with this text."""
+    """Raises `UsageError(text)` from `cause`."""
     raise UsageError(text) from cause
 
 
@@ -236,8 +236,8 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
 
 
 def _removed(text: str, start: int, end: int) -> tuple[int, int]:
-    """What to cut so that the removal of `text[start:end]` leaves no blank line behind, nor the
-    `;` between it and its neighbour."""
+    """Start and end of what to cut so that the removal of `text[start:end]` leaves no blank line
+    behind, nor the `;` between the removed statement and its neighbour."""
     before = text.rfind("\n", 0, start) + 1
     if start < end and (follows := _SEPARATOR.match(text, end)):
         end = follows.end()

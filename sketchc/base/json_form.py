@@ -2,8 +2,8 @@
 
 `to_plain` gives what JSON takes: NaN and infinities become text, since JSON has none. `from_plain`
 makes an attrs class of such data again by the types of its fields. A strict reader refuses what is
-missing or of another kind. The others take the field's default for it, or nothing ("", 0, NaN, no
-items): so files of older and newer versions, and files that others wrote, can be read alike.
+missing or of another kind. A lenient one takes the field's default instead, or an empty value ("",
+0, NaN, no items): so files of older and newer versions, and files that others wrote, can be read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import attrs
 
 Data = TypeVar("Data")
 
-#: No count that is read is larger: digits without end would fill a page.
+#: Integers must be smaller than this to be read: digits without end would fill a page.
 _HUGE = 10**18
 _MISSING: Any = object()
 #: What stands for a value that is missing and has no default.
@@ -55,8 +55,8 @@ def from_plain(
 
 
 def number(value: object) -> float | None:
-    """`value` as a float where it is one; text may say nan, inf and -inf. None for anything else,
-    infinity for an integer beyond all floats."""
+    """A number, or text for nan, inf or -inf, as a float. None for any other `value`, infinity for
+    an integer beyond all floats."""
     if isinstance(value, bool):
         return None
     try:
@@ -80,7 +80,8 @@ class _Reader:
     text: Callable[[str], str]
 
     def object(self, kind: Any, data: object) -> Any:
-        """An attrs class from a JSON object; anything else has no fields."""
+        """An instance of the attrs class `kind` from a JSON object. Any other `data` counts as an
+        empty object, or raises `TypeError` where the reader is strict."""
         given = data if isinstance(data, Mapping) else {}
         if self.strict and given is not data:
             raise TypeError(f"a JSON object is expected, not {data!r:.60}")
@@ -101,7 +102,7 @@ class _Reader:
         return kind(**found)
 
     def value(self, hint: Any, value: Any) -> Any:
-        """A value of the type `hint`; `_MISSING` where it is none."""
+        """`value` converted to the type `hint`; `_MISSING` where it is not of that type."""
         origin, arguments = typing.get_origin(hint), typing.get_args(hint)
         if hint is Any:
             return value
@@ -119,7 +120,7 @@ class _Reader:
         return self.plain(hint, value)
 
     def first(self, hints: tuple[Any, ...], value: Any) -> Any:
-        """The value as the first of several types that it has: exactly, if there is one."""
+        """`value` converted to the first of the types `hints` that fits, its own type first."""
         order = sorted(hints, key=lambda hint: type(value) is not hint)
         found = (self.value(hint, value) for hint in order if hint is not type(None))
         return next((one for one in found if one is not _MISSING), _MISSING)
@@ -131,7 +132,7 @@ class _Reader:
         return tuple(one for one in found if one is not _MISSING)
 
     def mapping(self, hints: tuple[Any, ...], values: Mapping[str, Any]) -> dict[Any, Any]:
-        """Keys are texts in JSON, also where they are numbers."""
+        """A dict with keys and values of the types `hints`; JSON writes integer keys as text."""
         names: dict[str, Any] = {name: self.text(name) for name in values}
         if hints[0] is int:
             names = {name: int(name) for name in values if name.isdecimal()}
@@ -150,7 +151,7 @@ class _Reader:
         return value if hint is int and whole and abs(value) < _HUGE else _MISSING
 
     def nothing(self, hint: Any) -> Any:
-        """What stands for a missing value."""
+        """The value of a missing field that has the type `hint` and no default."""
         arguments = typing.get_args(hint)
         if type(None) in arguments:
             return None

@@ -26,5 +26,5 @@ def operand_levels(operator: str) -> tuple[int, int]:
 
 
 def bracketed(text: str, level: int, minimum: int) -> str:
-    """The text, in parentheses where it binds less than `minimum`."""
+    """`text`, in parentheses where its precedence `level` is below `minimum`."""
     return f"({text})" if level < minimum else text

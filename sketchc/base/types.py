@@ -117,7 +117,7 @@ Scalar = int | float | bool
 
 
 def wrapped(value: Scalar, dtype: DType) -> Scalar:
-    """An integer as an integer type holds it: the language's wrap, Python's do not. Others stay."""
+    """An integer wrapped around to the range of the integer type `dtype`; bools and floats stay."""
     if isinstance(value, bool | float):
         return value
     low, high = dtype.limits or (0, 0)
@@ -125,8 +125,8 @@ def wrapped(value: Scalar, dtype: DType) -> Scalar:
 
 
 def rounded(value: float, dtype: DType) -> float:
-    """A float as a scalar of the float type `dtype` holds it: the nearest of its numbers, ties to
-    even, infinite where it is too large."""
+    """`value` rounded to the float type `dtype`: the nearest number of the type, ties to even,
+    infinite where `value` is too large."""
     if dtype is DType.F64 or not 0 < abs(value) < math.inf:
         return value
     bits, least, limit = FORMATS[dtype]
@@ -161,7 +161,7 @@ def promote(left: DType, right: DType) -> DType:
 
 
 def holds(dtype: DType, value: float | bool) -> bool:
-    """Whether a type has this value; any NaN counts as one."""
+    """Whether `dtype` represents `value` exactly; a float type represents any NaN."""
     if dtype.is_float:
         return math.isnan(value) or rounded(float(value), dtype) == value
     if dtype is DType.BOOL:

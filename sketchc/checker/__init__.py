@@ -1,1 +1,1 @@
-"""The checker: from a syntax tree to a typed, proved sketch. `api` is the door."""
+"""The checker: from a syntax tree to a typed, proved sketch. `api` is its public interface."""

@@ -1,6 +1,6 @@
-"""The door of the checker: all that the rest of sketchc may ask of it.
+"""The public interface of the checker: every name that the rest of sketchc may import from it.
 
-A name is imported from the room that has it when somebody asks for it: no command needs them all.
+A name is imported from its module when it is first asked for: no command needs them all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sketchc.checker.testing.crossings import AGAIN, Mark, TileCrossings, behind
     from sketchc.checker.testing.settings import LANES_PER_STATEMENT, Settings
 
-#: Room -> what it has for others.
+#: Module -> the names that others may import from it.
 _ROOMS = {
     "check": ("CheckResult", "CheckedSketch", "check", "check_sketch"),
     "claims.proofs": ("prove",),

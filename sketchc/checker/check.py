@@ -39,8 +39,8 @@ class CheckedSketch:
 @records.frozen
 class CheckResult:
     """What is known of one file. `sketches` holds each sketch without errors at its default
-    constants, `judged` those as well whose claims were judged and found wrong; `diagnostics` covers
-    every tuning point, without repeats."""
+    constants, `judged` also those of whose claims some failed; `diagnostics` covers every tuning
+    point, without repeats."""
 
     source: Source
     tree: syntax.File | None
@@ -61,7 +61,7 @@ def check_sketch(
     known: Claims = frozenset(),
     shapes: Mapping[str, int] | None = None,
 ) -> tuple[CheckedSketch | None, tuple[Diagnostic, ...]]:
-    """As `judge_sketch`, but None with the diagnostics when there are errors."""
+    """The result of `judge_sketch`, but None for the sketch when there are errors."""
     judged, found = judge_sketch(tree, constants, allow_unproved, known, shapes)
     return (None if has_errors(found) else judged), found
 
@@ -76,12 +76,12 @@ def judge_sketch(
     """Elaborate, infer domains and prove one sketch.
 
     `constants` binds constexprs (and fills params' defaults); a constexpr that shapes tiles and has
-    neither a value nor a binding takes `elaborate.DEFAULT_TILE`. What is neither proved nor refuted
-    is tried in the interpreter, but for the claims `known` from trying them at other tile sizes;
-    `shapes` (sizes of all symbols) makes one run there a proof for these shapes;
-    what no run reaches is an error, or a warning with `allow_unproved`. The verdicts stay when some
-    of them are errors: None only for a sketch that is wrong before any claim of it can be judged,
-    or takes too much work for that.
+    neither a value nor a binding takes `declarations.DEFAULT_TILE`. A claim that is neither proved
+    nor refuted is tried in the interpreter, but for the claims `known` from trying them at other
+    tile sizes; `shapes` (sizes of all symbols) makes one run there a proof for these shapes; a
+    claim that no run reaches is an error, or a warning with `allow_unproved`. The verdicts stay
+    when some of them are errors: None only for a sketch that is wrong before any claim of it can be
+    judged, or takes too much work for that.
     """
     from sketchc.checker.claims import subscripts
     from sketchc.checker.claims.initialisation import explain
@@ -115,7 +115,7 @@ def judge_sketch(
 
 
 def _granted(tree: syntax.Sketch) -> int:
-    """The work that the check of the sketch may do."""
+    """The work that the check of a sketch may do."""
     body = tree.body if tree.program is None else syntax.statements(tree.program.body)
     return budget.of_check(sum(isinstance(each, syntax.For | syntax.Invoke) for each in body))
 
@@ -156,8 +156,8 @@ def _too_wide(sketch: ir.Sketch) -> tuple[Diagnostic, ...]:
 
 
 def _refused_sizes(sketch: ir.Sketch, shapes: Mapping[str, int]) -> tuple[Diagnostic, ...]:
-    """Why no launch has these sizes of all symbols (SK0801); conditions on params without a value
-    are left to the launch."""
+    """The errors for sizes of all symbols that no launch accepts (SK0801); conditions on params
+    without a value are left to the launch."""
     from sketchc.checker.testing.settings import sample_params
     from sketchc.interpreter.launch import bind_values
     from sketchc.ir.walk import names
@@ -206,7 +206,7 @@ def _checked(
     wrong: set[str] = set()
     for sketch in tree.sketches:
         if sketch.called & wrong:
-            # Whatever is wrong with what it calls would be told of it again.
+            # The errors of a sketch that it calls would be reported again.
             wrong.add(sketch.name)
             continue
         checked, more, further = _check_all(sketch, constants, allow_unproved, shapes)
@@ -226,7 +226,8 @@ def _checked(
 
 
 def _its_own(program: syntax.Sketch, found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """What concerns a program: warnings of what it calls are told of that."""
+    """All errors found, and the warnings inside the program; other warnings are reported for the
+    sketches that the program calls."""
     whole = program.span
     return tuple(
         each
@@ -258,7 +259,7 @@ def _check_all(
 
 
 def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:
-    """Sketches of a name that the file has already: each is an entry point, found by its name."""
+    """The errors for sketches whose name the file has already: a sketch is found by its name."""
     first: dict[str, syntax.Sketch] = {}
     for sketch in tree.sketches:
         known = first.setdefault(sketch.name, sketch)
@@ -275,7 +276,7 @@ def _repeated_names(tree: syntax.File) -> Iterator[Diagnostic]:
 
 
 def tested_claims(proofs: Iterable[ir.Proof]) -> Claims:
-    """The claims that were tested: other tile sizes are, with the tile sizes themselves (R6b)."""
+    """The claims that were tested: the runs at other tile sizes test them, too (R6b)."""
     tiers = (ir.Tier.TESTED, ir.Tier.PROVED_FOR_SHAPES)
     tested = (proof for proof in proofs if proof.tier in tiers)
     return frozenset((proof.claim, proof.subject) for proof in tested)
@@ -287,8 +288,8 @@ def _check_points(
     allow_unproved: bool,
     known: Claims,
 ) -> Iterator[tuple[str, Diagnostic]]:
-    """What the other tuning points add, with their constants: one proof for all where it succeeds,
-    else one for each."""
+    """The diagnostics of the other tuning points, each with the point's constants: from one proof
+    for all points where it succeeds, else from one for each."""
     from sketchc.checker.claims.proofs import proved_for_all, same_but_for_tiles
     from sketchc.checker.elaboration.elaborate import elaborate, elaboration, tuning_points
 

@@ -73,13 +73,14 @@ Shapes = Mapping[str, tuple[int, ...]]
 #: Tile sizes that divide nothing, and ones larger than every small size.
 ONES = (1,)
 RAGGED_TILES = (3, 5, 4, 2, 7, 6, 9, 8)
-#: Where the checker refuses those, as conditions that tie tile sizes to each other make it do: each
-#: a divisor of the next, or the other way round, or all equal.
+#: Tried where the checker refuses ragged tile sizes, as it does where conditions tie tile sizes to
+#: each other: each a divisor of the next, or the other way round, or all equal.
 TIED_TILES = ((2, 4, 8, 16, 32, 64), (16, 8, 4, 2), (3,))
 LARGE_TILES = (11, 9, 13, 16, 10, 14, 12, 15)
-#: What they are multiplied by where the checker refuses them or a run would take long.
+#: Factors of these tile sizes, for where the checker refuses them or a run would take long.
 SCALES = (1, 4, 16, 64, 256)
-#: As many times the smallest run a larger one may take; and what is not worth a larger tile.
+#: How many times the work of the smallest run a larger run may take; and the least ratio by which
+#: a larger tile must lessen the work.
 ROOM, NEARLY = 16, 1.1
 #: The error of a sum of some terms in float64, relative to the largest.
 ROUNDING = 64 * 2.0**-52
@@ -110,7 +111,7 @@ class Variant:
 
     @property
     def title(self) -> str:
-        """`TM = 3, TN = 5`."""
+        """The assigned constants as text: `TM = 3, TN = 5`."""
         return assignments(self._chosen()) or "the sketch as it stands"
 
     def _chosen(self) -> dict[str, Scalar]:
@@ -121,15 +122,16 @@ class Variant:
         return math.prod(self._chosen().values())
 
     def alike(self, names: Collection[str]) -> int:
-        """How many of these constants are 1 or equal to one before them."""
+        """How many of the constants `names` are 1 or equal to an earlier one."""
         values = [c.value for c in self.sketch.constants if c.name in names]
         return len(values) - len({value for value in values if value != 1})
 
 
 @records.frozen
 class Effort:
-    """How much is executed: settings beside those aimed at what they do not reach, the work of one
-    run and of all (in lanes, some 20 ns each). `fixed`: constants of one value are varied too."""
+    """How much is executed: the number of `settings`, beside those aimed at goals not reached, and
+    the work of one run and of all (in lanes, some 20 ns each). `fixed`: constants of one value are
+    varied, too."""
 
     settings: int
     run_limit: int
@@ -157,7 +159,7 @@ class Execution:
         self.trials = MOST_TRIALS
         self.known = known
         self.generator = np.random.default_rng(seed)
-        self.executed: list[Setting] = []  # what agreed
+        self.executed: list[Setting] = []  # settings at which all runs agreed
         self.compared: dict[str, None] = {}  # titles of the variants that took part
         self.blank = 0  # settings at which nothing was shown
         self.rounding = 0.0  # the error of sums of the inputs of the last runs
@@ -188,22 +190,22 @@ class Execution:
 
     @property
     def varied(self) -> bool:
-        """Whether tile sizes that tuning may change are."""
+        """Whether tile sizes that tuning may change are varied."""
         return len(self.variants) > 1 and self.variants[1].strict
 
     @property
     def telling(self) -> Variant:
-        """The variant with the smallest of the telling tile sizes, so that small tensors already
-        cross tiles. There is one where tile sizes are varied."""
+        """The variant with the smallest tile sizes among the telling ones (see `_telling`), so that
+        small tensors already cross tiles. There is one where tile sizes are varied."""
         telling = zip(self.variants, self.planner.telling, strict=True)
         return min((one for one, tells in telling if tells), key=Variant.volume)
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What is found wrong at the first setting where something is."""
+        """The errors and warnings of the first setting that shows any."""
         if self.varied:
             self.planner.aim_at_all()
         plain = self.planner.plain()
-        # What they do not reach needs its share of the work; what it leaves is theirs again.
+        # Aiming at what plain settings miss needs a share of the work; plain ones get the rest.
         first, rest = self._some(plain, self.effort.limit // 2), self._some(plain, 0)
         for setting in chain(first, self.planner.aimed(), rest):
             if found := self._execute(setting):
@@ -211,7 +213,7 @@ class Execution:
         return self._cross() if self.varied and self.executed else ()
 
     def _some(self, plain: Iterator[Setting], left: int) -> Iterator[Setting]:
-        """Settings until enough were executed, or so much work is left."""
+        """Plain settings until enough were executed, or no more work than `left` remains."""
         while len(self.executed) < self.effort.settings and self.left > left:
             setting = next(plain, None)
             if setting is None:
@@ -219,8 +221,8 @@ class Execution:
             yield setting
 
     def _cross(self) -> tuple[Diagnostic, ...]:
-        """What is found wrong where comparisons come out otherwise than in all runs so far, and
-        tiles end elsewhere, as seen at tile sizes that are small and differ."""
+        """The errors and warnings of further settings, at which comparisons come out otherwise than
+        in all runs so far, or tiles end elsewhere, with the tile sizes of `telling`."""
         plan = self.plan = tile_size_plan(self.telling.sketch, self.settings.given, self.seed)
         for setting in self.ragged:
             plan.ran(setting)
@@ -239,14 +241,15 @@ class Execution:
         return ()
 
     def uncrossed(self, ends: bool) -> tuple[str, ...]:
-        """How comparisons come out in no run, though in some launch; `ends`: how tiles end."""
+        """The outcomes of comparisons (`ends`: the ends of tiles) that some launch has, and no run
+        had."""
         return () if self.plan is None else tuple(self.plan.missed(ends))
 
     # ------------------------------------------------------------ variants
 
     def _variants(self, base: ir.Sketch) -> Iterator[Variant]:
         """The sketch as it stands, then at ones, ragged and large values of its tile sizes; where
-        the checker refuses those (a condition on constants, say), at its tuning points."""
+        the checker refuses such values (a condition on constants, say), at its tuning points."""
         yield Variant(base, (*self.tunable, *self.fixed))
         if not self.tunable and not self.fixed:
             return
@@ -271,7 +274,7 @@ class Execution:
         self, names: tuple[str, ...], values: tuple[int, ...], probe: Setting | None
     ) -> ir.Sketch | None:
         """The sketch at these tile sizes, or at multiples of them that the checker accepts and that
-        run in short time: where it is possible, of those alone that make a run long."""
+        run in short time; where possible, only those that make a run long are multiplied."""
         own = [value for _, value in zip(names, cycle(values), strict=False)]
         if probe is not None:
             other = self._quick(names, self._grown(names, own, values, probe), probe)
@@ -286,8 +289,8 @@ class Execution:
     def _grown(
         self, names: tuple[str, ...], own: list[int], values: tuple[int, ...], probe: Setting
     ) -> list[int]:
-        """These tile sizes, multiplied step by step, the one first that saves the most work, until
-        there is room for runs at larger sizes, or nothing saves much."""
+        """The tile sizes `own`, multiplied step by step, that one first which saves the most work,
+        until there is room for runs at larger sizes, or nothing saves much."""
 
         def sizes(steps: Sequence[int]) -> list[int]:
             return [_scaled(n, SCALES[k], values) for n, k in zip(own, steps, strict=True)]
@@ -387,7 +390,7 @@ class Execution:
         return found
 
     def _note(self, setting: Setting, runs: list[tuple[Variant, Result]]) -> None:
-        """What runs that agree have shown."""
+        """Record what runs that agree have reached."""
         finite = _finite(runs[0][1])
         if finite == 0.0:
             self.blank += 1
@@ -470,21 +473,21 @@ class Execution:
 
 
 def _scaled(value: int, scale: int, values: Sequence[int]) -> int:
-    """A multiple of a tile size; of one that is to divide nothing, one more."""
+    """A multiple of a tile size; 1 is added to it where the tile size is to divide nothing."""
     return value * scale + int(scale > 1 and values != ONES)
 
 
 def _launches(sketch: ir.Sketch) -> bool:
-    """Whether no condition refuses these values of the constants, whatever the sizes: of those on
-    constants alone, `launch_steps` has the ones that do not hold."""
+    """Whether no condition refuses these values of the constants, whatever the sizes: of conditions
+    on constants alone, `launch_steps` has those that do not hold."""
     own = constants_of(sketch).keys()
     steps = launch_steps(sketch)
     return not any(isinstance(step, Condition) and names(step.holds) <= own for step in steps)
 
 
 def _telling(variants: Sequence[Variant], tunable: Collection[str]) -> list[bool]:
-    """Which of them are at tile sizes that differ from one another and from 1; where none is, as
-    with tile sizes that a condition ties, those that come nearest."""
+    """Which variants have tile sizes that differ from one another and from 1; where none has, as
+    with tile sizes that a condition ties, the variants that come nearest."""
     alike = [variant.alike(tunable) for variant in variants]
     return [
         variant.strict and count == min(alike)
@@ -500,7 +503,7 @@ def _run(
     seed: int,
     places: bool = False,
 ) -> Result | None:
-    """One run, in its own order and with its own poison; None where a launch refuses it."""
+    """One run of a variant, its order and poison by `number`; None where a launch refuses it."""
     options = Options(
         collect=True,
         check_domains=True,
@@ -522,12 +525,12 @@ def _run(
 
 
 def _of_the_data(violation: Violation) -> bool:
-    """Whether the violation says something of the inputs alone."""
+    """Whether a violation is a property of the inputs alone."""
     return violation.promised or violation.kind in DATA_DEPENDENT
 
 
 def _finite(result: Result) -> float | None:
-    """The part of the results that is neither NaN nor infinite, of the output with the smallest
+    """The fraction of elements that are neither NaN nor infinite, in the output with the smallest
     one; None where all outputs are empty."""
     parts = [float(np.isfinite(a).mean()) for a in result.outputs.values() if a.size]
     return min(parts, default=None)
@@ -615,7 +618,7 @@ def first_difference(
 
 #: The claim of R6b.
 CLAIM = "tile-size"
-#: The code of such a claim that runs leave open.
+#: The code of the diagnostic for a claim of R6b that runs leave open.
 TILE_SIZES_OPEN = "SK0810"
 
 THOROUGH = Effort(settings=10, run_limit=100_000_000, limit=1_000_000_000, fixed=True)
@@ -726,7 +729,7 @@ def _open(execution: Execution) -> str:
 
 
 def _shown(execution: Execution) -> str:
-    """What the runs show."""
+    """The text that says what the runs show."""
     count = len(execution.executed)
     times = "once" if count == 1 else f"{count} times"
     sizes = sizes_text(execution.executed)
@@ -740,7 +743,7 @@ def _shown(execution: Execution) -> str:
 
 
 def _left_out(execution: Execution) -> str:
-    """What the runs did not reach, or not in full."""
+    """The text that says what the runs did not reach, or not in full."""
     planner = execution.planner
     never = planner.goals
     alone = [goal for goal in planner.wanted if goal not in never]
@@ -751,7 +754,7 @@ def _left_out(execution: Execution) -> str:
 
 
 def _others(execution: Execution) -> str:
-    """The params that took other values, and the optional tensors that were absent."""
+    """The text that lists the params at other values, and the optional tensors that were absent."""
     params = execution.settings.params.values()
     default: dict[str, Scalar] = {p.name: p.default for p in params if p.default is not None}
     varied = {name for setting in execution.executed for name in setting.params}

@@ -54,12 +54,12 @@ from sketchc.ir.symbolic import conjuncts
 
 @records.frozen
 class Addresses:
-    """The elements `chosen` are named by the lanes of `box`, in row-major order: by all of them, or
-    by those for which `mask` holds. `placed` are the positions in storage of all lanes, with what
-    `Places` has for lanes without one.
+    """The elements of a tensor that an access reaches. The lanes of `box` (or only those for which
+    `mask` holds) access the elements `chosen`, in row-major order. `placed` holds the storage
+    position of every lane of `box`, or `MASKED` or `STRAY` as in `Places`.
 
-    `stray`: the first element that a loaded index names outside the tensor, if any.
-    `wrong`: the first element that a scalar subscript names outside, if any."""
+    `stray`: the first element that a loaded index names outside the tensor, with the axis.
+    `wrong`: the first element that a scalar subscript names outside, with the axis."""
 
     box: Box
     chosen: Index
@@ -69,7 +69,7 @@ class Addresses:
     wrong: tuple[tuple[int, ...], int] | None = None
 
     def places(self, window: Window) -> Array:
-        """What `placed` is, also where a short cut left it out."""
+        """`placed`, computed where the short cut left it out; all `STRAY` with `wrong`."""
         if self.wrong is not None:
             return np.full(box_shape(self.box), STRAY)
         if self.placed is not None:
@@ -85,9 +85,9 @@ Tiles: TypeAlias = tuple[TileValue, ...]
 
 @records.frozen
 class _Dimension:
-    """One dimension of an accessed tensor: how it is subscripted (and whether by an index from
-    memory), the element index of each lane with the axes on which it varies, its size, and how far
-    apart in storage its elements are. `parts` are a slice's bounds and step, `axis` the tile's."""
+    """One dimension of an accessed tensor: the `kind` of its subscript, whether that is an index
+    from memory, the element `index` of each lane and the `axes` on which it varies, the dimension's
+    size and stride (`step`). `parts` are a slice's bounds and step, `axis` the tile axis."""
 
     kind: type
     loaded: bool
@@ -103,9 +103,9 @@ class _Dimension:
 class Locator:
     """Locates the lanes of one access at run time: the general path.
 
-    `wheres` is the lane predicate, in parts; `padded` says that lanes without an element keep their
-    place in the box (a load with pad=, a store), not that they lose it; `fills`, that pad= also
-    stands for the elements that a scalar subscript names outside."""
+    `wheres` are the conjuncts of the lane predicate. `padded`: lanes without an element stay in the
+    box (a load with pad=, a store); otherwise the box is narrowed to exclude them. `fills`: pad=
+    also stands for elements that a scalar subscript names outside the tensor."""
 
     dimensions: tuple[_Dimension, ...]
     wheres: tuple[tuple[IndexFunction, Axes], ...]
@@ -119,11 +119,11 @@ class Locator:
         valid: Box,
         too_long: Callable[[int, int, int], None],
     ) -> Addresses:
-        """What the valid lanes of a tile reach, as far as they are inside all slices and index
-        tiles.
+        """The elements that the valid lanes of a tile reach, as far as the lanes are inside all
+        slices and index tiles.
 
-        `too_long` is told the place, the length and the lanes of a slice that has too few of them.
-        Raises `ZeroDivisionError` for a step of 0.
+        `too_long` is called with the dimension, the length and the tile extent of a slice that is
+        longer than its tile axis. Raises `ZeroDivisionError` for a step of 0.
         """
         box = full_box(extents)
         for place, dimension in enumerate(self.dimensions):
@@ -168,7 +168,7 @@ class Locator:
         return Addresses(box, positions[mask], mask, placed, stray, wrong)
 
     def _positions(self, tiles: Tiles, extents: Extents, box: Box) -> Array:
-        """Where in storage the elements of all lanes of a box would be."""
+        """The storage positions of all lanes of a box, as if every index were in range."""
         known = 0
         varying = []
         for tile, dimension in zip(tiles, self.dimensions, strict=True):
@@ -176,7 +176,7 @@ class Locator:
                 known += int(tile.array.item()) * dimension.step
             else:
                 varying.append((tile, dimension.step))
-        # What leaves 64 bits lies outside, and is not looked at.
+        # A position that leaves 64 bits belongs to a lane out of range, and is not used.
         positions = np.full(box_shape(box), (known + 2**63) % 2**64 - 2**63, np.int64)
         for tile, step in varying:
             positions += select(tile, extents, box).astype(np.int64, copy=False) * step
@@ -185,8 +185,8 @@ class Locator:
     def _bounds(
         self, tiles: Tiles, doubtful: Iterable[int]
     ) -> tuple[list[Condition], list[TileValue]]:
-        """Conditions that each index lies in the tensor, for computed and for loaded indices, of
-        the dimensions in which one may not."""
+        """The conditions that computed indices, and those that loaded indices, lie in the tensor,
+        for the dimensions `doubtful`, in which some lane's may not."""
         inside: list[Condition] = []
         loaded: list[TileValue] = []
         for place in doubtful:
@@ -210,7 +210,8 @@ class Locator:
         wanted: Array,
         kind: type,
     ) -> tuple[tuple[int, ...], int] | None:
-        """The first wanted element out of range in a doubtful dimension subscripted in this way."""
+        """The first wanted element out of range in a doubtful dimension whose subscript is of the
+        type `kind`, with that dimension; None where there is none."""
         shape = wanted.shape
         for axis in doubtful:
             dimension = self.dimensions[axis]
@@ -226,14 +227,14 @@ class Locator:
 
 
 def _all_within(indices: Array, size: int) -> bool:
-    """Whether there are indices, and no lane, valid or not, has one outside of 0 to `size`."""
+    """Whether `indices` is not empty and all of it, void lanes included, lies in [0, size)."""
     if indices.size == 1:
         return bool(0 <= indices.item() < size)
     return indices.size > 0 and indices.min() >= 0 and bool(indices.max() < size)
 
 
 def holds(tile: TileValue, extents: Extents, box: Box) -> Array:
-    """Where a predicate is valid and true, over the lanes of `box`."""
+    """Which lanes of `box` a predicate is valid and true on, as a bool array over the box."""
     result = np.zeros(box_shape(box), np.bool_)
     common = intersect(box, operand_box(tile, extents))
     found = np.broadcast_to(select(tile, extents, common), box_shape(common))
@@ -242,10 +243,10 @@ def holds(tile: TileValue, extents: Extents, box: Box) -> Array:
 
 
 def _narrowed(box: Box, extents: Extents, condition: Condition) -> Box:
-    """The part of `box` at which a condition holds: an interval of the axis on which it varies.
+    """The part of `box` on which a condition holds: an interval of the axis on which it varies.
 
-    One that varies on none decides for all lanes. One that varies on several usually holds
-    everywhere; otherwise the lanes at which it does must form a box.
+    A condition that varies on no axis decides for all lanes. One that varies on several usually
+    holds everywhere; otherwise the lanes on which it holds must form a box.
     """
     tile, axes = condition
     rank = len(extents)
@@ -265,8 +266,8 @@ def _narrowed(box: Box, extents: Extents, condition: Condition) -> Box:
 
 
 def _line(box: Box, extents: Extents, tile: TileValue, own: int) -> Array:
-    """Where a predicate holds along the one axis on which it varies, counted from the box's start;
-    the other axes may have no lanes."""
+    """The lanes, counted from the box's start, at which a predicate holds on the one axis on which
+    it varies; none where it has no valid lanes on its other axes."""
     parts = tile.valid
     if any(start >= stop for start, stop in (*parts[:own], *parts[own:][1:])):
         return np.zeros(0, np.int64)
@@ -289,18 +290,18 @@ def _with(box: Box, axis: int, found: Array) -> Box:
 
 #: A basic index of a tensor.
 BasicIndex: TypeAlias = tuple[int | slice, ...]
-#: Where an access goes, for a tile of given extents and the lanes considered; `Addresses.wrong`
-#: says that a scalar subscript was out of range, which has been told.
+#: Gives the elements of an access for a tile of given extents and the lanes considered; where
+#: `Addresses.wrong` is set, the scalar subscript out of range has been reported.
 Addressing: TypeAlias = Callable[[Extents, Box], Addresses]
 
-#: What moves elements between a tensor and a tile.
+#: The statements that move elements between a tensor and a tile.
 Moved: TypeAlias = ir.Load | ir.Store | ir.Atomic
 
 _COMBINE: dict[str, Any] = {"add": np.add, "max": np.maximum, "min": np.minimum}
 
 
 def _pad_value(pad: int | float | bool | ir.ScalarOperand | None) -> ir.Expr:
-    """What lanes outside the tensor hold; a load without `pad=` has no use for it."""
+    """The value of lanes outside the tensor; 0 for a load without `pad=`, which does not use it."""
     return pad.value if isinstance(pad, ir.ScalarOperand) else ir.Literal(0 if pad is None else pad)
 
 
@@ -433,7 +434,8 @@ class Accesses(State):
     def _expected_mask(
         self, domain: ir.Domain, guards: tuple[ir.Expr, ...], site: Site, what: str
     ) -> Callable[[Addresses, Extents], None]:
-        """The comparison of an inferred domain with guards and the lanes found one by one."""
+        """A closure that compares, lane by lane, an inferred domain and its guards with the lanes
+        found; it does nothing unless `Options.check_domains`."""
         if not self.options.check_domains or not domain:
             return lambda reach, extents: None
         domain_of = compile_domain(domain)
@@ -515,7 +517,7 @@ class Accesses(State):
     # ------------------------------------------------------------ stores
 
     def _write(self, window: Window, index: Index, values: Array, dtype: DType) -> None:
-        """Values of a tile, rounded to the tensor's type."""
+        """Write a tile's values, of the type `dtype`, to a tensor, rounded to the tensor's type."""
         memory = window.memory
         target = memory.tensor.dtype
         values = convert(values, dtype, target)
@@ -528,7 +530,8 @@ class Accesses(State):
     def _leaving(
         self, statement: ir.Store | ir.Atomic, site: Site, what: str
     ) -> Callable[[], tuple[Addresses, Array, DType] | None]:
-        """The way out of a tile: where its lanes go, and what they hold; None for nowhere."""
+        """A closure that gives the elements that a store or an atomic writes, the tile's values for
+        them, and the tile's type; None where nothing is to be written."""
         plain = walk.is_plain(statement.access) and statement.where is None
         if plain and isinstance(statement, ir.Store):
             addressing = self._sliced(statement.access, site)
@@ -560,8 +563,8 @@ class Accesses(State):
         return leaving
 
     def _note_places(self, statement: Moved, window: Window, positions: Array) -> None:
-        """Note where a store with a promise goes, if anyone asks; of other accesses through indices
-        from memory, only which lanes leave the tensor."""
+        """With `Options.places`, note where a store with a promise writes; of other accesses
+        through indices from memory, only which lanes leave the tensor."""
         if not self.options.places:
             return
         unique = False
@@ -638,7 +641,7 @@ class Accesses(State):
         data[touched] = held if data.dtype == held.dtype else to_tensor(held, target)
 
     def _fetch(self, statement: ir.Fetch) -> Action:
-        """A scalar, as a Python number; 0 for an element out of range."""
+        """A closure that fetches a scalar, as a Python number; 0 for an element out of range."""
         site = self._site(statement)
         self.from_memory.add(statement.name)
         addressing = self._sliced(statement.access, site)
@@ -660,7 +663,7 @@ class Accesses(State):
 
 
 def _narrow(index: BasicIndex, reach: Box, box: Box) -> BasicIndex:
-    """The tensor index of the lanes `box`, given that `index` is that of the lanes `reach`."""
+    """The tensor index of the lanes `box`, where `index` is that of the lanes `reach`."""
     axes = iter(zip(reach, box, strict=True))
     result: list[int | slice] = []
     for part in index:

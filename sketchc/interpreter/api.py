@@ -29,9 +29,9 @@ DEFAULT_OPTIONS = Options()
 
 @records.frozen
 class Result:
-    """Outputs (out and inout tensors, in call order) by name, the symbols' values, what was found
-    wrong (always empty unless `Options.collect`), what the run got to see, and, with
-    `Options.places`, where the stores wrote that promise something of their places."""
+    """Outputs (out and inout tensors, in call order) by name, the symbols' values, the violations
+    found (always empty unless `Options.collect`), the loops and branches that the run reached, and,
+    with `Options.places`, where the stores with a promise about their places wrote."""
 
     outputs: dict[str, Array]
     symbols: dict[str, int]
@@ -84,7 +84,7 @@ def _promised(sketch: ir.Sketch) -> set[str]:
 
 
 def _check_coverage(launch: Launch, promised: set[str], violations: Violations) -> None:
-    """Every element of every output, and of what `covers=True` speaks of, must be written."""
+    """Report the outputs, and the tensors `promised` by `covers=True`, with unwritten elements."""
     for name, memory in launch.memories.items():
         if memory.tensor.role is not ir.Role.OUT and name not in promised:
             continue

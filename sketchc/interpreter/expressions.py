@@ -67,7 +67,8 @@ def _sum_leaves(a: Array, b: Array) -> Array:
 
 
 def _product_leaves(a: Array, b: Array) -> Array:
-    """Floats tell the sizes of all products but those close to the limit."""
+    """Where products leave 64 bits; those that float64 shows to be near the limit are computed
+    exactly."""
     size = np.abs(a.astype(np.float64) * b.astype(np.float64))
     leaves: Array = size >= 2.0**62
     if leaves.any():
@@ -76,7 +77,7 @@ def _product_leaves(a: Array, b: Array) -> Array:
     return leaves
 
 
-#: Where operators leave 64 bits. The least integer has no counterpart.
+#: Where the results of operators leave 64 bits. The least integer has no negative counterpart.
 _LEAVES: dict[str, Callable[[Array, Array], Array]] = {
     "+": _sum_leaves,
     "-": lambda a, b: ((a ^ b) & (a ^ (a - b))) < 0,
@@ -156,8 +157,8 @@ def _scalar_binary(
 
 
 def fitting(value: Scalar, expression: ir.Expr) -> Scalar:
-    """The value of an expression; an integer that leaves 64 bits is an error (R10). The condition
-    of the launch sees to all that does not come from memory."""
+    """The value of an expression; an integer that leaves 64 bits is an error (R10). Conditions of
+    the launch exclude it for values that do not come from memory."""
     if -(2**63) <= value < 2**63 or isinstance(value, float):
         return value
     raise _leaves_64_bits(expression)
@@ -196,7 +197,7 @@ class IndexCompiler:
     """Compiles index tiles; `padding` more void lanes stand on every axis (physical extents).
 
     `read` gives a closure that reads an integer or bool tile; `bindings` holds the axes of every
-    name bound to an index tile so far; `loaded` names what holds values that came from memory."""
+    name bound to an index tile so far; `loaded` holds the names whose values come from memory."""
 
     read: Callable[[ir.TileLanes], Callable[[], TileValue]]
     padding: int = 0
@@ -279,7 +280,7 @@ class IndexCompiler:
 
 
 def _placed(axes: Axes, layout: tuple[bool, ...]) -> Axes:
-    """A tile's own axes where its layout puts them."""
+    """`axes` of an index tile after `layout` (`[:, None]`), counted from the last axis, too."""
     places = [place - len(layout) for place, own in enumerate(layout) if own]
     return frozenset(places[axis] for axis in axes)
 
@@ -317,8 +318,8 @@ def _unary(operator: str, operand: IndexFunction) -> IndexFunction:
 def _binary(
     expression: ir.Binary, operator: str, left: IndexFunction, right: IndexFunction, loaded: bool
 ) -> IndexFunction:
-    """With `loaded`, a result that leaves 64 bits on a valid lane is an error; without, the launch
-    has seen to it."""
+    """A closure for a binary operation. With `loaded`, a result that leaves 64 bits on a valid lane
+    is an error; without, conditions of the launch exclude it."""
     function = _INDEX_BINARY[operator]
     leaves = _LEAVES.get(operator) if loaded else None
     divides = operator in ("//", "%", "cdiv")

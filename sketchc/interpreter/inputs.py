@@ -1,7 +1,7 @@
 """Random inputs for an execution: signed, of mixed scales, exact in the tensor's type.
 
 Where a sketch takes a promise about its inputs, inputs are drawn that keep it: indices in range,
-and for stores with `unique=True` or `covers=True` indices that are distinct, or all there.
+and for stores with `unique=True` or `covers=True` indices that are distinct, or complete.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from sketchc.launch.inputs import Promise, index_ranges, promises, solve_symbols
 
 @records.frozen
 class Drawing:
-    """How inputs are drawn. `floats` bounds the magnitudes of floats and `largest` those of
-    integers, which then have one sign; None: see `random_array`. `places`: which of the ways in
-    which promised indices can be distinct is taken."""
+    """How inputs are drawn. `floats` is the range of floats, and `largest` the largest of integers,
+    which are then positive; None: see `random_array`. `places` selects one of the ways in which
+    promised indices can be distinct."""
 
     floats: tuple[float, float] | None = None
     largest: int | None = None
@@ -74,9 +74,9 @@ def random_inputs(
     params: Mapping[str, Value] | None = None,
     drawing: Drawing = DRAWINGS[0],
 ) -> dict[str, Array]:
-    """A random array for every in and inout tensor of `sketch`, by name. Those whose elements serve
-    as indices hold valid ones, which keep what stores promise of them where that can be done;
-    `params` (else defaults) matter for the ranges of these alone."""
+    """A random array for every in and inout tensor of `sketch`, by name. Tensors of indices hold
+    valid ones, which keep the promises of stores where that is possible; `params` (else defaults)
+    matter for the ranges of indices alone."""
     arrays = {
         tensor.name: random_array(generator, shapes[tensor.name], tensor.dtype, drawing)
         for tensor in sketch.tensors
@@ -101,7 +101,7 @@ def _ways(
     shapes: Mapping[str, tuple[int, ...]],
     ranges: Mapping[str, tuple[int, int]],
 ) -> Iterator[tuple[int, ...]]:
-    """The axes along which the indices of a promise can be distinct, or all there: all axes of
+    """The axes along which the indices of a promise can be distinct, or complete: all axes of
     their tensors, the last ones, the first ones, as far as there are enough values."""
     found = {shapes[name] for name in promise.tensors}
     if len(found) > 1:
@@ -126,8 +126,8 @@ def _promised(
     ranges: Mapping[str, tuple[int, int]],
     generator: np.random.Generator,
 ) -> dict[str, Array]:
-    """The arrays of a promise with indices that are distinct, or all there, along `axes`; anew for
-    each place on the other axes."""
+    """The arrays of a promise with indices that are distinct, or complete, along `axes`; they are
+    drawn anew for each position on the other axes."""
     shape = arrays[promise.tensors[0]].shape
     others = tuple(axis for axis in range(len(shape)) if axis not in axes)
     count = prod(shape[axis] for axis in axes)
@@ -157,8 +157,8 @@ def indices_exist(
     shapes: Mapping[str, tuple[int, ...]],
     params: Mapping[str, Value] | None = None,
 ) -> bool:
-    """Whether valid indices exist for every tensor of indices that has elements, such that they
-    keep what stores promise of them."""
+    """Whether valid indices exist for every tensor of indices that has elements, and keep the
+    promises of stores."""
     ranges = _ranges(sketch, shapes, params)
     if not all(lower < upper or 0 in shapes[name] for name, (lower, upper) in ranges.items()):
         return False
@@ -172,14 +172,14 @@ def indices_exist(
 def _ranges(
     sketch: ir.Sketch, shapes: Mapping[str, tuple[int, ...]], params: Mapping[str, Value] | None
 ) -> dict[str, tuple[int, int]]:
-    """The half-open ranges of valid indices, by tensor of indices."""
+    """The half-open range of valid indices for each tensor of indices, by name."""
     given = {p.name: p.default if p.default is not None else 1 for p in sketch.params}
     return index_ranges(sketch, solve_symbols(sketch, shapes, {}), {**given, **(params or {})})
 
 
 def into_range(array: Array, lower: int, upper: int) -> Array:
-    """Integers moved into [lower, upper) where they lie outside; as they are where it is empty, and
-    anything but integers as it is."""
+    """An integer array with the values outside [lower, upper) moved into that range. An array of
+    other types, and any array where the range is empty, is returned unchanged."""
     if upper <= lower or array.dtype.kind not in "iu":
         return array
     outside = (array < lower) | (array >= upper)
@@ -196,10 +196,10 @@ MOST_ELEMENTS = 256
 #: most runs in a row that bring values for no more elements.
 CODED_ROUNDS = 6
 PATIENCE = 16
-#: Positions are below this in one tensor.
+#: More than any position in one tensor.
 _BLOCK = 2**40
 
-#: A run on these inputs with `Options.places`; None where there is none.
+#: A run on the given inputs with `Options.places`; None where the run has no result.
 Trial = Callable[[Mapping[str, Array]], Result | None]
 #: Values of one element: one for each tensor searched.
 Values = tuple[int, ...]
@@ -235,7 +235,7 @@ def keeping_inputs(
 
 
 def _groups(sketch: ir.Sketch, arrays: Mapping[str, Array]) -> list[tuple[str, ...]]:
-    """The inputs that can hold indices: those of one shape, whose elements go together."""
+    """The integer inputs that can hold indices, grouped by shape: a search changes one group."""
     groups: dict[tuple[int, ...], list[str]] = {}
     for tensor in sketch.tensors:
         array = arrays.get(tensor.name)
@@ -247,7 +247,7 @@ def _groups(sketch: ir.Sketch, arrays: Mapping[str, Array]) -> list[tuple[str, .
 
 
 def _literals(sketch: ir.Sketch) -> list[int]:
-    """The integers with which values are computed, and their negatives."""
+    """The integer literals in computations of values and of store indices, and their negatives."""
     found: dict[int, None] = {}
     for statement in walk.in_phases(sketch.phases):
         for part in (part for value in _computed(statement) for part in walk.parts(value)):
@@ -260,7 +260,7 @@ def _literals(sketch: ir.Sketch) -> list[int]:
 
 
 def _computed(statement: ir.Statement) -> list[ir.Expr]:
-    """The expressions of which a statement computes values, or places that it writes."""
+    """The scalar operands of a computation, the value of a binding, the indices of a store."""
     match statement:
         case ir.Compute(operands=operands):
             return [one.value for one in operands if isinstance(one, ir.ScalarOperand)]
@@ -305,7 +305,7 @@ class _Search:
         self.matching = _Matching(self.known, generator)
 
     def candidates(self) -> Iterator[dict[str, Array]]:
-        """Inputs that keep the promise as far as is known."""
+        """Inputs that keep the promises as far as the runs so far tell."""
         rounds, patience, most = CODED_ROUNDS, PATIENCE, 0
         while patience > 0:
             if rounds > 0 and (not self.seen or (self.open & (self.source < 0)).any()):
@@ -328,7 +328,7 @@ class _Search:
             self._learn()
 
     def _too_many(self, deciding: Sequence[int]) -> bool:
-        """Whether there are fewer places than the elements need, as far as is known."""
+        """Whether the elements need more distinct places than there are, as far as is known."""
         if not self.unique:
             return False
         needed = 0
@@ -340,7 +340,8 @@ class _Search:
     # ------------------------------------------------------------ runs
 
     def _observe(self, values: Array) -> Array | None:
-        """The places of all lanes with these values; None where a run does not compare."""
+        """The places of all lanes in a run with `values`; None where the run has no result, or
+        other stores than the first run."""
         result = self.run(self._arrays(values))
         if result is None or not result.places:
             return None
@@ -365,7 +366,7 @@ class _Search:
         return found
 
     def _arrays(self, values: Array) -> dict[str, Array]:
-        """The inputs with these values, one row for each tensor."""
+        """The inputs with `values`, which has one row for each of the searched tensors."""
         changed = {
             name: row.reshape(self.arrays[name].shape).astype(self.arrays[name].dtype)
             for name, row in zip(self.names, values, strict=True)
@@ -381,9 +382,9 @@ class _Search:
     # ------------------------------------------------------------ what decides a lane
 
     def _attribute(self) -> bool:
-        """Find out which element decides each lane: those elements take another value whose number
-        has a certain binary digit, for each digit. False where runs do not say. A lane that changes
-        in none of these runs may do so with other values."""
+        """Find out which element decides each lane: one run for each binary digit gives another
+        value to the elements whose number has that digit. False where a run cannot be compared. A
+        lane that changes in none of these runs may do so with other values."""
         numbers = np.arange(1, self.count + 1)
         first, other = self._draw(), self._draw()
         before = self._observe(first)
@@ -401,11 +402,11 @@ class _Search:
         return True
 
     def _deciding(self) -> list[int]:
-        """The elements that decide some lane."""
+        """The elements that are known to decide some lane."""
         return [int(element) for element in np.unique(self.source) if element >= 0]
 
     def _learn(self, anew: bool = False) -> None:
-        """Note where values led, from the last run or from all."""
+        """Note the places to which values led, from the last run or, with `anew`, from all."""
         order = np.argsort(self.source, kind="stable")
         elements, starts = np.unique(self.source[order], return_index=True)
         if anew:
@@ -426,8 +427,8 @@ class _Search:
     # ------------------------------------------------------------ values to try
 
     def _draw(self) -> Array:
-        """Values for all elements: such as were good elsewhere and are new here, ones near those,
-        and any."""
+        """Random values for all elements: values that led inside the tensor for other elements and
+        are new for this one, values near those, and any others."""
         drawn = self._anywhere()
         if self.good:
             good = np.array(list(self.good), np.int64).T
@@ -444,8 +445,8 @@ class _Search:
         return drawn
 
     def _anywhere(self) -> Array:
-        """Values of all magnitudes up to the sizes met, most of them positive, some near a size or
-        param, and some of those given."""
+        """Random values of all magnitudes up to the sizes of tensors, most of them positive, some
+        near one of `numbers`, and some from the given inputs."""
         draw, shape = self.generator, (len(self.names), self.count)
         largest = max(self.room, *(array.size for array in self.arrays.values()))
         scaled = np.floor(2.0 ** draw.uniform(0.0, np.log2(2.0 * largest + 2.0), shape)) - 1
@@ -470,19 +471,19 @@ class _Matching:
     owner: dict[int, int] = records.field(factory=dict)
 
     def forget(self) -> None:
-        """Begin anew, without what was known: it is wrong or out of date."""
+        """Drop the matching, and all that is known of where values lead: it is out of date."""
         for known in self.known:
             known.clear()
         self.release()
 
     def release(self) -> None:
-        """Begin anew with what is known."""
+        """Drop the matching, but keep what is known of where values lead."""
         self.values.clear()
         self.owner.clear()
 
     def chosen(self, elements: Sequence[int], unique: bool) -> dict[int, Values] | None:
-        """A value for each of these elements; None where what is known does not suffice. Unless
-        `unique`, those that find no place of their own share one."""
+        """A value for each of `elements`; None where the known values do not suffice. Unless
+        `unique`, elements that find no place of their own share one."""
         rest = {}
         for element in self.generator.permutation(elements).tolist():
             if element in self.values or self._put(element, set()):
@@ -494,7 +495,8 @@ class _Matching:
         return found if len(found) == len(elements) else None
 
     def _put(self, element: int, tried: set[Places]) -> bool:
-        """Find a value for an element, and others for those in its way."""
+        """Find a value for an element, with other values for the elements that hold its places;
+        returns whether there is one."""
         options = [
             (value, places)
             for value, places in self.known[element].items()
@@ -521,7 +523,7 @@ class _Matching:
         return False
 
     def _move(self, holder: int, wanted: Places, tried: set[Places]) -> bool:
-        """Free `wanted` by another value for the element that holds some of it."""
+        """Free the places `wanted` by another value for `holder`, which holds some of them."""
         value = self.values[holder]
         if not self._put(holder, tried):
             return False

@@ -1,4 +1,4 @@
-"""What happens at a launch before any statement runs: symbols from shapes, host values, requires,
+"""The steps of a launch before any statement runs: symbols from shapes, host values, requires,
 and memory for outputs and workspaces.
 """
 
@@ -122,8 +122,8 @@ def bind_symbols(
     """Every symbol's value from the inputs' shapes and from `given`.
 
     An axis declared `M|1` binds M only where nothing else does. Raises `UsageError` for a symbol
-    without a value or with two, and for a negative one, which is a mistake of the caller's before
-    it is a size that the sketch refuses.
+    without a value or with two, and for a negative one in `given`, which is the caller's mistake
+    and not a condition of the sketch.
     """
     known = [symbol.name for symbol in sketch.symbols]
     for name, value in given.items():
@@ -166,7 +166,7 @@ def bind_values(
     present: Mapping[str, bool] | None = None,
 ) -> dict[str, Scalar]:
     """All host scalars, with the conditions of the launch checked. `present`: which optional
-    tensors are given; all, where nothing is said.
+    tensors are given; those that are not in it count as given.
 
     Params are rounded to their type. Raises `UsageError` for a param without value or unknown, and
     `DiagnosticError` (SK0801) for a condition that does not hold.
@@ -235,7 +235,7 @@ def _extents(extents: tuple[ir.Expr, ...], values: Mapping[str, Scalar]) -> tupl
 
 
 def _sizes(tensor: ir.Tensor, values: Mapping[str, Scalar]) -> tuple[int, ...]:
-    """A tensor's extents at launch; where it is absent, nothing says that none is negative."""
+    """A tensor's extents at launch; an absent one's may come out negative, and are then 0."""
     shape = _extents(tensor.extents, values)
     return shape if values.get(tensor.name, True) else tuple(max(0, size) for size in shape)
 

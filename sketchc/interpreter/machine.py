@@ -50,13 +50,13 @@ class Machine(Accesses):
     """Compiles statements to closures over the state, and runs them."""
 
     def run(self) -> None:
-        """Do what the host does, in order."""
+        """Run the host steps of the sketch, in order."""
         self._block(self.sketch.steps)()
 
     def _block(
         self, steps: tuple[ir.HostStep | ir.Statement, ...], launched: bool = False
     ) -> Action:
-        """Steps of the host in order, or the statements of a launch."""
+        """A closure that runs host steps, or the statements of a launch, in order."""
         actions = tuple(self._step(step, launched) for step in steps)
 
         def block() -> None:
@@ -92,7 +92,7 @@ class Machine(Accesses):
                 assert_never(step)
 
     def _checked(self, step: ir.Fetch, action: Action) -> Action:
-        """A fetch of the host: the number, and what must hold of it."""
+        """A closure for a fetch of the host, with a check of the condition on its value."""
         condition = fetched_conditions(self.sketch).get(step.name)
         if condition is None:
             return action
@@ -105,7 +105,7 @@ class Machine(Accesses):
         return fetch
 
     def _launch(self, phase: ir.Phase) -> Action:
-        """One launch: shadow memory starts afresh, for launches come one after another."""
+        """A closure for one launch. Shadow memory starts afresh: launches run one after another."""
         used: dict[str, set[str]] = {name: set() for name in self.memories}
         for statement in walk.statements(phase.body):
             match statement:
@@ -131,12 +131,12 @@ class Machine(Accesses):
         return launch
 
     def _spread_memory(self, name: str, *values: ir.Expr) -> None:
-        """Note that a scalar comes from memory where one of the values that make it does."""
+        """Note that the scalar `name` comes from memory if one of the expressions `values` does."""
         if any(map(self.is_from_memory, values)):
             self.from_memory.add(name)
 
     def _range(self, loop: ir.For | ir.HostFor) -> Callable[[], range]:
-        """The iterations of a loop; its step may be negative but not 0."""
+        """A closure that gives the iterations of a loop; its step may be negative but not 0."""
         self._spread_memory(loop.variable, loop.start, loop.stop, loop.step)
         start_of, stop_of = compile_scalar(loop.start), compile_scalar(loop.stop)
         step_of = compile_scalar(loop.step)
@@ -256,8 +256,8 @@ class Machine(Accesses):
     def _operand(
         self, operand: ir.Operand, dtype: DType, site: Site, *, directed: bool = False
     ) -> Callable[[], TileValue]:
-        """What reads an operand: scalars in the type of evaluation, unless a conversion is to round
-        them in a direction: once, then, from their own type."""
+        """A closure that reads an operand. A scalar beside float evaluation is rounded to the type
+        `dtype`, unless `directed`: then the conversion rounds it, once, from its own type."""
         match operand:
             case ir.TileOperand(name, domain, layout):
                 expect = self.expected(domain, site, f"read of {name}")
@@ -333,7 +333,7 @@ class Machine(Accesses):
     def _written(
         self, statement: ir.Compute, name: str, site: Site
     ) -> Callable[[TileValue, Outcome], None]:
-        """The write of one result, with its checks."""
+        """A closure that writes one result of a computation to its tile, with the checks."""
         expect = self.expected(statement.domain, site, f"result in {name}")
         written = statement.written if statement.masked else ()
         expect_written = self.expected(written, site, f"update of {name}")
@@ -358,7 +358,8 @@ class Machine(Accesses):
         return write
 
     def _evaluation_type(self, statement: ir.Compute) -> DType:
-        """The statement's type; for comparisons of other things, that of their operands."""
+        """The type in which a statement is evaluated; where the result and the statement's type are
+        bool, the common type of the operands."""
         row = OPS[statement.operation]
         if statement.dtype is not DType.BOOL or row.result is not Result.BOOL:
             return statement.dtype

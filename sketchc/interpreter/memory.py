@@ -1,4 +1,4 @@
-"""Tensors in the interpreter: data, what was written, and shadow memory for R7.
+"""Tensors in the interpreter: data, maps of the written elements, and shadow memory for R7.
 
 Shadow memory keeps, for each element and phase, the last iteration that wrote it and one iteration
 that read it. Parallel loops fork and join, so the executions form a series-parallel graph, and one
@@ -72,8 +72,8 @@ class Memory:
     """One tensor. `data` and the maps have the actual shape; `written` is None where every element
     has a value from the start. `writer`, `reader` and, for each atomic operation, `updaters`
     number the iterations of this phase (0: none); they are absent where this phase cannot conflict.
-    `wide` holds what atomic additions of this phase give before rounding, so that their order does
-    not show. `present` is False for an optional tensor that was not given."""
+    `wide` holds the float64 sums of this phase's atomic additions before rounding, so that their
+    order does not show. `present` is False for an optional tensor that was not given."""
 
     tensor: ir.Tensor
     data: Array
@@ -85,8 +85,8 @@ class Memory:
     present: bool = True
 
     def begin_phase(self, uses: Collection[str]) -> None:
-        """Forget the accesses of the phase before. `uses` of the next: "load", "store", and the
-        operations of atomics."""
+        """Forget the accesses of the phase before. `uses` are the kinds of access in the next one:
+        "load", "store", and the operations of atomics."""
         shape, atomics = self.data.shape, sorted({*uses} - {"load", "store"})
         self.updaters = {name: np.zeros(shape, np.int32) for name in atomics}
         changed = "store" in uses or bool(atomics)
@@ -98,7 +98,7 @@ class Memory:
 
 @records.frozen
 class Window:
-    """A tensor or a view of it under its own extents; all arrays share storage with `Memory`'s."""
+    """A tensor, or a view of one, under its own extents; arrays share the storage of `memory`."""
 
     name: str
     memory: Memory
@@ -125,7 +125,7 @@ class Window:
             array.reshape(-1)[index] = values
 
     def steps(self) -> tuple[int, ...]:
-        """How far apart in storage the elements of each axis are; 0 where one is repeated."""
+        """The stride of each axis, in elements of the storage; 0 for an axis of size 1."""
         actual = self.memory.data.shape if self.broadcast else self.shape
         result = []
         step = 1
@@ -148,7 +148,7 @@ MASKED, STRAY = -1, -2
 class Places:
     """Where one store with a promise wrote, in one iteration: for each lane a position in the
     storage of `tensor`, which has `size` elements, else `MASKED` or `STRAY`. `launch` counts
-    launches. Of other accesses through indices from memory it says which lanes are `STRAY`."""
+    launches. For other accesses through indices from memory, lanes are only `STRAY` or `MASKED`."""
 
     launch: int
     tensor: str
@@ -171,7 +171,7 @@ class Site:
 
 @records.define
 class Shadow:
-    """The iteration that runs now, and the checks of each access."""
+    """The paths of all iterations of a launch, the current one, and the checks of each access."""
 
     violations: Violations
     values: Values
@@ -180,7 +180,7 @@ class Shadow:
     launches: int = 0
 
     def restart(self) -> None:
-        """A new launch: nothing that ran before is in parallel with it."""
+        """Begin a new launch: it runs in parallel with nothing that ran before."""
         self.launches += 1
         self.paths[:] = [(), ()]
         self.current = 1
@@ -203,7 +203,7 @@ class Shadow:
             self._note(window, memory.reader, index)
 
     def write(self, window: Window, index: Index, site: Site, unique: bool = False) -> None:
-        """Check and note a write of `window[index]`; `unique` is the promise that holds or not."""
+        """Check and note a write of `window[index]`; `unique`: the store promises `unique=True`."""
         memory = window.memory
         if memory.written is not None:
             window.put(memory.written, index, True)
@@ -282,8 +282,8 @@ class Shadow:
         verbs: tuple[str, str],
         promise: str = "",
     ) -> None:
-        """Report an element that a parallel iteration accessed; `verbs` say how, there and here.
-        Where there is no shadow, this phase has no such accesses."""
+        """Report an element that a parallel iteration accessed; `verbs` name that access and the
+        current one. `shadow` is None where this phase has no accesses of the kind."""
         if shadow is None:
             return
         others = window.part(shadow, index)
@@ -321,8 +321,8 @@ class Shadow:
         promised: bool = False,
         iterations: tuple[dict[str, int], ...] = (),
     ) -> None:
-        """Note a broken rule, of this iteration unless others are given; raises `DiagnosticError`
-        unless violations are collected."""
+        """Note a broken rule, in the current iteration unless `iterations` are given; raises
+        `DiagnosticError` unless violations are collected."""
         where = iterations or (site.iteration(self.values),)
         violation = Violation(kind, subject, element, where, text, site.span, promised)
         self.violations.add(violation)
@@ -343,7 +343,7 @@ Action: TypeAlias = Callable[[], None]
 
 @records.define
 class State:
-    """What the statements of one execution read and change."""
+    """The state of one execution, which its statements read and change."""
 
     sketch: ir.Sketch
     options: Options
@@ -363,7 +363,7 @@ class State:
     tile_writers: dict[str, Path] = records.field(factory=dict)
     reached: RunCoverage = records.field(factory=RunCoverage)
     places: list[Places] = records.field(factory=list)
-    from_memory: set[str] = records.field(factory=set)  # scalars that a fetch has part in
+    from_memory: set[str] = records.field(factory=set)  # scalars that depend on a fetch
 
     def __attrs_post_init__(self) -> None:
         self.declared = {tile.name: tile for tile in self.sketch.tiles}
@@ -374,11 +374,11 @@ class State:
         self.order = np.random.default_rng(self.options.shuffle)
 
     def is_from_memory(self, value: ir.Expr) -> bool:
-        """Whether a fetched scalar has part in a value."""
+        """Whether an expression uses a scalar that depends on a fetch."""
         return any(reference.name in self.from_memory for reference in references(value))
 
     def read(self, tile: TileValue, site: Site) -> Box:
-        """The valid lanes; reading what nobody assigned is a violation."""
+        """The valid lanes of a tile that is read; it is a violation if nothing was assigned."""
         if tile.box is None:
             name = self.declared[tile.name].source_name
             text = f"tile {name} is read before anything is assigned to it"
@@ -420,20 +420,22 @@ class State:
         tile.array = array
 
     def poisoned(self, tile: TileValue, box: Box) -> None:
-        """Poison the lanes that a write would have made valid, had it not broken a rule. So the
-        statements after it find the valid lanes that the checker expects."""
+        """Poison a tile instead of a write that broke a rule; `box` are the lanes that the write
+        would have made valid. Later statements so find the valid lanes that the checker expects."""
         pattern = poison(tile.dtype, self.options.poison)
         tile.array = np.full(tile.array.shape, pattern, tile_dtype(tile.dtype))
         tile.box = box if tile.fixed is None else tile.fixed
 
     def rounded(self, values: Array, dtype: DType) -> Array:
-        """What a tile of this type keeps of values; all of a float where nothing is rounded."""
+        """`values` rounded to what a tile of the type `dtype` keeps; with `Options.rounding` off,
+        floats keep all of float64."""
         if not self.options.rounding and dtype.is_float:
             dtype = DType.F64
         return to_tile(values, dtype)
 
     def noted_write(self, name: str, site: Site) -> Action:
-        """A check that no tile from outside a parallel loop is written inside it (R7)."""
+        """A closure that reports a tile from outside a parallel loop that two parallel iterations
+        write (R7)."""
         if self.alloc_depth.get(name, 0) >= self.parallel_depth:
             return lambda: None
 
@@ -456,7 +458,8 @@ class State:
     def expected(
         self, domain: ir.Domain, site: Site, what: str
     ) -> Callable[[Box | None, Extents], None]:
-        """The comparison of a static domain with the lanes found; nothing to do unless asked."""
+        """A closure that compares a static domain with the valid lanes found; it does nothing
+        unless `Options.check_domains`."""
         if not self.options.check_domains or not domain:
             return lambda box, extents: None
         domain_of = compile_domain(domain)

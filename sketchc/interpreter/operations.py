@@ -80,8 +80,8 @@ class Operation:
     def apply(
         self, operands: Sequence[TileValue], destinations: Sequence[TileValue]
     ) -> tuple[Outcome, ...]:
-        """The results for the destinations; the values of those are used by operations that
-        accumulate, of the others only the extents.
+        """The results for the destinations; operations that accumulate use the destinations'
+        values, all others only their extents.
 
         Raises `OperationError` for integer operations and conversions without meaning.
         """
@@ -162,8 +162,8 @@ class Operation:
     def _topk(
         self, source: TileValue, indices: TileValue, best: TileValue, places: TileValue
     ) -> tuple[Outcome, Outcome]:
-        """The best of what the destinations hold and the source's valid lanes: those are rounded to
-        the first destination's type before, so that the result does not depend on how many are
+        """The best of what the destinations hold and the source's valid lanes. The lanes are first
+        rounded to the first destination's type, so that the result does not depend on how many are
         merged at a time."""
         axis = self._axis(len(source.extents))
         candidates = convert(source.array, source.dtype, self.destination)
@@ -221,7 +221,7 @@ class Operation:
         return Outcome(self.row.reference(np, source.array[lanes(box)], box_shape(result)), result)
 
     def _concat(self, left: TileValue, right: TileValue, axis: int) -> Outcome:
-        """The left's lanes, then the right's."""
+        """The valid lanes of `left`, then those of `right`, along `axis`."""
         size = left.extents[axis]
         (start, stop), (begin, end) = left.valid[axis], right.valid[axis]
         if begin >= end:
@@ -241,7 +241,7 @@ class Operation:
         return Outcome(self.row.reference(np, *parts, axis), with_part(both, axis, joined))
 
     def _random(self, seed: TileValue, offset: TileValue, target: Extents) -> Outcome:
-        """Numbers at the offsets' valid lanes, one for all lanes of a scalar offset."""
+        """Random numbers at the valid lanes of `offset`; a scalar offset gives all lanes one."""
         box = operand_box(offset, target)
         values = self.row.reference(np, seed.array, select(offset, target, box))
         return Outcome(np.broadcast_to(values, box_shape(box)), box)
@@ -290,8 +290,8 @@ class Operation:
         return arrays
 
     def _reject_undefined(self, operands: Sequence[TileValue], extents: Extents, box: Box) -> None:
-        """Integer division by zero, negative powers and shifts, and casts of floats that do not
-        fit, on valid lanes only."""
+        """Raise `OperationError` for integer division by zero, negative powers, shift counts out of
+        range, and casts of floats that do not fit, on valid lanes only."""
         converts = Fact.CONVERTS in self.row.facts
         partial = None if self.dtype.is_float else self.row.partial
         if not (converts or partial) or is_empty(box):
@@ -380,7 +380,7 @@ class Operation:
 
 
 def _added(product: Outcome, tile: TileValue) -> Outcome:
-    """The product added to what the destination holds."""
+    """The product added to the values of the destination `tile`, on the lanes valid in both."""
     box = intersect(product.box, tile.valid)
     part = lanes(relative(box, product.box))
     return Outcome(tile.array[lanes(box)] + product.values[part], box)
@@ -394,14 +394,14 @@ def _oriented(tile: TileValue, transposed: bool) -> tuple[Array, Box]:
 
 
 def _only(array: Array, axis: int, part: tuple[int, int]) -> Array:
-    """Zero outside `part` of an axis."""
+    """`array` with zeros outside `part` of an axis."""
     lane = np.arange(array.shape[axis])
     keep = (lane >= part[0]) & (lane < part[1])
     return np.where(keep if axis == -1 else keep[:, None], array, np.zeros((), array.dtype))
 
 
 def _cut(values: Array, extents: Extents, box: Box) -> Array:
-    """The box of an array that spans all (physical) lanes or has extent 1 where it repeats."""
+    """The part in `box` of an array that spans all physical lanes, or 1 where it broadcasts."""
     return values[meeting(values.shape, extents, box)]
 
 

@@ -35,7 +35,7 @@ def tile_dtype(dtype: DType) -> np.dtype[Any]:
 
 
 def poison(dtype: DType, pattern: float) -> Any:
-    """What an element that nobody wrote holds, as a NumPy scalar."""
+    """The value of an element that nobody wrote, as a NumPy scalar; `pattern` for floats."""
     if dtype.is_float:
         return np.float64(pattern)
     if dtype is DType.BOOL:
@@ -60,7 +60,7 @@ def round_bfloat16(values: Array) -> Array:
 
 def to_tensor(values: Array, dtype: DType) -> Array:
     """`values` (float64, integer or bool) in the storage type of `dtype`, rounded nearest even;
-    what is too large for it is infinite, as in every conversion."""
+    floats that are too large for the type become infinite."""
     if dtype is DType.BF16:
         return round_bfloat16(values.astype(np.float64, copy=False))
     with np.errstate(over="ignore"):
@@ -76,7 +76,7 @@ def to_tile(values: Array, dtype: DType) -> Array:
     return to_tensor(values, dtype).astype(np.float64)
 
 
-#: Tiles of one execution have few extents and boxes: what follows from them alone is kept.
+#: Tiles of one execution have few extents and boxes: functions of them alone keep their results.
 _kept = lru_cache(maxsize=1 << 12)
 
 
@@ -94,7 +94,7 @@ _MOST_BYTES = 2**62
 @_kept
 def fits_an_array(shape: Extents, itemsize: int) -> bool:
     """Whether NumPy can make an array of this shape, were there memory for it. An extent of 0
-    makes it small, yet the others count: they are the steps from one element to the next."""
+    counts as 1, because strides follow from the other extents also in an empty array."""
     steps = math.prod(max(1, extent) for extent in shape)
     return len(shape) <= _MOST_AXES and steps * itemsize < _MOST_BYTES
 
@@ -123,13 +123,13 @@ def relative(box: Box, origin: Box) -> Box:
 
 
 def with_part(box: Box, axis: int, part: tuple[int, int]) -> Box:
-    """`box` with other lanes on one axis, counted from 0."""
+    """`box` with the lanes `part` on one axis, counted from 0."""
     return (*box[:axis], part, *box[axis + 1 :])
 
 
 @_kept
 def lanes(box: Box) -> tuple[slice, ...]:
-    """The index that selects the box of an array."""
+    """The basic index that selects the lanes of `box` in an array."""
     return tuple(slice(start, max(start, stop)) for start, stop in box)
 
 
@@ -161,12 +161,12 @@ class TileValue:
 
     @property
     def valid(self) -> Box:
-        """The box, or all lanes while there is none."""
+        """The valid lanes: `box`, or all lanes while nothing was assigned."""
         return full_box(self.extents) if self.box is None else self.box
 
 
 def lay_out(tile: TileValue, layout: tuple[bool, ...]) -> TileValue:
-    """The tile's axes where `layout` is True, new axes of extent 1 elsewhere."""
+    """`tile` with its own axes where `layout` is True, and new axes of extent 1 elsewhere."""
     if layout == (True,) * len(tile.extents):
         return tile
     extents, shape, box = _laid_out(layout, tile.extents, tile.array.shape, tile.valid)
@@ -243,7 +243,8 @@ def select(operand: TileValue, extents: Extents, box: Box) -> Array:
 
 @_kept
 def meeting(sizes: Extents, extents: Extents, box: Box) -> tuple[slice, ...]:
-    """The index of what meets `box` of `extents` in an array of these sizes, which broadcasts."""
+    """The index of the part of an array that meets `box` of `extents`, to which the array, of the
+    extents `sizes`, broadcasts."""
     missing = len(extents) - len(sizes)
     return tuple(
         slice(0, 1) if own == 1 and extent != 1 else part

@@ -1,4 +1,4 @@
-"""What a run is asked for and what it tells: options, coverage, and what it finds wrong."""
+"""The options of a run of the interpreter, the violations that it finds, and its coverage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Violation:
 
     `tensor` names the tensor (or the tile) concerned, `element` the first element or lane, and
     `iterations` the values of the loop variables: two for "independent" (the two parallel
-    iterations), one or none otherwise.
+    iterations), one or none otherwise. `promised`: the caller or the sketch promised the opposite.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Violation:
     promised: bool = False
 
     def diagnostic(self, symbols: Mapping[str, int] | None = None) -> Diagnostic:
-        """The violation as an error; `symbols` are told in a note."""
+        """The violation as an error; a note lists `symbols`."""
         code, label, advice = KINDS[self.kind]
         notes = tuple(
             f"in the iteration {assignments(values)}"
@@ -86,15 +86,15 @@ class Violations:
 
 
 def launch_error(message: str, span: Span, *notes: str, advice: str = "") -> DiagnosticError:
-    """A condition that does not hold at launch (SK0801)."""
+    """The exception for a condition that does not hold at launch (SK0801)."""
     return DiagnosticError([error(span, "SK0801", message, notes=notes, help=advice)])
 
 
 @records.define
 class RunCoverage:
-    """`trips`: the most iterations in a row of each loop; `sides`: branches with their outcome.
-    `telling`: its tile sizes differ from one another and from 1, so that one in the place of
-    another shows."""
+    """What a run reached. `trips`: the most iterations in a row of each loop; `sides`: branches
+    with their outcome. `telling`: whether the tile sizes of the run differ from one another and
+    from 1, so that a mistaken use of one for another shows."""
 
     trips: dict[int, int] = records.field(factory=dict)
     sides: set[tuple[int, bool]] = records.field(factory=set)
@@ -122,8 +122,8 @@ class Options:
     `padding`: this many more lanes on every tile axis that is not of extent 1; operations then
     work on whole arrays, poison included, and mask as generated code does (LOWERING 1, 4, 19).
     `rounding`: False keeps all floats in float64, outputs too, so that only reassociation remains.
-    `places`: note where stores write that promise something of their places, and which lanes
-    indices from memory lead out of a tensor.
+    `places`: note where stores with `unique=True` or `covers=True` write, and which lanes have an
+    index from memory that lies outside the tensor.
     `memory_limit`: bytes that tensors (with their shadow) and each tile may take.
     """
 

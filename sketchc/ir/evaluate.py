@@ -1,4 +1,4 @@
-"""Evaluation of scalar IR expressions on concrete integers, with the language's floor semantics.
+"""Evaluation of scalar IR expressions on concrete values, with the language's floor semantics.
 
 Used by the interpreter, the launch wrappers and the counter-examples: one meaning, one place.
 """
@@ -43,8 +43,8 @@ FUNCTION: dict[str, Callable[..., Value]] = {
 
 #: A scalar expression as a function of the values of its names.
 _Compiled = Callable[[Mapping[str, Value]], Value]
-#: Those of the expressions that were asked about, by identity: searches for sizes ask about a few
-#: a million times. An expression stands beside its function, so that no other one takes its id.
+#: The compiled expressions by their `id`: searches for sizes evaluate a few a million times. Each
+#: expression stands beside its function, so that no other object can have its id.
 _COMPILED: dict[int, tuple[ir.Expr, _Compiled]] = {}
 _MOST_COMPILED = 1 << 14
 
@@ -130,12 +130,12 @@ def scalar_dtype(expression: ir.Expr) -> DType:
 
 
 def constants_of(sketch: ir.Sketch) -> dict[str, Value]:
-    """The compile-time constants by name."""
+    """The values of the sketch's compile-time constants, by name."""
     return {constant.name: constant.value for constant in sketch.constants}
 
 
 def known_value(expression: ir.Expr, sketch: ir.Sketch) -> Value | None:
-    """The value of an expression over compile-time constants only; None of any other."""
+    """The value of an expression over compile-time constants only; None for any other."""
     try:
         return evaluate(expression, constants_of(sketch))
     except KeyError:
@@ -143,14 +143,14 @@ def known_value(expression: ir.Expr, sketch: ir.Sketch) -> Value | None:
 
 
 def param_value(param: ir.Param, value: Value) -> Value:
-    """The value that a launch with `value` for this param reads: a float rounded to the param's
-    type, everywhere alike."""
+    """The value of `param` at a launch that is given `value`: a float is rounded to the param's
+    type."""
     return rounded(float(value), param.dtype) if param.dtype.is_float else value
 
 
 def sample_let(let: ir.Let, values: Mapping[str, Value]) -> Value:
-    """A let's value for an estimate or an example: NaN (or 0, for an integer) where these values
-    give it none, as in `1/(a - 2)` with a = 2. A launch refuses such values itself."""
+    """A let's value for an estimate or an example: NaN (or 0, for an integer) where `values` give
+    it none, as in `1/(a - 2)` with a = 2. A launch refuses such values itself."""
     try:
         return evaluate(let.value, values)
     except (ArithmeticError, ValueError):
@@ -163,7 +163,8 @@ def host_values(
     params: Mapping[str, Value] | None = None,
     sampled: bool = False,
 ) -> dict[str, Value]:
-    """All host scalars by name: constants, symbols, params (defaults filled in), lets in order.
+    """All host scalars by name: constants, symbols, params (defaults filled in), lets in order (by
+    `sample_let` if `sampled`).
 
     Raises `KeyError` for a param that has neither a value nor a default.
     """
@@ -179,13 +180,13 @@ def host_values(
 def host_sample(
     sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """The same for a launch that may be one to refuse, where lets may have no value: see
-    `sample_let`."""
+    """`host_values` for an estimate or an example: lets may have no value at these sizes, and are
+    then those of `sample_let`."""
     return host_values(sketch, symbols, params, sampled=True)
 
 
 def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
-    """A tensor's extents at a launch that may be one to refuse: 0 where one has no value."""
+    """A tensor's extents for an estimate or an example: 0 for one that has no value."""
 
     def extent(expression: ir.Expr) -> int:
         try:
@@ -199,7 +200,7 @@ def sample_extents(tensor: ir.Tensor, values: Mapping[str, Value]) -> list[int]:
 def given_values(
     sketch: ir.Sketch, symbols: Mapping[str, Value], params: Mapping[str, Value] | None = None
 ) -> dict[str, Value]:
-    """Constants, symbols and params (defaults filled in); a param without a value is not there."""
+    """Constants, symbols and params (defaults filled in); a param without a value is left out."""
     values: dict[str, Value] = {**constants_of(sketch), **symbols}
     for param in sketch.params:
         value = (params or {}).get(param.name, param.default)

@@ -1,5 +1,5 @@
-"""What the host knows of the branches around a statement: where none is taken that leads to it, no
-launch needs what it needs.
+"""Conditions of launches under the branches around a statement: a launch that does not reach the
+statement need not fulfil them.
 
 A divisor of at least 1, a subscript in range, or a view with as many elements as an optional tensor
 is a condition of the launches that get there: `not present(S) or G >= 1`.
@@ -14,7 +14,8 @@ from sketchc.ir.symbolic import conjuncts, constant_value, has_floats, negated
 
 
 def consequences(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
-    """All that holds where a condition does, or does not: of `not (a or b)` that neither holds."""
+    """The conditions that follow where `condition` is `holds`: from `not (a or b)`, `not a` and
+    `not b`."""
     match condition:
         case ir.Unary("not", operand):
             yield from consequences(operand, not holds)
@@ -26,12 +27,13 @@ def consequences(condition: ir.Expr, holds: bool = True) -> Iterator[ir.Expr]:
 
 
 def alternatives(condition: ir.Expr) -> tuple[ir.Expr, ...]:
-    """The parts of a condition one of which holds."""
+    """The operands that `or` joins in a condition: at least one holds where the condition does."""
     return tuple(conjuncts(condition, "or"))
 
 
 def where(guards: tuple[ir.Expr, ...], condition: ir.Expr) -> ir.Expr | None:
-    """The condition, needed only where all guards hold; None where they imply it."""
+    """The condition weakened by `guards`: `not guard or condition`; None where a guard implies
+    it."""
     if any(_implies(guard, condition) for guard in guards):
         return None
     for guard in reversed(dict.fromkeys(guards)):
@@ -40,7 +42,8 @@ def where(guards: tuple[ir.Expr, ...], condition: ir.Expr) -> ir.Expr | None:
 
 
 def _implies(guard: ir.Expr, condition: ir.Expr) -> bool:
-    """Whether one comparison plainly says another: `G > 0` that `G >= 1`."""
+    """Whether an integer comparison implies another that differs by a constant: `G > 0` implies
+    `G >= 1`."""
     known, wanted = _gap(guard), _gap(condition)
     if known is None or wanted is None:
         return False
@@ -49,7 +52,7 @@ def _implies(guard: ir.Expr, condition: ir.Expr) -> bool:
 
 
 def _gap(condition: ir.Expr) -> ir.Expr | None:
-    """What is 0 or more where an integer comparison holds."""
+    """The expression that is at least 0 exactly where an integer comparison holds, else None."""
     if has_floats(condition):
         return None
     match condition:

@@ -222,7 +222,8 @@ class Access(Placed):
 
     @property
     def lane_form(self) -> bool:
-        """Index tiles and no slice. (With one index tile of rank 1 both readings agree.)"""
+        """Whether there are index tiles and no slice. (With one index tile of rank 1, the lane form
+        and the mixed form agree.)"""
         kinds = {type(subscript) for subscript in self.subscripts}
         return IndexSubscript in kinds and SliceSubscript not in kinds
 
@@ -262,21 +263,21 @@ Operand: TypeAlias = TileOperand | ScalarOperand | IndexOperand
 
 @records.frozen
 class Alloc(Placed):
-    """The tile of this name begins."""
+    """The allocation of a tile: the tile of this name is in scope from here on."""
 
     tile: str
 
 
 @records.frozen
 class Load(Stated):
-    """The tile's version afterwards is valid on `domain`.
+    """`load(access -> tile)`; the tile's version after the load is valid on `domain`.
 
     A lane of `domain` holds the element where it also lies in `read` and all `guards` hold, and
     `pad` elsewhere. Without `pad`, `read` equals `domain`, and only loaded indices leave guards
     (a lane that fails one is not read, and its value is unspecified: R13). Domain inference fills
     in `domain`, `read` and `guards`: what separates by axis goes into the domains, the rest of
     `where` and of the bounds becomes guards: bool index tiles that broadcast to the tile's shape.
-    `where` is as written.
+    `where` is the condition as written.
     """
 
     access: Access
@@ -290,9 +291,9 @@ class Load(Stated):
 
 @records.frozen
 class Store(Stated):
-    """Lanes in `domain` (valid and in bounds) for which all `guards` hold are written. `unique`:
-    the promise that no two lanes or iterations hit one element; `covers`: that every element is
-    written. `guards` as in Load."""
+    """`store(tile -> access)` of the lanes in `domain` (valid and in bounds) for which all `guards`
+    hold. `unique`: the promise that no two lanes or iterations hit one element; `covers`: that
+    every element is written. `guards` as in Load."""
 
     tile: str
     access: Access
@@ -619,7 +620,7 @@ class Sketch(Placed):
 
     @property
     def steps(self) -> tuple[HostStep, ...]:
-        """What the host does, in order; each phase is launched at exactly one place."""
+        """The host steps, in order; each phase is launched at exactly one place."""
         return self.schedule or tuple(Launch(index) for index in range(len(self.phases)))
 
     def tile(self, name: str) -> Tile:

@@ -68,7 +68,7 @@ def _show(expression: ir.Expr) -> tuple[str, int]:
 def range_arguments(
     loop: ir.For | ir.HostFor, shown: Callable[[ir.Expr], object] = show
 ) -> list[str]:
-    """What a loop hands to `range`, as few arguments as will do."""
+    """The arguments of a loop's `range` as text, written by `shown`; defaults are left out."""
     arguments = [loop.stop]
     if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
         arguments.insert(0, loop.start)
@@ -78,7 +78,8 @@ def range_arguments(
 
 
 def show_layout(layout: tuple[bool, ...]) -> str:
-    """`[:, None]`: the own axes of an index tile or a tile, and the new ones."""
+    """Text such as `[:, None]`: `:` for each own axis of a tile or an index tile, `None` for each
+    new one."""
     return "[" + ", ".join(":" if own else "None" for own in layout) + "]"
 
 
@@ -90,7 +91,7 @@ def show_operand(operand: ir.Operand) -> str:
 
 
 def assignments(values: Mapping[str, object]) -> str:
-    """`M = 300, N = 520`."""
+    """Named values as text, such as `M = 300, N = 520`."""
     return ", ".join(f"{name} = {value}" for name, value in values.items())
 
 

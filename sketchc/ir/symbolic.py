@@ -5,7 +5,7 @@ that polynomials cannot express (`//`, `min`, `max`, and anything that is not an
 opaque). Quotients are reduced where the divisor divides a part of the dividend, `a % b` becomes
 `a - b * (a // b)`, and `cdiv(a, b)` with a positive divisor becomes `1 + (a - 1) // b`. Two
 expressions with one normal form are equal for all values of their names (divisors not zero); the
-converse does not hold, and nothing here asks it to.
+converse does not hold, and nothing relies on it.
 
 Takes and returns `ir.Expr`; nothing raises, and unknown operations are atoms.
 """
@@ -32,7 +32,7 @@ _LONGEST_KEY = 2000
 
 
 class Atom:
-    """What a polynomial is over: identified by its `key`, rebuilt from its `expression`."""
+    """An indeterminate of a polynomial: identified by its `key`, rebuilt as its `expression`."""
 
     __slots__ = ("expression", "key")
 
@@ -65,7 +65,7 @@ _NONE: dict[str, Polynomial] = {}
 def add(
     left: Mapping[Key, Number], right: Mapping[Key, Number], factor: int = 1
 ) -> dict[Key, Number]:
-    """left + factor * right, of sums that map what they are over to its coefficient."""
+    """left + factor * right, of sums that map each key (such as a monomial) to its coefficient."""
     total = dict(left)
     for key, coefficient in right.items():
         value = total.get(key, 0) + factor * coefficient
@@ -79,7 +79,7 @@ def add(
 def multiplied(
     left: Mapping[Key, Number], right: Mapping[Key, Number], product: Callable[[Key, Key], Key]
 ) -> dict[Key, Number]:
-    """The product of two sums, term by term; `product` is that of what they are over."""
+    """The product of two sums, term by term; `product` gives the key of the product of two keys."""
     total: dict[Key, Number] = {}
     for first, one in left.items():
         for second, other in right.items():
@@ -93,7 +93,8 @@ def multiplied(
 
 
 def without(factors: Iterable[Key], part: Iterable[Key]) -> tuple[Key, ...] | None:
-    """The factors of a product divided by `part` of them; None where it does not divide."""
+    """The product of `factors` divided by that of `part`, as its factors; None where `part` does
+    not divide it."""
     rest = list(factors)
     for factor in part:
         if factor not in rest:
@@ -137,7 +138,7 @@ def _degree(polynomial: Polynomial) -> int:
 
 
 def is_small(polynomial: Polynomial) -> bool:
-    """Whether a name may be replaced by this everywhere without growth getting out of hand."""
+    """Whether a name may be replaced by `polynomial` everywhere without excessive growth."""
     return len(polynomial) <= _HIGHEST_DEGREE and len(_key(polynomial)) <= _LONGEST_KEY
 
 
@@ -279,7 +280,7 @@ def _extremum(operator: str, left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def rebuild(polynomial: Polynomial) -> ir.Expr:
-    """An expression of this normal form: terms by falling degree, the constant last."""
+    """The expression of a normal form: terms by falling degree, the constant last."""
     terms = sorted(
         polynomial.items(), key=lambda term: (-len(term[0]), [atom.key for atom in term[0]])
     )
@@ -312,7 +313,7 @@ def _term(monomial: Monomial, coefficient: int) -> ir.Expr:
 
 
 def conjuncts(condition: ir.Expr, operator: str = "and") -> Iterator[ir.Expr]:
-    """The parts of a condition that `and` joins, or another operator."""
+    """The operands that `operator` joins at the top of a condition; else the condition itself."""
     if isinstance(condition, ir.Binary) and condition.operator == operator:
         yield from conjuncts(condition.left, operator)
         yield from conjuncts(condition.right, operator)
@@ -333,7 +334,7 @@ def negated(condition: ir.Expr) -> ir.Expr:
 
 
 def conjunction(conditions: Sequence[ir.Expr]) -> ir.Expr:
-    """The condition that all of these hold, of which there is one at least."""
+    """The conjunction of `conditions`, of which there is at least one."""
     every = conditions[0]
     for condition in conditions[1:]:
         every = ir.Binary("and", every, condition)

@@ -1,4 +1,4 @@
-"""What a typed sketch guarantees to everything that takes one, as one table of rules.
+"""The guarantees of a typed sketch to everything that takes one, as one table of rules.
 
 `verify` runs after elaboration and, with `inferred`, after domain inference, where the verifiers
 are switched on (`sketchc.base.verification`). A sketch that breaks a rule is a bug of sketchc:
@@ -62,7 +62,7 @@ def _places(sketch: ir.Sketch) -> Iterator[_Place]:
 
 
 def _declared(sketch: ir.Sketch) -> dict[str, Kind]:
-    """The names that are known throughout a sketch; lets among them."""
+    """The kinds of the names that are known throughout a sketch, lets included."""
     return {
         **dict.fromkeys((each.name for each in sketch.symbols), Kind.SYMBOL),
         **dict.fromkeys((each.name for each in sketch.params), Kind.PARAM),
@@ -75,7 +75,8 @@ def _declared(sketch: ir.Sketch) -> dict[str, Kind]:
 def _within(
     sketch: ir.Sketch, body: Iterable[Step], names: dict[str, Kind], tiles: frozenset[str] | None
 ) -> Iterator[_Place]:
-    """The steps of the host, where there are no tiles, or the statements of a launch."""
+    """The places of `body` and of the blocks in it: of host steps where `tiles` is None, else of
+    statements of a phase."""
     for step in body:
         yield _Place(step, names, tiles or frozenset())
         match step:
@@ -101,7 +102,7 @@ def _within(
 
 
 def _expressions(step: Step) -> Iterator[ir.Expr]:
-    """All expressions of a statement or step, those that inference made among them."""
+    """All expressions of a statement or step, with the guards and bounds that inference made."""
     yield from walk.expressions(step)
     if isinstance(step, ir.Load | ir.Store | ir.Atomic):
         yield from step.guards
@@ -111,7 +112,7 @@ def _expressions(step: Step) -> Iterator[ir.Expr]:
 
 
 def _domains(statement: Step) -> Iterator[ir.Domain]:
-    """The domains of a statement's tiles: what it makes or writes, then what it reads."""
+    """The domains that a statement itself holds, not those of its operands."""
     match statement:
         case ir.Load():
             yield from (statement.domain, statement.read)
@@ -122,7 +123,7 @@ def _domains(statement: Step) -> Iterator[ir.Domain]:
 
 
 def _accesses(sketch: ir.Sketch) -> Iterator[tuple[ir.Access, tuple[ir.Expr, ...]]]:
-    """Every access with the extents of its tile; those of a scalar for a fetch."""
+    """Every access with the extents of its tile; () for a fetch, which reads a scalar."""
     for place in _places(sketch):
         match place.step:
             case ir.Load() | ir.Store() | ir.Atomic():

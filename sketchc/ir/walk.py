@@ -83,7 +83,7 @@ def lanes(expression: ir.Expr) -> Iterator[ir.TileLanes]:
 
 
 def tiles_read(expression: ir.Expr) -> tuple[str, ...]:
-    """The names of those tiles."""
+    """The names of the tiles whose lanes an expression reads directly, in order."""
     return tuple(part.tile for part in lanes(expression))
 
 
@@ -112,7 +112,7 @@ def changed(expression: ir.Expr, change: Callable[[ir.Expr], ir.Expr]) -> ir.Exp
 
 
 def map_tiles(expression: ir.Expr, change: Callable[[ir.TileLanes], ir.Expr]) -> ir.Expr:
-    """The expression with the lanes of tiles replaced."""
+    """The expression with each `TileLanes` in it replaced by `change` of it."""
     if isinstance(expression, ir.TileLanes):
         return change(expression)
     return changed(expression, lambda part: map_tiles(part, change))
@@ -129,7 +129,7 @@ def has_lanes(expression: ir.Expr, bindings: Mapping[str, ir.Expr]) -> bool:
 
 
 def substitute(expression: ir.Expr, definitions: Mapping[str, ir.Expr]) -> ir.Expr:
-    """The expression with names replaced (not inside what they are replaced by)."""
+    """The expression with names replaced by their `definitions`, which are taken as they are."""
     if isinstance(expression, ir.Ref):
         return definitions.get(expression.name, expression)
     return changed(expression, lambda part: substitute(part, definitions))
@@ -173,7 +173,7 @@ def access_names(access: ir.Access) -> set[str]:
 
 
 def blocks(statement: ir.Statement | ir.HostStep) -> tuple[tuple[Any, ...], ...]:
-    """The blocks of statements, or of steps of the host, that stand in one."""
+    """The blocks of a loop or branch, of statements or of host steps; none for other statements."""
     match statement:
         case ir.For(body=body) | ir.HostFor(body=body):
             return (body,)
@@ -184,7 +184,7 @@ def blocks(statement: ir.Statement | ir.HostStep) -> tuple[tuple[Any, ...], ...]
 
 
 def inside(statement: ir.Statement | ir.HostStep) -> tuple[Any, ...]:
-    """The statements, or steps of the host, directly inside one."""
+    """The statements, or steps of the host, directly inside the blocks of `statement`."""
     return tuple(each for block in blocks(statement) for each in block)
 
 
@@ -199,7 +199,7 @@ def statements(body: Iterable[_Node]) -> Iterator[_Node]:
 
 
 class HasBody(Protocol):
-    """A phase, or the plan of one."""
+    """A phase, or the plan of a phase."""
 
     @property
     def body(self) -> tuple[ir.Statement, ...]:
@@ -210,7 +210,7 @@ class HasBody(Protocol):
 def bases(
     sketch: ir.Sketch, body: Iterable[ir.Statement], *kinds: type[ir.Load | ir.Store | ir.Atomic]
 ) -> set[str]:
-    """The base tensors that statements of these kinds access somewhere in `body`."""
+    """The base tensors that statements of the types `kinds` access somewhere in `body`."""
     found = (each for each in statements(body) if isinstance(each, kinds))
     return {sketch.tensor(each.access.tensor).name for each in found}
 
@@ -259,7 +259,7 @@ def expressions(statement: ir.Statement | ir.HostStep) -> Iterator[ir.Expr]:
 
 
 def operand_tiles(operand: ir.Operand) -> tuple[str, ...]:
-    """The tiles that an operand reads: the one that it is, or those whose lanes it takes."""
+    """The tiles that an operand reads: its own, or those whose lanes its expression takes."""
     if isinstance(operand, ir.TileOperand):
         return (operand.tile,)
     return tiles_read(operand.value)
@@ -284,7 +284,7 @@ def operand_extents(operand: ir.Operand, tile: Callable[[str], ir.Tile]) -> tupl
 
 
 def reads(statement: ir.Statement) -> tuple[str, ...]:
-    """The tiles whose values a statement reads itself, not what stands inside it; in order."""
+    """The tiles whose values a statement reads, in order; not those that its blocks read."""
     own: tuple[str, ...] = ()
     match statement:
         case ir.Compute():
@@ -299,7 +299,7 @@ def reads(statement: ir.Statement) -> tuple[str, ...]:
 
 
 def writes(statement: ir.Statement) -> tuple[str, ...]:
-    """The tiles that a statement writes itself, in order."""
+    """The tiles that a statement writes, in order; not those that its blocks write."""
     match statement:
         case ir.Load(tile=tile):
             return (tile,)
@@ -340,7 +340,8 @@ def _path(schedule: tuple[ir.HostStep, ...], phase: int) -> tuple[Enclosing, ...
 
 
 def bound_names(body: Iterable[ir.Statement | ir.HostStep]) -> Iterator[str]:
-    """The names that these statements or steps make: loop variables, bindings, fetched scalars."""
+    """The names that the statements or steps of `body` make, not those nested in them: loop
+    variables, bindings, fetched scalars."""
     for statement in body:
         match statement:
             case ir.For(variable=name) | ir.HostFor(variable=name):
@@ -356,7 +357,7 @@ def free_name(wanted: str, taken: Container[str]) -> str:
 
 
 def declared_names(sketch: ir.Sketch) -> Iterator[str]:
-    """Every name of a sketch: what it declares, then what its statements and host steps make."""
+    """Every name of a sketch: those it declares, then those its statements and host steps make."""
     declared = (
         sketch.symbols,
         sketch.params,
@@ -403,7 +404,7 @@ def element_indices(access: ir.Access, extents: tuple[ir.Expr, ...]) -> tuple[ir
 
 
 def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tuple[_T, ...]:
-    """What belongs to each axis after `[:, None]`: `own` in order, `new` for each new axis."""
+    """One item per axis after `[:, None]`: those of `own` in order, `new` for each new axis."""
     if layout is None:
         return tuple(own)
     axes = iter(own)
@@ -411,7 +412,8 @@ def laid_out(own: Iterable[_T], layout: tuple[bool, ...] | None, new: _T) -> tup
 
 
 def own_axes(around: tuple[_T, ...], layout: tuple[bool, ...] | None) -> tuple[_T, ...]:
-    """What belongs to the axes of an index tile that `layout` places among others."""
+    """The items of `around`, one per axis and right-aligned with `layout`, at an index tile's own
+    axes, where `layout` is True; all items without a layout."""
     if layout is None:
         return around
     last = around[len(around) - len(layout) :]
@@ -419,9 +421,9 @@ def own_axes(around: tuple[_T, ...], layout: tuple[bool, ...] | None) -> tuple[_
 
 
 def kept_axes(before: Sequence[_T], after: Sequence[_T], one: _T) -> tuple[int | None, ...]:
-    """For each axis of a shape, the axis that it is after `reshape`; None for one that is split or
-    merged, or that has extent 1 and goes. Leading and trailing axes that both shapes share map one
-    to one, also where axes of extent `one` come or go between them."""
+    """For each axis of the shape `before`, the axis of `after` that it becomes in a `reshape`; None
+    for one that is split or merged, or of extent 1 and dropped. Leading and trailing axes that both
+    shapes share map one to one, also where axes of extent `one` come or go between them."""
     found: list[int | None] = [None for _ in before]
     old, new = list(range(len(before))), list(range(len(after)))
     for _ in range(2):

@@ -2,8 +2,8 @@
 
 Proofs reason over all integers, and code computes in 64 bits. `magnitudes` bounds every index,
 bound and intermediate of the host and the kernels by polynomials; this module makes of them the
-condition that each stays below 2^63. The interpreter and all generated hosts evaluate the same one,
-so that they accept the same launches.
+condition that each stays below 2^63. The interpreter and all generated hosts evaluate the same
+condition, so that they accept the same launches.
 
 A bound that sizes alone cannot break is left out: a tensor has fewer than 2^48 elements (an extent
 of 0 counted as 1), which a launch checks by itself.
@@ -40,10 +40,10 @@ from sketchc.launch.magnitudes import (
 #: A tensor has fewer elements: 256 TiB of bytes, more than any memory that programs address.
 MOST_ELEMENTS = 2**48
 
-#: Conditions of more characters are told in words.
+#: Conditions of more characters than this are described in words.
 _LONGEST_TEXT = 60
 
-#: A factor and the host's values that it is multiplied with.
+#: A factor, and the host values whose magnitudes it is multiplied by.
 Term: TypeAlias = tuple[int, tuple[ir.Expr, ...]]
 
 _T = TypeVar("_T")
@@ -52,11 +52,11 @@ _T = TypeVar("_T")
 @records.frozen
 class IndexWidth:
     """The condition that the sum of `terms`, which are never negative, is below `limit`; without
-    terms every launch keeps it. `hopeless` is a place that leaves 64 bits at every launch."""
+    terms it always holds. `hopeless` is the place of an integer that no launch keeps in 64 bits."""
 
     terms: tuple[Term, ...]
     limit: int
-    place: Span = NOWHERE  # of what may leave them first
+    place: Span = NOWHERE  # of the first integer that may leave 64 bits
     hopeless: Span | None = None
 
     def holds(self, values: Mapping[str, Value]) -> bool:
@@ -82,12 +82,12 @@ class IndexWidth:
 
     @property
     def condition(self) -> ir.Expr:
-        """The condition as one of the host's, in integers without limits."""
+        """The condition as an expression of the host, in integers without limits."""
         return ir.Binary("<", self.sum, ir.Literal(self.limit))
 
     @property
     def text(self) -> str:
-        """`N*k + k < 2**63`, where that is short."""
+        """The condition as text, such as `N*k + k < 2**63`, or in words where that is long."""
         text = f"{show(self.sum)} < {power_text(self.limit)}"
         return text if len(text) <= _LONGEST_TEXT else "integers that stay within 64 bits"
 
@@ -99,9 +99,9 @@ def power_text(limit: int) -> str:
 
 
 def existing(sketch: ir.Sketch) -> tuple[tuple[ir.Expr, ...], ...]:
-    """The sizes of tensors whose number of elements a launch must look at: the names in a tensor's
-    extents, where there are several, and not all of them are another tensor's, too. (An axis by
-    itself is as long as what is there.)"""
+    """The tensors whose number of elements a launch must check, each as the names that its extents
+    multiply: two names at least, and not all of them among those of another tensor. (A single
+    axis is no longer than memory, so it needs no check.)"""
     found = [
         tuple(records.evolve(extent, span=NOWHERE) for extent in names)
         for names in map(_sizes, sketch.tensors)
@@ -121,8 +121,8 @@ def exists(extents: tuple[ir.Expr, ...]) -> ir.Expr:
 
 
 def per_sketch(function: Callable[[ir.Sketch], _T]) -> Callable[[ir.Sketch], _T]:
-    """The function, which keeps its answers for the last sketches asked about, latest first: each
-    is asked about often."""
+    """`function` with a cache of its answers for the last eight sketches, told apart by identity:
+    each sketch is asked about often."""
     last: list[tuple[ir.Sketch, _T]] = []
 
     @wraps(function)
@@ -139,14 +139,14 @@ def per_sketch(function: Callable[[ir.Sketch], _T]) -> Callable[[ir.Sketch], _T]
 
 @per_sketch
 def index_width(sketch: ir.Sketch) -> IndexWidth:
-    """What a launch of the sketch must keep for every integer of it to fit 64 bits."""
+    """The condition under which every integer of a launch of the sketch fits 64 bits."""
     seen = _magnitudes(sketch)
     return _condition(sketch, seen, seen.largest)
 
 
 @per_sketch
 def _magnitudes(sketch: ir.Sketch) -> Magnitudes:
-    """The integers of the whole sketch."""
+    """The bounds of all integers of a sketch."""
     seen = Magnitudes(constants_of(sketch), padded=False, natural=_natural(sketch))
     _see_declarations(sketch, seen)
     see_body(sketch, sketch.steps, seen)
@@ -154,8 +154,8 @@ def _magnitudes(sketch: ir.Sketch) -> Magnitudes:
 
 
 def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
-    """By the name of a scalar that the host fetches: what must hold of it, and of what was fetched
-    before, for the integers that it takes part in to fit 64 bits."""
+    """For each scalar that the host fetches, by name: the condition on it, and on the scalars
+    fetched before, under which the integers that depend on it fit 64 bits."""
     fetched = [step.name for step in walk.statements(sketch.steps) if isinstance(step, ir.Fetch)]
     if not fetched:
         return {}
@@ -165,7 +165,7 @@ def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
     found: dict[str, IndexWidth] = {}
     for place, name in enumerate(fetched):
         later = set(fetched[place + 1 :])
-        # What is known by now: a bound without the rest bounds all that it is the larger of.
+        # A bound less the terms with later names still bounds all that uses none of those names.
         parts = [
             {m: c for m, c in bound.items() if not later & _names(m)} for bound in seen.largest
         ]
@@ -179,7 +179,8 @@ def _names(monomial: tuple[str, ...]) -> set[str]:
 
 
 def _condition(sketch: ir.Sketch, seen: Magnitudes, bounds: list[Polynomial]) -> IndexWidth:
-    """One sum for these bounds, without what sizes imply."""
+    """One condition that keeps all `bounds` in 64 bits. Terms that the sizes of tensors bound by
+    themselves are not in its sum, but lower its limit."""
     sizes = _Sizes.of(sketch)
     kept: Polynomial = {}
     most = 0
@@ -226,7 +227,7 @@ def _see_declarations(sketch: ir.Sketch, seen: Magnitudes) -> None:
 
 
 def _natural(sketch: ir.Sketch) -> frozenset[str]:
-    """The params and lets that no launch accepts below 0."""
+    """The names of constants, params, lets and sizes that no accepted launch has below 0."""
     known = {name: value >= 0 for name, value in constants_of(sketch).items()}
     for require in sketch.requires:
         known.update(dict.fromkeys(_at_least_0(require.condition), True))
@@ -291,7 +292,7 @@ class _Sizes:
         return _Sizes(limits, tuple(Counter(n for n in own if n not in limits) for own in names))
 
     def most(self, monomial: tuple[str, ...], factor: Fraction) -> int | None:
-        """The largest value of a term at launches whose tensors exist; None: there is none."""
+        """The largest value of a term at launches whose tensors exist; None if it is unbounded."""
         rest = Counter(name for name in monomial if name not in self.limits)
         if rest and not any(rest <= names for names in self.tensors):
             return None
@@ -300,7 +301,7 @@ class _Sizes:
 
 
 def _terms(bound: Polynomial, seen: Magnitudes) -> tuple[Term, ...]:
-    """Highest degree first; factors rounded up."""
+    """The terms of a bound, highest degree first, with the factors rounded up."""
     return tuple(
         (math.ceil(bound[monomial]), tuple(_atom(name, seen) for name in monomial))
         for monomial in by_degree(bound)

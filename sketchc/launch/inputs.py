@@ -1,4 +1,4 @@
-"""What the inputs of a launch say, and what they must say: symbols by their shapes, and indices.
+"""Symbols from the shapes of a launch's inputs, and the ranges of inputs that hold indices.
 
 A symbol that stands by itself as an extent of an input is that extent. One that stands nowhere by
 itself is solved from an extent `2*N + 1`, or `N + K` where K is known already; that some N gives
@@ -45,8 +45,8 @@ class _Use:
 
 @records.frozen
 class Promise:
-    """What a store says of the places that it writes: no two are equal (`unique`), all are there
-    (`covers`). The elements of the inputs `tensors`, side by side, choose the places."""
+    """The promise of a store about the places that it writes: no two are equal (`unique`), all are
+    written (`covers`). The elements of the inputs `tensors`, side by side, are their indices."""
 
     tensors: tuple[str, ...]
     unique: bool
@@ -54,7 +54,7 @@ class Promise:
 
 
 def promises(sketch: ir.Sketch) -> tuple[Promise, ...]:
-    """The promises of all stores whose places are read from inputs."""
+    """The promises of all stores whose indices are read from inputs."""
     reader = _Reader(sketch)
     reader.read()
     return tuple(dict.fromkeys(reader.promises))
@@ -80,7 +80,7 @@ def index_ranges(
 
 class _Reader:
     """Walks a sketch in program order, and finds every use of an input's elements as indices or as
-    the bound of a host loop; `origin` says which input's elements a name holds."""
+    the bound of a host loop; `origin` has the input whose elements a name holds, and the offset."""
 
     def __init__(self, sketch: ir.Sketch) -> None:
         self.sketch = sketch
@@ -127,7 +127,8 @@ class _Reader:
                     self.uses.append(_Use(*source, ir.Literal(MOST_TRIPS + 1)))
 
     def _compute(self, statement: ir.Compute) -> None:
-        """A copy or conversion hands the elements on; everything else makes new ones."""
+        """Note the origin of an operation's destinations: a copy or a conversion keeps its
+        source's, any other operation has none."""
         source = statement.operands[0] if statement.operands else None
         kept = None
         if Fact.HANDS_ON in OPS[statement.operation].facts and isinstance(source, ir.TileOperand):
@@ -150,7 +151,7 @@ class _Reader:
         return found
 
     def _source(self, value: ir.Expr) -> tuple[str, int] | None:
-        """The input whose elements, plus an offset, `value` is."""
+        """The input and the offset for which `value` is an element plus the offset, or None."""
         match value:
             case ir.Ref(name) | ir.TileLanes(name):
                 return self.origin.get(name)
@@ -236,7 +237,7 @@ def _solved(
     literals: Mapping[str, ir.Expr],
     known: Mapping[str, object],
 ) -> Iterator[SymbolSource]:
-    """The one symbol not known yet that an extent determines."""
+    """The source of the only symbol of an extent that is not known yet, if the extent gives it."""
     polynomial = normalize(substitute(tensor.extents[axis], literals))
     used = {ref.name for ref in references(rebuild(polynomial))}
     missing = [name for name in wanted if name in used and name not in known]
@@ -262,7 +263,7 @@ def sources_of(sketch: ir.Sketch) -> dict[str, tuple[SymbolSource, ...]]:
 
 
 def absent_symbols(sketch: ir.Sketch, given: Iterable[str]) -> dict[str, int]:
-    """The symbols, 0 each, that only optional tensors have of which none is among those `given`."""
+    """The symbols, 0 each, whose sources are all in optional tensors that are not `given`."""
     present = set(given)
     return {
         symbol: 0
@@ -274,8 +275,8 @@ def absent_symbols(sketch: ir.Sketch, given: Iterable[str]) -> dict[str, int]:
 def solve_symbols(
     sketch: ir.Sketch, shapes: Mapping[str, Sequence[int]], known: Mapping[str, int]
 ) -> dict[str, int]:
-    """`known` with the symbols that it lacks, as far as the shapes of the tensors given say them.
-    Raises `UsageError` for an extent that no value of its symbol gives."""
+    """`known` with the symbols that it lacks, as far as `shapes` (of the tensors that are given)
+    determine them. Raises `UsageError` for an extent that no value of its symbol gives."""
     values = dict(known)
     for symbol, sources in sources_of(sketch).items():
         if symbol in values:

@@ -1,12 +1,12 @@
 """How large the integers of a sketch can become: polynomials over the host's scalars.
 
 Every integer subexpression, overshoot lanes included, is bounded here in magnitude by one
-polynomial with non-negative coefficients over symbols, lets, params and what else the host knows at
-a launch. `index_width` makes of it the condition under which 64 bits hold every integer; a kernel
-computes in 32 bits where the bound stays below 2^31.
+polynomial with non-negative coefficients over symbols, lets, params and whatever else the host
+knows at a launch. `index_width` makes of the bounds the condition under which 64 bits hold every
+integer; a kernel computes in 32 bits where the bound stays below 2^31.
 
-What memory holds has no bound: index tiles and scalars that a kernel loads are *wide*. Whatever is
-computed from them counts for nothing here; their parts that are not wide do.
+Values from memory have no bound: index tiles and scalars that a kernel loads are *wide*.
+Expressions that are computed from them are not counted here; their parts that are not wide are.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class UnboundedError(Exception):
 
 
 def constant(value: int) -> Polynomial:
-    """The bound of a number."""
+    """The bound of a number: its magnitude, as a polynomial."""
     return {(): Fraction(abs(value))} if value else {}
 
 
 def upper(left: Polynomial, right: Polynomial) -> Polynomial:
-    """A bound of both: atoms are non-negative, so the larger coefficients bound the maximum."""
+    """A bound of two bounds: atoms are never negative, so the larger coefficients bound both."""
     return {**left, **{m: max(left.get(m, c), c) for m, c in right.items()}}
 
 
@@ -72,8 +72,8 @@ def by_degree(polynomial: Polynomial) -> list[tuple[str, ...]]:
 
 
 def show(polynomial: Polynomial, rename: Callable[[str], str] = str) -> str:
-    """Python text, highest degree first, coefficients rounded up; `rename` gives the Python name of
-    an atom's name."""
+    """A polynomial as Python text, highest degree first, coefficients rounded up; `rename` gives
+    the Python name of an atom's name."""
     terms = []
     for monomial in by_degree(polynomial):
         coefficient = math.ceil(polynomial[monomial])
@@ -85,14 +85,15 @@ def show(polynomial: Polynomial, rename: Callable[[str], str] = str) -> str:
 
 
 def _renamed(atom: str, rename: Callable[[str], str]) -> str:
-    """An atom is a symbol or `abs(name)`."""
+    """An atom, which is a symbol or `abs(name)`, with its name replaced by `rename`."""
     if atom.startswith("abs("):
         return f"abs({rename(atom[4:-1])})"
     return rename(atom)
 
 
 def is_loaded(expression: ir.Expr, names: Container[str]) -> bool:
-    """True where a value that was loaded has a part in the expression's; `names` hold such ones."""
+    """True where an integer expression depends on a value from memory: on lanes of a tile that is
+    not bool, or on a scalar among `names`. Comparisons do not depend on any."""
     match expression:
         case ir.TileLanes(dtype=dtype):
             return dtype is not DType.BOOL
@@ -112,7 +113,7 @@ class Magnitudes:
     """Collects the largest magnitude over all expressions it is shown.
 
     `values` are the compile-time constants; `variables` the bounds of loop variables and bindings;
-    `wide` names those that hold what was loaded, but for `known` ones, which stand for themselves.
+    `wide` the names with values from memory, except those in `known`, which are atoms themselves.
     `padded`: lanes are counted as a target may pad them, to the next power of two, and loop
     variables to one step past their end; otherwise as the language has them. `natural` names the
     host's scalars that are never negative, `functions` the calls of `int` that stand as atoms.
@@ -127,16 +128,16 @@ class Magnitudes:
     wide: set[str] = records.field(factory=set)
     functions: dict[str, ir.Expr] = records.field(factory=dict)
     unbounded: bool = False
-    #: Where the largest ones were seen, by the identity of the bound.
+    #: The spans at which the bounds in `largest` were seen, by the `id` of the bound.
     places: dict[int, Span] = records.field(factory=dict)
     #: The first place that leaves 64 bits whatever the sizes are.
     hopeless: Span | None = None
-    #: What was seen since a name last got a bound, by its identity, which it keeps: extents stand
-    #: in every access.
+    #: The expressions seen since a name last got a bound, by `id`, with their bounds: extents
+    #: stand in every access. An expression is kept, so that no other one has its `id`.
     seen: dict[int, tuple[ir.Expr, Polynomial]] = records.field(factory=dict)
 
     def note(self, polynomial: Polynomial, span: Span = NOWHERE) -> Polynomial:
-        """Let a bound join `largest`; returns it."""
+        """Add a bound to `largest`, unless another dominates it; returns the bound."""
         if self.hopeless is None and polynomial.get((), 0) >= LARGEST:
             self.hopeless = span
         if not any(_dominates(other, polynomial) for other in self.largest):
@@ -146,7 +147,7 @@ class Magnitudes:
         return polynomial
 
     def see(self, expression: ir.Expr) -> Polynomial:
-        """The bound of an expression; it and its parts join `largest`."""
+        """The bound of an expression; that and the bounds of its parts are added to `largest`."""
         known = self.seen.get(id(expression))
         if known is None:
             known = self.seen[id(expression)] = expression, self._see(expression)
@@ -163,7 +164,7 @@ class Magnitudes:
             if isinstance(expression, ir.Binary):
                 was_there = expression.operator in ("min", "max")
             if not self.padded and was_there:
-                return bound  # what it names was noted, or fits its declared type
+                return bound  # the value was noted where it was made, or fits its declared type
             return self.note(bound, expression.span)
         except UnboundedError:
             self.unbounded = True
@@ -177,13 +178,13 @@ class Magnitudes:
         self.seen.clear()
 
     def load(self, name: str) -> None:
-        """Record a name whose value memory holds."""
+        """Record a name whose value comes from memory."""
         self.wide.add(name)
         self.variables[name] = {}
         self.seen.clear()
 
     def lanes(self, extent: ir.Expr) -> Polynomial:
-        """A bound of the lanes of an axis."""
+        """A bound of the lane numbers of an axis with this extent."""
         count = self.see(extent)
         if self.padded:
             return multiply(constant(2), count)  # bounds the next power of two
@@ -267,8 +268,8 @@ class Magnitudes:
                 return constant(1)
 
     def _product(self, left: Polynomial, right: Polynomial, span: Span) -> Polynomial:
-        """The product, unless it is too long to be written down: no sizes but 0 and 1 keep within
-        64 bits what is of such a degree."""
+        """The product of two bounds. Raises `UnboundedError`, and notes `hopeless`, for one of too
+        many terms or of a degree that only sizes of 0 and 1 keep within 64 bits."""
         degree = max(map(len, left), default=0) + max(map(len, right), default=0)
         if len(left) * len(right) <= _MOST_TERMS and degree <= LARGEST.bit_length():
             return multiply(left, right)
@@ -304,8 +305,8 @@ def see_body(
     seen: Magnitudes,
     programs: Polynomial | None = None,
 ) -> None:
-    """Show all integers of a kernel's statements, or of what the host does; `programs` bounds how
-    many iterations of parallel loops there are around statements, where that is asked for."""
+    """Show `seen` all integers of a kernel's statements, or of host steps. `programs`, where given,
+    bounds the number of iterations of the parallel loops around the statements."""
     for statement in body:
         match statement:
             case ir.Launch(phase):
@@ -348,7 +349,8 @@ def has_parallel(body: tuple[ir.Statement, ...]) -> bool:
 
 
 def see_loop(loop: ir.For | ir.HostFor, seen: Magnitudes) -> Polynomial:
-    """Show the bounds of a loop, and learn that of its variable; returns one of its iterations."""
+    """Show `seen` the range of a loop, and record the bound of its variable; returns a bound of the
+    number of its iterations."""
     low, high, stride = seen.see(loop.start), seen.see(loop.stop), seen.see(loop.step)
     past = add(upper(low, high), stride)
     bounds = (loop.start, loop.stop, loop.step)
@@ -382,7 +384,7 @@ def _see_transfer(
 
 def _indices(operands: tuple[ir.Operand, ...]) -> list[ir.Operand]:
     """The operands that indices may be computed with. A literal beside tiles is data: it takes
-    their type."""
+    the tiles' type."""
     data = all(
         isinstance(operand, ir.TileOperand) or isinstance(operand.value, ir.Literal)
         for operand in operands
@@ -416,8 +418,9 @@ def _see_domain(domain: ir.Domain, seen: Magnitudes) -> None:
 def _see_access(
     sketch: ir.Sketch, access: ir.Access, lanes: tuple[ir.Expr, ...], seen: Magnitudes
 ) -> None:
-    """Show an access's indices, lanes that overshoot included; where lanes are padded, its offsets,
-    too. (Otherwise these matter for elements that exist alone, and fit as their tensor does.)"""
+    """Show `seen` an access's indices, lanes that overshoot included; where lanes are padded, its
+    offsets, too. (Otherwise only offsets of existing elements matter, which fit as the tensor
+    does.)"""
     extents = sketch.extents(access.tensor)
     total: Polynomial = {}
     axis = 0
@@ -452,8 +455,8 @@ def _see_access(
 
 
 def _difference(left: ir.Expr, right: ir.Expr, seen: Magnitudes) -> Polynomial:
-    """A bound of left - right: of what is left of it where parts cancel out, for sums that wrap on
-    the way are right again in the end."""
+    """A bound of `left - right`, after equal parts have cancelled out where that is smaller: sums
+    that wrap on the way are right again in the end."""
     aside = records.evolve(seen, largest=[], wide=set(seen.wide), seen={})
     simple = aside.see(simplify(ir.Binary("-", left, right)))
     whole = add(aside.see(left), aside.see(right))
@@ -461,8 +464,8 @@ def _difference(left: ir.Expr, right: ir.Expr, seen: Magnitudes) -> Polynomial:
 
 
 def never_negative(expression: ir.Expr, known: Mapping[str, bool]) -> bool:
-    """True where an integer expression is provably >= 0, as its form shows it: `known` answers for
-    names, those of symbols and constants being of 0 or more if it says nothing of them."""
+    """True where the form of an integer expression shows that it is >= 0. `known` says so of names;
+    symbols and constants that it does not mention count as >= 0."""
     match expression:
         case ir.Literal(value):
             return value >= 0

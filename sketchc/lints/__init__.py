@@ -15,7 +15,7 @@ from sketchc.lints.scattered_lanes import scattered_lanes
 from sketchc.lints.unused import unused_loads, unused_params, unused_tiles
 from sketchc.parsing import syntax
 
-#: In the order in which advice is given: functions of the sketch and the tree that it is made from.
+#: All lints, in the order of their advice: functions of a sketch and the tree that it is made from.
 LINTS = (
     unused_loads,
     unused_tiles,
@@ -29,5 +29,5 @@ LINTS = (
 
 
 def lint(sketch: ir.Sketch, tree: syntax.Sketch) -> tuple[Diagnostic, ...]:
-    """All advice about a sketch, in the order of `LINTS`. `tree` is what it was elaborated from."""
+    """All advice about a sketch, which was elaborated from `tree`, in the order of `LINTS`."""
     return tuple(dict.fromkeys(found for each in LINTS for found in each(sketch, tree)))

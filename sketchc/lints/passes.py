@@ -1,6 +1,6 @@
-"""Passes over the same data that one could do (SK0655): loops side by side, or launches that load
-the same elements or what the one before has stored; and the maximum before a sum of exponentials
-(SK0656). Loops count and name as they like: regions are compared in a normal form."""
+"""Passes over the same data that could be one (SK0655): loops side by side, or launches that load
+the same elements or those that the launch before has stored; and the maximum before a sum of
+exponentials (SK0656). Regions are compared in a normal form, whatever loop variables are called."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sketchc.parsing import syntax
 #: One subscript: its parts in normal form.
 _Part: TypeAlias = tuple[ir.Expr, ...]
 _COUNTER = "counter "
-#: What moves elements of tensors.
+#: The statements that access tensors.
 Moving: TypeAlias = ir.Load | ir.Store | ir.Atomic | ir.Fetch
 
 
 @records.frozen
 class Space:
     """Loops around a statement, outermost first, as if each counted 0, 1, ...: how often each runs
-    and whether in parallel, and what the variables are in terms of the counters."""
+    and whether in parallel, and each loop variable as an expression of the counters."""
 
     counts: tuple[tuple[ir.Expr, bool], ...] = ()
     variables: tuple[tuple[str, ir.Expr], ...] = ()
@@ -53,13 +53,14 @@ class Region:
 
     @property
     def counters(self) -> int:
-        """The number of the loops around on which the region depends."""
+        """The number of loops of the space on which the region depends."""
         used = {ref.name for part in self.parts for e in part for ref in references(e)}
         return sum(name.startswith(_COUNTER) for name in used)
 
 
 def region(access: ir.Access, space: Space) -> Region:
-    """What `access` touches in an iteration of `space`. Index tiles keep the names of bindings."""
+    """The region that `access` touches in an iteration of `space`. Bindings in index tiles keep
+    their names."""
     known = dict(space.variables)
     return Region(
         access.tensor,
@@ -75,7 +76,7 @@ def _normal(expression: ir.Expr) -> ir.Expr:
 
 
 def separate_passes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Pairs of sibling loops with equal ranges that load the same elements."""
+    """Warnings for pairs of sibling loops with equal ranges that load the same elements."""
     for phase in sketch.phases:
         for body in bodies(phase.body):
             loops = [
@@ -108,14 +109,14 @@ def _pair(
 
 
 def _common(first: ir.For, one: Space, second: ir.For, other: Space) -> ir.Load | None:
-    """A load of the second loop that the first does, too."""
+    """A load of the second loop whose elements the first loop loads, too; else None."""
     known = {region(each.access, one) for each in first.body if isinstance(each, ir.Load)}
     loads = (each for each in second.body if isinstance(each, ir.Load))
     return next((load for load in loads if region(load.access, other) in known), None)
 
 
 def _maxima(loop: ir.For) -> set[str]:
-    """Tiles that the loop updates with `max` of themselves."""
+    """The tiles that a loop updates by `max` with themselves as an operand."""
     return {
         statement.destination
         for statement in walk.statements(loop.body)
@@ -129,7 +130,7 @@ def _sums(loop: ir.For) -> bool:
 
 
 def report_passes(first: Span, second: Span, common: Span) -> Diagnostic:
-    """Two passes, and what the second loads again (SK0655)."""
+    """The warning that two passes, at these spans, both load the elements at `common` (SK0655)."""
     return warning(
         common,
         "SK0655",
@@ -159,7 +160,7 @@ def _report_online(first: ir.For, second: ir.For, common: ir.Load) -> Diagnostic
 
 
 def fusable_launches(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """One warning for each two neighbours on equal grids that could be one launch."""
+    """One warning for each two neighbouring launches on equal grids that could be one."""
     for first, second in (pair for steps in bodies(sketch.steps) for pair in pairwise(steps)):
         if isinstance(first, ir.Launch) and isinstance(second, ir.Launch):
             found = _launches(sketch, sketch.phases[first.phase], sketch.phases[second.phase])
@@ -178,8 +179,8 @@ class _Footprint:
 
     @property
     def equal(self) -> tuple[object, ...] | None:
-        """What is equal for accesses of the same elements in the same iterations, none of which
-        touches what another does."""
+        """A key that is equal for accesses of the same elements in the same iterations; None where
+        different iterations may touch the same element."""
         if self.place is None or self.place[1].counters != len(self.place[0].counts):
             return None
         return (self.place[0].counts, self.place[1])
@@ -187,8 +188,8 @@ class _Footprint:
 
 @records.define
 class _Footprints:
-    """What a phase loads and stores; `counts` holds the loops of every list of statements,
-    `straight` is lost where loops stand side by side or in branches."""
+    """The loads and stores of a phase; `counts` are the trip counts of its deepest nest of loops,
+    `straight` is False where there are branches, or loops side by side."""
 
     loads: list[_Footprint] = records.field(factory=list)
     stores: list[_Footprint] = records.field(factory=list)
@@ -254,13 +255,13 @@ def _launches(sketch: ir.Sketch, first: ir.Phase, second: ir.Phase) -> Diagnosti
 
 
 def _innermost(footprint: _Footprint, phase: _Footprints) -> bool:
-    """Whether an access lies in all loops of its phase and meets no other iteration."""
+    """Whether an access lies in all loops of its phase, and no two iterations share elements."""
     return footprint.equal is not None and footprint.equal[0] == phase.counts
 
 
 def _handed_over(load: _Footprint, first: _Footprints) -> bool:
-    """Whether the same iteration of the first launch stores what is loaded, and nothing else does:
-    what a whole loop adds up is complete after it only."""
+    """Whether a load of the second launch takes what one store of the first launch writes in the
+    same iteration, inside all its loops: the sum over a loop is complete only after the loop."""
     stores = [store for store in first.stores if store.tensor == load.tensor]
     return (
         len(stores) == 1

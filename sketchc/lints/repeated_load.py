@@ -1,5 +1,5 @@
-"""Loads that bring what is there already: twice in a row (SK0653), or in every turn of a loop
-(SK0654)."""
+"""Loads of elements that a tile holds already: by an earlier load in the same straight code
+(SK0653), or by the load itself in every iteration of a loop (SK0654)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from sketchc.parsing.unparse import statement_text
 
 
 def repeated_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Both kinds, in program order; what nothing depends on is another finding (SK0650), and would
-    be no tile to copy from: its mending removes it."""
+    """Warnings of both kinds, in program order. `_twice` does not see needless loads (SK0650):
+    their fix removes them, so that no tile would be left to copy from."""
     elsewhere = needless(sketch, tree)
     for phase in sketch.phases:
         for body in bodies(phase.body):
@@ -32,7 +32,7 @@ def repeated_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnosti
 def _twice(
     sketch: ir.Sketch, tree: syntax.Sketch, body: tuple[ir.Statement, ...]
 ) -> Iterator[Diagnostic]:
-    """Pairs of equal loads in straight code, with no store to the tensor in between."""
+    """Warnings for pairs of equal loads in straight code, with no store to the tensor between."""
     alive: list[ir.Load] = []
     for statement in body:
         if isinstance(statement, ir.Load):
@@ -89,7 +89,7 @@ def _report_twice(
 def _invariant(
     sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loop: ir.For
 ) -> Iterator[Diagnostic]:
-    """Loads that do not depend on a sequential loop around them."""
+    """Warnings for loads that do not depend on the sequential loop around them."""
     changed = stored(sketch, loop.body)
     within = {loop.variable}
     for statement in walk.statements(loop.body):
@@ -128,9 +128,9 @@ def _report_invariant(loop: ir.For, load: ir.Load, fix: Fix | None) -> Diagnosti
 def _hoist(
     sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, loop: ir.For, load: ir.Load
 ) -> Fix | None:
-    """The load moved before the loop, and the alloc with it where it stands inside; None where that
-    might change anything: a scalar subscript may be in bounds only where the loop runs at all, and
-    of two tiles of one name the other may come to stand in the scope of this one."""
+    """The fix that moves a load before the loop, and the tile's alloc with it where that stands
+    inside. None where the fix might change results: a scalar subscript may be in bounds only where
+    the loop runs at all, and the moved tile may hide another tile of the same name."""
     tile = sketch.tile(load.tile)
     parts = load.access.subscripts
     if load.where is not None or any(not isinstance(part, ir.SliceSubscript) for part in parts):

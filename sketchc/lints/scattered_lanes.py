@@ -16,15 +16,15 @@ from sketchc.ir.walk import access_names, children, has_lanes, references, subst
 from sketchc.parsing import syntax
 
 _ONE = ir.Literal(1)
-#: The bytes that memory moves at least; nearer neighbours share them.
+#: The least number of bytes that memory moves at once; neighbours nearer than that share them.
 _LINE = 32
 
 
 def scattered_lanes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Loads and stores of many lanes whose innermost dimension stands still, or jumps, and that do
-    not, together with their neighbours, touch all that lies between.
+    """Warnings for loads and stores whose neighbouring lanes are not neighbours in the innermost
+    dimension, unless other accesses and iterations nearby touch the elements in between.
 
-    Indices that come from memory are left alone: where they point is the data's affair.
+    Indices that come from memory are left alone: the data decides where they point.
     """
     for phase in sketch.phases:
         statements = list(walk.statements(phase.body))
@@ -45,7 +45,7 @@ def scattered_lanes(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnost
 
 @records.frozen
 class _Gap:
-    """How far neighbouring lanes lie apart: in words, and in elements where that is known."""
+    """The distance of neighbouring lanes: as text, and in elements where that is known."""
 
     text: str
     elements: int | None
@@ -100,7 +100,7 @@ def _step(step: ir.Expr) -> _Gap:
 
 
 def _coefficient(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> ir.Expr | None:
-    """What the only lanes of an index are multiplied by; None where it has several, or other
+    """The factor of the only `iota` in an index; None where an index has several, or other
     arithmetic than sums and products."""
     match value:
         case ir.Iota():
@@ -121,7 +121,7 @@ def _coefficient(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> ir.Expr | None
 
 
 def _around(body: tuple[ir.Statement, ...], wanted: ir.Statement) -> list[ir.For]:
-    """The loops around a statement that run one iteration after the other."""
+    """The sequential loops around a statement, outermost first."""
     for statement in body:
         inner = walk.inside(statement)
         if any(each is wanted for each in walk.statements(inner)):
@@ -131,8 +131,8 @@ def _around(body: tuple[ir.Statement, ...], wanted: ir.Statement) -> list[ir.For
 
 
 def _turns(access: ir.Access, loop: ir.For, bound: Mapping[str, ir.Expr]) -> range:
-    """How far the elements of all iterations lie behind those of the first, where a short loop
-    moves along the last dimension alone."""
+    """The distances of the elements of all iterations from those of the first, where a loop of
+    constant range moves an access by a constant along the last dimension alone; else only 0."""
     still = range(1)
     start, stop, step = map(constant_value, (loop.start, loop.stop, loop.step))
     *outer, last = access.subscripts
@@ -160,8 +160,8 @@ def _beside(
     around: list[ir.For],
     bound: Mapping[str, ir.Expr],
 ) -> int:
-    """How many elements side by side are touched by accesses like this one, itself among them,
-    that differ in the last subscript by constants, in all iterations of short loops around it."""
+    """How many elements side by side are touched by `statement` and the accesses that differ from
+    it by constants in the last subscript, in all iterations of the two innermost loops `around`."""
     offsets = {0}
     for other in accesses:
         if type(other) is type(statement):
@@ -179,8 +179,8 @@ def _beside(
 
 
 def _offset(one: ir.Access, other: ir.Access) -> int | None:
-    """How many elements behind one access the other lies along the last dimension, where they are
-    alike otherwise."""
+    """How many elements the access `other` lies behind `one` along the last dimension; None where
+    that is not constant or they differ otherwise."""
     if one.tensor != other.tensor or one.subscripts[:-1] != other.subscripts[:-1]:
         return None
     match one.subscripts[-1], other.subscripts[-1]:
@@ -197,8 +197,8 @@ def _offset(one: ir.Access, other: ir.Access) -> int | None:
 
 
 def _takes_apart(value: ir.Expr, bound: Mapping[str, ir.Expr]) -> bool:
-    """Whether an index is a quotient or a remainder: one axis of the tile then stands for several
-    dimensions, of which no other order need be better."""
+    """Whether an index contains a quotient or a remainder: one axis of the tile then stands for
+    several dimensions, and no other order of these need be better."""
     match value:
         case ir.Binary(operator="//" | "%" | "cdiv"):
             return True
@@ -219,7 +219,7 @@ def _varies(subscript: ir.Subscript, axis: int) -> bool:
 
 
 def _between(outer: list[tuple[ir.Subscript, ir.Expr]], innermost: ir.Expr) -> list[ir.Expr]:
-    """The extents behind the last dimension that has lanes."""
+    """The extents of the dimensions behind the last one that has lanes."""
     extents = [innermost]
     for subscript, extent in reversed(outer):
         if not isinstance(subscript, ir.ScalarSubscript):

@@ -1,5 +1,5 @@
-"""What nothing depends on: loads into tiles that nothing reads, or that feed nothing but such tiles
-(SK0650), tiles that are made and never used (SK0659), and params (SK0661)."""
+"""Unused parts of a sketch: loads into tiles that nothing reads, or that feed nothing but such
+tiles (SK0650), tiles that are made and never used (SK0659), and params (SK0661)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sketchc.parsing.prepass import prepass
 
 
 def unused_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Loads whose tile is read nowhere, or only on the way to what is never stored, or is written
-    anew before anything reads it."""
+    """Warnings for loads whose tile is read nowhere, is overwritten before anything reads it, or
+    feeds only tiles that are never stored."""
     elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
         dead = _dead(phase)
@@ -42,7 +42,7 @@ def unused_loads(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]
 
 
 def needless(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
-    """Where the loads stand whose tile no statement reads, or none on which anything depends."""
+    """The spans of loads whose tile no statement reads, or only ones that nothing depends on."""
     elsewhere = left_out(sketch, tree)
     found: set[Span] = set()
     for phase in sketch.phases:
@@ -56,7 +56,8 @@ def needless(sketch: ir.Sketch, tree: syntax.Sketch) -> set[Span]:
 def _unread(
     sketch: ir.Sketch, phase: ir.Phase, elsewhere: set[str]
 ) -> Iterator[tuple[ir.Load, tuple[ir.Statement, ...]]]:
-    """The loads whose tile is not read, each with the list of statements around it."""
+    """The loads whose tile is not read before it is overwritten, each with the list of statements
+    that it stands in."""
     used = {tile for statement in walk.statements(phase.body) for tile in reads(statement)}
     for body in bodies(phase.body):
         for position, statement in enumerate(body):
@@ -84,7 +85,7 @@ def _lost(tile: str, rest: tuple[ir.Statement, ...]) -> bool:
 
 
 def _dead(phase: ir.Phase) -> set[str]:
-    """The tiles on which nothing depends that the phase stores, or does at all."""
+    """The tiles of a phase on which no store, atomic, index, condition or loop bound depends."""
     statements = list(walk.statements(phase.body))
     live: set[str] = set()
     for statement in statements:
@@ -105,8 +106,8 @@ def _dead(phase: ir.Phase) -> set[str]:
 
 
 def _chain(phase: ir.Phase, load: ir.Load) -> Sequence[ir.Statement]:
-    """The statements that a load of a dead tile feeds, itself among them, with all that writes
-    the same tiles: what goes with it."""
+    """The loads and computations that must be removed together with a load of a dead tile: those
+    that its tile feeds, and all that write the same tiles, itself among them."""
     statements = [
         each for each in walk.statements(phase.body) if isinstance(each, ir.Compute | ir.Load)
     ]
@@ -122,8 +123,8 @@ def _chain(phase: ir.Phase, load: ir.Load) -> Sequence[ir.Statement]:
 def _removal(
     statements: Sequence[ir.Statement], among: Sequence[tuple[ir.Statement, ...]]
 ) -> tuple[Edit, ...]:
-    """The edits that remove statements of these bodies; nothing where one shares its text with
-    what stays."""
+    """The edits that remove `statements` from the bodies `among`; none where one shares its span
+    with a statement that stays."""
     spans = {statement.span for statement in statements}
     chosen = {id(statement) for statement in statements}
     edits: list[Edit] = []
@@ -138,8 +139,8 @@ def _removal(
 
 
 def _keeps_its_type(sketch: ir.Sketch, tree: syntax.Sketch, phase: ir.Phase, load: ir.Load) -> bool:
-    """Whether the tile has the type that it has also without this load: nothing else is written
-    into it, or the alloc says the type, or all other loads bring values of the same."""
+    """Whether the tile's element type is the same without this load: nothing else is written into
+    the tile, or its alloc states the type, or all other writes are loads of that type."""
     others = [
         each
         for each in walk.statements(phase.body)
@@ -167,7 +168,7 @@ def _report_load(load: ir.Load, tile: ir.Tile, what: str, advice: str, fix: Fix)
 
 
 def unused_tiles(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Allocs of tiles that no statement reads or writes."""
+    """Warnings for allocs of tiles that no statement reads or writes."""
     elsewhere = left_out(sketch, tree)
     for phase in sketch.phases:
         statements = list(walk.statements(phase.body))
@@ -193,8 +194,8 @@ def _report_tile(tile: ir.Tile, alloc: ir.Alloc, alone: bool) -> Diagnostic:
 
 
 def unused_params(sketch: ir.Sketch, tree: syntax.Sketch) -> Iterator[Diagnostic]:
-    """Params that no statement, extent, condition or used let names, in branches that these
-    constants do not take either."""
+    """Warnings for params that no statement, extent, condition or used let names, not even in
+    branches that the constants of `sketch` do not take."""
     read = prepass(tree).read
     for param in syntax.declared(tree, "params"):
         if param.name not in read:

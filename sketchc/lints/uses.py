@@ -1,4 +1,4 @@
-"""What statements read and write: tiles by name, tensors by base."""
+"""The tiles and tensors that statements read and write, and their places in the syntax tree."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def stored(sketch: ir.Sketch, body: Iterable[ir.Statement]) -> set[str]:
 
 
 def updates(statement: ir.Compute) -> bool:
-    """Whether an operation takes what its destination holds as an operand."""
+    """Whether the destination of an operation is one of its operands, too."""
     return any(
         isinstance(operand, ir.TileOperand) and operand.tile == statement.destination
         for operand in statement.operands
@@ -25,7 +25,7 @@ def updates(statement: ir.Compute) -> bool:
 
 
 def exposed(body: Iterable[ir.Statement]) -> set[str]:
-    """Tiles whose value from before `body` may be read in it."""
+    """Tiles that `body` may read with the values that they have before it."""
     assigned: set[str] = set()
     found: set[str] = set()
 
@@ -43,8 +43,8 @@ def exposed(body: Iterable[ir.Statement]) -> set[str]:
 
 
 def left_out(sketch: ir.Sketch, tree: syntax.Sketch) -> set[str]:
-    """The names used in branches that these constants do not take, as the source writes them: at
-    other constants they are used."""
+    """The names, as in the source, that are used in branches that the constants of `sketch` do not
+    take: with other constants they are used."""
     taken = {statement.span for statement in walk.in_phases(sketch.phases)}
     found: set[str] = set()
 
@@ -76,12 +76,12 @@ def _mentioned(statement: syntax.Statement) -> Iterator[str]:
 
 
 def alloc_of(tree: syntax.Sketch, tile: ir.Tile) -> syntax.Alloc | None:
-    """The statement that made a tile."""
+    """The alloc statement of the syntax tree that made a tile, or None."""
     allocs = (each for each in statements(tree.body) if isinstance(each, syntax.Alloc))
     return next((each for each in allocs if tile.span in (each.span, each.name_span)), None)
 
 
 def loop_of(tree: syntax.Sketch, loop: ir.For) -> syntax.For | None:
-    """The loop of the syntax tree from which this one was made."""
+    """The loop of the syntax tree from which `loop` was made, or None."""
     loops = (each for each in statements(tree.body) if isinstance(each, syntax.For))
     return next((each for each in loops if each.span == loop.span), None)

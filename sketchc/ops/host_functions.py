@@ -16,10 +16,10 @@ class HostFunction:
     """A function of numbers."""
 
     reference: Callable[..., Scalar]
-    result: DType | None  # None: that of what it takes
+    result: DType | None  # None: the type of the arguments
     arity: int = 1
-    operator: str = ""  # what stands in the tree for a function of two numbers
-    domain: tuple[str, float] | None = None  # a comparison with a bound, for it to have a value
+    operator: str = ""  # the binary operator that stands for the function in the tree
+    domain: tuple[str, float] | None = None  # the comparison that its argument must fulfil
 
 
 _CEILING = HostFunction(lambda a, b: -(-a // b), DType.I64, 2, "cdiv")
@@ -40,9 +40,9 @@ HOST_FUNCTIONS = {
     "float": HostFunction(float, DType.F64),
     "int": HostFunction(int, DType.I64),
 }
-#: Those that two numbers are joined with: the operator in the tree -> what it gives.
+#: The functions that are binary operators in the tree: the operator -> its reference.
 JOINING = {row.operator: row.reference for row in HOST_FUNCTIONS.values() if row.operator}
-#: Those that may give an integer.
+#: The names of the functions that may give an integer.
 INTEGER_FUNCTIONS = frozenset(
     name for name, row in HOST_FUNCTIONS.items() if row.result is not DType.F64
 )

@@ -20,7 +20,7 @@ def erf(np: Any, x: Array) -> Array:
 
 
 def where_positive(np: Any, x: Array, other: Array) -> Array:
-    """`x` where it is above 0 or NaN, else the other."""
+    """`x` where it is above 0 or NaN, else `other`."""
     return np.where(np.isnan(x), x, np.where(x > 0, x, other))
 
 
@@ -39,12 +39,12 @@ def to_integral(name: str) -> Reference:
 
 
 def over_axes(name: str) -> Reference:
-    """A reduction of NumPy that keeps the axes, with extent 1."""
+    """The reduction of NumPy called `name`; the reduced axes are kept with extent 1."""
     return lambda np, x, axis: getattr(np, name)(x, axis=axis, keepdims=True)
 
 
 def clamp(np: Any, x: Array, low: Any = None, high: Any = None) -> Array:
-    """Bounds that the type of `x` cannot hold are no bounds: clamp(u8, low=-1) is u8."""
+    """`x` limited to `low` and `high`, which are first clamped to the range of an integer `x`."""
     lowest = x if low is None else np.maximum(x, _held(np, low, x.dtype))
     return lowest if high is None else np.minimum(lowest, _held(np, high, x.dtype))
 
@@ -90,7 +90,8 @@ def scan(
 def sort(
     np: Any, values: Array, indices: Array, axis: int, descending: bool = False
 ) -> tuple[Array, Array]:
-    """Stable in both directions; NumPy puts NaN last, as the largest."""
+    """`values` sorted along `axis`, with `indices` in that order. The sort is stable in both
+    directions; NaN is the largest value, as in NumPy."""
     source = np.flip(values, axis) if descending else values
     order = np.argsort(source, axis=axis, kind="stable")
     if descending:
@@ -104,10 +105,10 @@ def sort(
 def topk(
     np: Any, values: Array, indices: Array, axis: int, largest: bool = True
 ) -> tuple[Array, Array]:
-    """All candidates, best first; the caller keeps the K first. Indices are i64.
+    """All `values` with their `indices` (i64), best first; the caller keeps the K first.
 
-    Ties go to the smaller index. Read as unsigned, the negative index of a place that nothing has
-    taken yet is larger than all others, so that a real -inf is preferred to it.
+    Ties go to the smaller index. Read as unsigned, the negative index of a place that is not yet
+    filled is larger than all others, so that a real -inf is preferred to such a place.
     """
     ranks = np.ascontiguousarray(indices).view(np.uint64)
     missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, np.bool_)
@@ -122,19 +123,19 @@ def topk(
 
 
 def softmax(np: Any, x: Array) -> Array:
-    """Over the last axis."""
+    """The softmax of `x` over the last axis."""
     shifted = np.exp(x - np.max(x, axis=-1, keepdims=True))
     return shifted / np.sum(shifted, axis=-1, keepdims=True)
 
 
 def layer_norm(np: Any, x: Array, eps: float = 1e-5) -> Array:
-    """Over the last axis."""
+    """(x - mean) / sqrt(variance + eps) over the last axis."""
     centred = x - np.mean(x, axis=-1, keepdims=True)
     return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + eps)
 
 
 def rms_norm(np: Any, x: Array, eps: float = 1e-5) -> Array:
-    """Over the last axis."""
+    """x / sqrt(mean(x * x) + eps) over the last axis."""
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
 
 
@@ -154,7 +155,7 @@ _LOW = 0xFFFF_FFFF
 def philox(
     np: Any, counter: tuple[Array, Array, Array, Array], key: tuple[Array, Array]
 ) -> tuple[Array, Array, Array, Array]:
-    """The four output words. All arguments hold 32-bit words and broadcast; so does the result."""
+    """The four output words of Philox4x32-10 for arrays of 32-bit words, which broadcast."""
     c0, c1, c2, c3 = (np.asarray(word).astype(np.uint64) for word in counter)
     k0, k1 = (np.asarray(word).astype(np.uint64) for word in key)
     m0, m1 = (np.uint64(word) for word in MULTIPLIERS)
@@ -168,25 +169,26 @@ def philox(
 
 
 def words(np: Any, seed: Array, offset: Array) -> tuple[Array, Array, Array, Array]:
-    """The generator at a seed and offsets (i64, negative ones as their 64 bits)."""
+    """The four Philox words of `seed` and `offset` (i64; of negative values, their 64 bits)."""
     low, high = _halves(np, offset)
     return philox(np, (low, high, 0, 0), _halves(np, seed))
 
 
 def uniform(np: Any, seed: Array, offset: Array) -> Array:
-    """float64 multiples of 2**-24 in [0, 1), exact in f32 as well."""
+    """Uniform float64 multiples of 2**-24 in [0, 1), exact in f32 as well."""
     return _top(np, words(np, seed, offset)[0]) * 2.0**-24
 
 
 def normal(np: Any, seed: Array, offset: Array) -> Array:
-    """sqrt(-2 ln u1) * cos(2 pi u2) with u1 in (0, 1] and u2 in [0, 1), in float64."""
+    """Standard normal numbers: sqrt(-2 ln u1) * cos(2 pi u2) with u1 in (0, 1] and u2 in [0, 1),
+    in float64."""
     first, second, _, _ = words(np, seed, offset)
     radius = np.sqrt(-2.0 * np.log((_top(np, first) + 1.0) * 2.0**-24))
     return radius * np.cos(2.0 * np.pi * (_top(np, second) * 2.0**-24))
 
 
 def _top(np: Any, word: Array) -> Array:
-    """The upper 24 bits as a float64."""
+    """The upper 24 bits of each 32-bit `word`, as float64."""
     return (word >> np.uint32(8)).astype(np.float64)
 
 

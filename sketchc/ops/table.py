@@ -57,7 +57,7 @@ class Result(Enum):
 
 
 class Category(Enum):
-    """What kind of work an operation does: the tables of the documents, one each."""
+    """The kind of an operation; the reference documents have one table for each."""
 
     ELEMENTWISE = "element-wise"
     REDUCTION = "reduction"
@@ -71,7 +71,7 @@ class Category(Enum):
 
 
 class Fact(Enum):
-    """What else is true of an operation, for those who reason about its results."""
+    """Further properties of an operation, for analyses of its results."""
 
     NUMERIC = "has no meaning on conditions"
     INTEGRAL = "has no meaning on anything but integers"
@@ -98,7 +98,8 @@ class Layout(Enum):
 
 
 class Partial(Enum):
-    """What the second of two integers is, where an operation has no value for some of them."""
+    """The role of the second operand where an operation on integers is undefined for some of its
+    values."""
 
     QUOTIENT = "a divisor"
     REMAINDER = "the divisor of a remainder"
@@ -138,16 +139,16 @@ class Op:
 
     @property
     def truth(self) -> bool:
-        """Whether it is a reduction of conditions to a condition."""
+        """Whether the operation reduces conditions to a condition, as `reduce_any` does."""
         return self.category is Category.REDUCTION and self.result is Result.BOOL
 
     @property
     def conditional(self) -> bool:
-        """Whether the first operand is a condition, which has no say in the type."""
+        """Whether the first operand is a condition, which does not affect the result's type."""
         return self.operands[0] == "condition"
 
     def asks(self, position: int) -> bool:
-        """Whether an operand counts as true or false, whatever its type is."""
+        """Whether the operand at `position` counts as true or false, whatever its type is."""
         return Fact.LOGICAL in self.facts or (self.conditional and position == 0)
 
 
@@ -539,7 +540,7 @@ COMBINING = {
 
 
 def _complete(row: Op) -> Op:
-    """The row with the columns above."""
+    """The row with its entries of `_FACTS`, `_PARTIAL` and `_LAYOUT`."""
     facts = frozenset(fact for fact, names in _FACTS.items() if row.name in names.split())
     partial, layout = _PARTIAL.get(row.name), _LAYOUT.get(row.name)
     return records.evolve(row, facts=facts, partial=partial, layout=layout)
@@ -628,7 +629,7 @@ def writes_implicitly(source: DType, destination: DType) -> bool:
 
 
 def literal_fits(value: int | float | bool, destination: DType) -> bool:
-    """Whether a literal may stand for a value of this type."""
+    """Whether the literal `value` may stand for a value of the type `destination`."""
     if isinstance(value, bool):
         return destination is DType.BOOL
     if isinstance(value, float):

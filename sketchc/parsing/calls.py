@@ -1,4 +1,4 @@
-"""What a call of a program puts into the called sketch: names for names, and their shapes."""
+"""Substitution of a call's arguments for the names of the called sketch, in a program."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _Node = TypeVar("_Node")
 
 @records.frozen
 class Argument:
-    """A tensor that a call is given: the name of a tensor, a buffer or a view, the tensor that it
-    is or looks at, and the indices at its first axes; `extents` are those of the rest."""
+    """A tensor argument of a call: the name of a tensor, a buffer or a view; the tensor itself, or
+    the view's base; the indices at its first axes; and the extents of the other axes."""
 
     name: str
     tensor: syntax.TensorDeclaration
@@ -31,7 +31,7 @@ Replacement: TypeAlias = syntax.Expression | Argument | bool
 
 
 def free(wanted: str, taken: Container[str]) -> str:
-    """The name, or the first of `name_2`, `name_3` that is not taken."""
+    """`wanted`, or the first of `wanted_2`, `wanted_3` and so on that is not `taken`."""
     name, number = wanted, 1
     while name in taken:
         number += 1
@@ -40,7 +40,7 @@ def free(wanted: str, taken: Container[str]) -> str:
 
 
 def role_of(sketch: syntax.Sketch, tensor: syntax.TensorDeclaration) -> str:
-    """The role of a tensor; one that is not written is seen from the accesses."""
+    """The declared role of a tensor; without one, "out" if the sketch writes it, else "in"."""
     if tensor.role is not None:
         return tensor.role
     views = {view.name for view in syntax.declared(sketch, "views") if view.base == tensor.name}
@@ -62,7 +62,7 @@ def split(
 
 
 def local_names(body: Iterable[syntax.Statement]) -> Iterator[str]:
-    """The names that statements make."""
+    """The names that the statements of `body` make, those in its blocks included."""
     for statement in syntax.statements(body):
         match statement:
             case syntax.Alloc(name=name) | syntax.Fetch(name=name):
@@ -74,7 +74,7 @@ def local_names(body: Iterable[syntax.Statement]) -> Iterator[str]:
 
 
 def literal(node: syntax.Expression | None) -> int | float | bool | None:
-    """The number or truth value that is written, perhaps with a sign."""
+    """The value of a literal, perhaps with a sign; None for any other expression."""
     match node:
         case syntax.Number(value=value) | syntax.Boolean(value=value):
             return value
@@ -85,14 +85,14 @@ def literal(node: syntax.Expression | None) -> int | float | bool | None:
 
 
 def type_of(default: int | float | bool | None) -> DType:
-    """The type of a param that says none, by its default."""
+    """The type of a param without a declared type, by its default."""
     if isinstance(default, float):
         return DType.F32
     return DType.BOOL if isinstance(default, bool) else DType.I64
 
 
 def numeral(value: int | float, span: Span) -> syntax.Expression:
-    """A number as it is written."""
+    """The expression of a number: a literal, behind a `-` where it is negative."""
     number = syntax.Number(abs(value), repr(abs(value)), span=span)
     return syntax.Unary("-", number, span=span) if value < 0 else number
 
@@ -101,8 +101,8 @@ def numeral(value: int | float, span: Span) -> syntax.Expression:
 
 
 def replaced(node: _Node, names: Mapping[str, Replacement]) -> _Node:
-    """A node, or a tuple of nodes, with other things in the place of names. Statements are new
-    nodes in any case: what is kept by node is kept for each call."""
+    """A node, or a tuple of nodes, with names replaced as `names` says. Statements are new nodes
+    in any case: facts that are kept by node are then kept for each call."""
     made: Any = _replaced(node, names)
     return made  # type: ignore[no-any-return]
 
@@ -166,7 +166,8 @@ def _name(node: syntax.Name, names: Mapping[str, Replacement]) -> syntax.Express
 
 
 def _present(node: syntax.Call, argument: Replacement | None) -> syntax.Expression:
-    """Whether a tensor is there: known, but for one that the program's caller may leave out."""
+    """`present(...)` with its argument replaced: True or False, unless the argument is an optional
+    tensor of the program."""
     if isinstance(argument, Argument) and argument.tensor.optional:
         name = syntax.Name(argument.name, span=node.span)
         return records.evolve(node, arguments=(name,))
@@ -174,7 +175,8 @@ def _present(node: syntax.Call, argument: Replacement | None) -> syntax.Expressi
 
 
 def _branch(node: syntax.If, names: Mapping[str, Replacement]) -> syntax.If:
-    """A branch; of one whose condition the call settles, what is not taken goes."""
+    """A branch with names replaced; one whose condition the call decides keeps only the side that
+    is taken."""
     condition = _replaced(node.condition, names)
     if not isinstance(condition, syntax.Boolean) or condition == node.condition:
         body, orelse = _replaced(node.body, names), _replaced(node.orelse, names)
@@ -189,7 +191,7 @@ def _branch(node: syntax.If, names: Mapping[str, Replacement]) -> syntax.If:
 
 
 def difference(left: syntax.Expression, right: syntax.Expression) -> int | None:
-    """How far two sizes are apart, where that is a number."""
+    """`left - right` of two sizes where that is a constant, else None."""
     total = _sum(left)
     for product, factor in _sum(right).items():
         total[product] = total.get(product, 0) - factor
@@ -199,7 +201,8 @@ def difference(left: syntax.Expression, right: syntax.Expression) -> int | None:
 
 
 def _sum(node: syntax.Expression) -> dict[tuple[str, ...], int]:
-    """A size as a sum of products: what is neither is taken as it is written."""
+    """A size as a sum of products, each with its coefficient; any expression that is neither sum
+    nor product is a factor, named by its text."""
     match node:
         case syntax.Number(value=int(value)):
             return {(): value}
@@ -223,9 +226,9 @@ def _sum(node: syntax.Expression) -> dict[tuple[str, ...], int]:
 
 # ---------------------------------------------------------------- initial values
 
-#: Elements that one turn of a filling loop writes.
+#: Elements that one iteration of a filling loop writes.
 _LANES = 256
-#: What such a loop makes.
+#: The names that a filling loop makes.
 FILLING_NAMES = ("initial", "first", "only", *(f"row_{axis}" for axis in range(8)))
 
 

@@ -96,12 +96,13 @@ class Conversion:
     # ------------------------------------------------------------ helpers
 
     def span_of(self, child: Any) -> Span:
-        """Where a token or a node stands."""
+        """The span of a token or a node."""
         span: Span = child.span(self.source.name) if isinstance(child, Token) else child.span
         return span
 
     def span(self, children: Sequence[Any]) -> Span:
-        """From the first child through the last; a block, a tuple of statements, has no place."""
+        """The span from the first child through the last; blocks (tuples of statements) are
+        passed over, for they have no span."""
         placed = [child for child in children if not isinstance(child, tuple)]
         if not placed:
             return self.source.start
@@ -191,7 +192,8 @@ class Conversion:
         return syntax.Sketch(name.text, (), (), span=span, name_span=place, program=program)
 
     def _call_only(self, statement: syntax.Statement) -> syntax.Statement:
-        """A statement of a program: calls, and the loops and branches around them."""
+        """A statement of a program, with calls as `Invoke`; anything but calls, and loops and
+        branches around them, is reported."""
         match statement:
             case syntax.Invoke() | syntax.Pass():
                 return statement
@@ -303,7 +305,8 @@ class Conversion:
         return syntax.Section(children[0].text, tuple(items), from_tuple, span=span)
 
     def spread(self, constants: list[syntax.ConstexprDeclaration], values: list[Any]) -> None:
-        """Give the last names the first name's value and `values`, in order."""
+        """Spread `m0, k0 = 128, 256`: the last `constants` get, in order, the value that was read
+        for the last name (here 128) and `values` (here 256)."""
         count = len(values) + 1
         named = constants[-count:]
         bare = all(c.value is None and c.dtype is None and not c.choices for c in named[:-1])
@@ -462,7 +465,7 @@ class Conversion:
 
 
 def nodes(children: Sequence[Any]) -> tuple[Any, ...]:
-    """The children that are no tokens."""
+    """The children that are not tokens."""
     return tuple(child for child in children if not isinstance(child, Token))
 
 
@@ -470,8 +473,8 @@ def _extents(children: Sequence[Any]) -> tuple[syntax.Extent, ...]:
     return tuple(child for child in children if isinstance(child, syntax.Extent))
 
 
-#: The rules whose node holds what its children say, as it stands. Parentheses leave no node; the
-#: span keeps them, so that its text is a whole operand.
+#: The rules whose nodes take their children unchanged. Parentheses leave no node; the span of the
+#: expression includes them, so that its text is a whole operand.
 RULES: dict[str, Callable[[list[Any], Span], Any]] = {
     "symbol": lambda c, span: syntax.SymbolDeclaration(c[0].text, after(c, "<="), span=span),
     "let": lambda c, span: syntax.LetDeclaration(c[0].text, c[2], span=span),

@@ -1,4 +1,4 @@
-"""Conversion of statements and calls, on top of that of declarations and expressions.
+"""Conversion of statements and calls, on top of the conversion of declarations and expressions.
 
 The grammar reads every call alike; here `load(X[...] -> tile)`, `alloc([...], f32, init=0)`, loops
 and hints get their own nodes, and what does not fit gets its own message.
@@ -35,7 +35,7 @@ class Arguments:
 
 
 class Converter(Conversion):
-    """Builds the tree of one source: declarations and expressions, and the statements here."""
+    """Builds the tree of one source: adds statements and calls to `Conversion`."""
 
     def _arguments(self, children: Sequence[Any]) -> Arguments:
         positional: list[syntax.Expression] = []
@@ -104,7 +104,7 @@ class Converter(Conversion):
         )
 
     def _invoke(self, name: Token, arguments: Arguments, span: Span) -> syntax.Statement:
-        """`sketch(X, W -> Y, eps=1e-5)`; where it may stand, its program or sketch says."""
+        """`sketch(X, W -> Y, eps=1e-5)`; `_on_sketch` reports one outside a program."""
         if len(arguments.transfers) > 1:
             place = arguments.transfers[1].span
             self.error(place, "SK0115", "a call has one `->`", label="the second one")
@@ -206,7 +206,8 @@ class Converter(Conversion):
         return syntax.Binding(names, values, span=span)
 
     def _check_value(self, name: syntax.Name, value: syntax.Expression, span: Span | None) -> None:
-        """An operation does not return a value: it writes to its last argument."""
+        """Report an operation that is bound to a name: it returns no value, but writes to its last
+        argument."""
         if not isinstance(value, syntax.Call) or value.function in _INTEGER_FUNCTIONS:
             return
         inner = ", ".join(
@@ -282,7 +283,7 @@ class Converter(Conversion):
     # ------------------------------------------------------------ loops, branches, hints
 
     def _words(self, values: Sequence[Any]) -> tuple[syntax.String, ...]:
-        """Hint words, one by one or in lists."""
+        """The hint words among `values`, which hold them one by one or in lists."""
         words: list[syntax.String] = []
         for value in values:
             parts = value.items if isinstance(value, syntax.List) else (value,)

@@ -17,21 +17,21 @@ from sketchc.parsing import syntax
 
 @records.frozen
 class Nature:
-    """Whether an expression has `lanes`, and whether a part of it is no integer: a float, or what
-    an operation gives that no index knows."""
+    """Whether an expression has `lanes`, and whether a part of it is no index arithmetic: a float,
+    or an element-wise operation that index expressions do not have (`other`)."""
 
     lanes: bool = False
     other: bool = False
 
     @property
     def data(self) -> bool:
-        """Whether operations on tiles give it."""
+        """Whether the expression stands for operations on tiles."""
         return self.lanes and self.other
 
 
 def in_expressions(name: str) -> Op | None:
-    """The element-wise operation of this name, if an expression can hold it: `cast` and its like
-    need a destination to know what they give."""
+    """The element-wise operation of this name, if an expression can hold it: the result's type of
+    `cast` and its like comes from a destination, which an expression lacks."""
     row = OPS.get(name)
     if row is None or row.category is not Category.ELEMENTWISE:
         return None
@@ -39,7 +39,7 @@ def in_expressions(name: str) -> Op | None:
 
 
 def nature(node: syntax.Expression, find: Callable[[str], Nature]) -> Nature:
-    """What kind of expression this is; `find` says it of names."""
+    """The `Nature` of an expression; `find` gives that of a name."""
 
     def joined(nodes: Iterable[syntax.Expression]) -> Nature:
         parts = [nature(part, find) for part in nodes]
@@ -72,8 +72,8 @@ def nature(node: syntax.Expression, find: Callable[[str], Nature]) -> Nature:
 
 
 def computed_with(node: object) -> Iterator[syntax.Expression]:
-    """The names and numbers that an expression of data computes with, and the calls in it: not
-    those that its conditions ask."""
+    """The names, numbers and calls whose values an expression of data computes with; those in its
+    conditions are not among them."""
     match node:
         case syntax.Binary(operator=operator) if operator not in ARITHMETIC:
             return

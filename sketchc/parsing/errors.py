@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def replace(title: str, span: Span, text: str, safe: bool = False) -> tuple[Fix, ...]:
-    """One fix of one edit."""
+    """One fix, called `title`, with one edit: `text` in the place of `span`."""
     return (Fix(title, (Edit(span, text),), safe),)
 
 
@@ -32,8 +32,8 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 def guess(
     verb: str, word: str, known: Iterable[str], span: Span, otherwise: str
 ) -> tuple[str, tuple[Fix, ...]]:
-    """The label and the fix for a name that is not known: what it most likely means, else
-    `otherwise` and no fix."""
+    """The label and the fix for an unknown `word`: the `known` name that it most likely means, else
+    `otherwise` and no fix. `verb` begins the fix's title."""
     meant = nearest(word, known)
     if meant is None:
         return otherwise, ()
@@ -82,7 +82,7 @@ _EXACT = {"&&": "and", "||": "or", "=>": "->", ":=": "="}
 
 
 def invalid_character(character: str, span: Span) -> Diagnostic:
-    """A character that no token begins with."""
+    """The diagnostic for a character that no token begins with."""
     code = f"U+{ord(character):04X}"
     shown = f"`{character}` ({code})" if character.isprintable() else code
     meant = _CHARACTERS.get(character)
@@ -100,7 +100,7 @@ def invalid_character(character: str, span: Span) -> Diagnostic:
 
 
 def invalid_operator(text: str, span: Span) -> Diagnostic:
-    """An operator of other languages."""
+    """The diagnostic for an operator that only other languages have."""
     help_text = _OPERATORS.get(text, "")
     if text.endswith("=") and not help_text:
         help_text = "names are immutable; bind a new name, or write to a tile with an operation"
@@ -203,14 +203,14 @@ def _layout(refusal: Refusal) -> Diagnostic | None:
 
 
 def _first_line(refusal: Refusal) -> Span:
-    """The tokens before the refused one, as far as they stand on the first line of theirs."""
+    """The span of the tokens before the refused one, as far as they stand on the first's line."""
     first = refusal.line[0]
     last = [token for token in refusal.line if token.line == first.line and token.text][-1]
     return first.span(refusal.source).to(last.span(refusal.source))
 
 
 def _widened(refusal: Refusal) -> Span:
-    """The span of the token, or of the token behind it where it has no text itself."""
+    """The span of the refused token, or of the next token with text where it has none itself."""
     if refusal.token.text:
         return refusal.span
     for token in refusal.following:
@@ -306,7 +306,7 @@ def _section(refusal: Refusal) -> Diagnostic | None:
 
 
 def _visible(refusal: Refusal) -> Span:
-    """The token itself, or the end of the line where it has no text."""
+    """The span of the refused token, or the end of the line before it where it has no text."""
     return refusal.span if refusal.token.text or not refusal.line else _behind(refusal)
 
 
@@ -378,7 +378,7 @@ def _general(refusal: Refusal) -> Diagnostic:
 
 
 def _expected(accepted: frozenset[str]) -> str:
-    """ "expected one of ..." in words; what can begin an expression is said once."""
+    """The text "expected one of ..."; tokens that begin an expression are "an expression"."""
     names = set(accepted)
     words = []
     if {"NUMBER", "("} <= names:

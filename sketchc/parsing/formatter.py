@@ -155,7 +155,7 @@ class _Writer:
         return "\n".join(self.output) + "\n"
 
     def above(self, item: _Item) -> None:
-        """Comments in front of an item, and those inside it that do not end its last line."""
+        """Write the comments in front of an item, and those inside it but for its last line's."""
         while self.next < len(self.comments):
             comment = self.comments[self.next]
             if comment.span.line >= item.last and not comment.span.line < item.first:
@@ -172,7 +172,7 @@ class _Writer:
         self.opened = False
 
     def comment_level(self, comment: syntax.Comment, item: _Item | None) -> int:
-        """The level of a comment: that of what follows, or deeper where a block ends."""
+        """The level of a comment: that of the next item, or deeper where a block ends."""
         lowest = 0 if item is None else item.level
         if item is not None and item.closes:
             lowest = 1
@@ -185,7 +185,7 @@ class _Writer:
         return lowest
 
     def gap(self, line: int, item: _Item | None) -> None:
-        """An empty line where the source has one, and in front of every sketch but the first."""
+        """Add an empty line where the source has one, and before every sketch but the first."""
         if not self.output or self.output[-1] == "":
             return
         follows = self.previous is not None and not self.output[-1].lstrip().startswith("#")
@@ -208,6 +208,6 @@ class _Writer:
         return found
 
     def rest(self) -> None:
-        """Comments behind the last item."""
+        """Write the comments behind the last item."""
         for comment in self.comments[self.next :]:
             self.own_line(comment, None)

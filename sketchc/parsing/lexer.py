@@ -111,7 +111,7 @@ class _Lexer:
         self.line_start = self.position
         self.brackets: list[Token] = []
         self.opener: Token | None = None  # of an open sketch, or of a tiling block of lines
-        #: indentation columns (tabs to 8, tabs as 1) of the open blocks of that
+        #: indentation columns (tabs to 8, tabs as 1) of the open blocks of that sketch or tiling
         self.stack: list[tuple[int, int]] = []
         self.at_start = True  # nothing but blanks so far in this physical line
         self.first = True  # the next token is the first of a logical line
@@ -215,7 +215,7 @@ class _Lexer:
             self._indent(start, column)
 
     def _separate(self, text: str, start: int) -> None:
-        """Two items of a section with a line end between them: the separator may be left out."""
+        """Add the `;` between two items of a section that only a line end separates."""
         ended = self.tokens[-1].type in _OPERAND_ENDS or self.tokens[-1].type == "?"
         if ended and text.isidentifier() and text not in ("and", "or", "not", "in"):
             self._layout_token(";", start)
@@ -345,11 +345,11 @@ class _Lexer:
             self._emit("NAME", text, start)
 
     def _at_section(self) -> bool:
-        """A section keyword may stand at the start of a line, or behind `;` or `{`."""
+        """Whether a section keyword may stand here: first in a line, or behind `;` or `{`."""
         return self.first or (not self.brackets and self.tokens[-1].type in (";", "{"))
 
     def _next_is(self, *wanted: str) -> bool:
-        """The following characters, blanks apart, are these."""
+        """Whether the texts `wanted` follow in order, blanks apart."""
         position = self.position
         for text in wanted:
             while position < len(self.text) and self.text[position] in " \t\r\n\f":
@@ -397,7 +397,7 @@ class _Lexer:
             self._emit(text, text, start)
 
     def _tiling(self) -> bool:
-        """An `available_tiling` that opens with a brace: the brace is then a bracket."""
+        """Whether a brace here opens an `available_tiling`: it is then a bracket."""
         types = [token.type for token in self.tokens[-2:]]
         return types[-1:] == ["available_tiling"] or types == ["available_tiling", ":"]
 
@@ -422,7 +422,8 @@ class _Lexer:
         self._error(problem, text, start)
 
     def _ends_brackets(self, text: str, start: int) -> bool:
-        """The line that begins here cannot stand inside the open brackets: one was forgotten."""
+        """Whether the line that begins here cannot stand inside the open brackets, so that a
+        closing one is missing."""
         if self.brackets[0].type == "{":
             return False
         if text in _STATEMENT_WORDS:
@@ -496,7 +497,7 @@ class _Lexer:
         self._error(invalid_character(character, self._span(start, 1)), character, start)
 
     def _finish(self) -> None:
-        """The end of the text: close what is open."""
+        """At the end of the text: close all open brackets and blocks, and the sketch."""
         start = len(self.text)
         if self.stopped:
             return

@@ -139,7 +139,8 @@ def _read(path: str) -> Any:
 
 
 def _write(path: str, data: Any) -> None:
-    """Keep the data; written aside and renamed, so that no reader sees half a file."""
+    """Write the data with a checksum, aside and then renamed, so that no reader sees half a file.
+    A file that cannot be written is passed over."""
     content = marshal.dumps(data, _MARSHAL)
     content = zlib.crc32(content).to_bytes(4, "little") + content
     aside = f"{path}.{os.getpid()}"
@@ -376,7 +377,7 @@ class _Driver:
         return self._next_sketch()
 
     def _holds(self, kind: str) -> bool:
-        """A token of this type is on the stack, its construct not yet complete."""
+        """Whether a token of the type `kind` is on the stack, its construct not yet complete."""
         return any(isinstance(value, Token) and value.type == kind for value in self.values)
 
     def _next_sketch(self) -> bool:

@@ -35,8 +35,8 @@ class Use(Enum):
 @records.frozen
 class Prepass:
     """What the pre-pass found. `uses` by name; `dtypes` by the `id()` of each Alloc node,
-    `parallel` by that of each For and If. `read` are the names that something depends on: not those
-    of lets alone that nothing uses."""
+    `parallel` by that of each For and If. `read` are the names that something depends on: not names
+    that only unused lets mention."""
 
     uses: dict[str, set[Use]]
     dtypes: dict[int, DType]
@@ -46,7 +46,7 @@ class Prepass:
 
 @records.define(eq=False)
 class _Tile:
-    """What is known of one alloc, or of a binding that is an index tile."""
+    """The element type of one alloc, or of a binding that is an index tile (None: still open)."""
 
     dtype: DType | None
     index: bool = False
@@ -96,7 +96,7 @@ class _Walker:
     _let_names: list[tuple[str, frozenset[str]]] = records.field(factory=list)
 
     def use(self, node: object, kind: Use) -> None:
-        """Note the names that a node, or each of a tuple of nodes, uses."""
+        """Note that a node, or each of a tuple of nodes, uses its names in the way `kind`."""
         for name in names(node):
             self.uses.setdefault(name, set()).add(kind)
             self.read.add(name)
@@ -114,7 +114,7 @@ class _Walker:
                 self.tensors.setdefault(view.name, self.tensors[view.base])
 
     def declaration(self, keyword: str, node: Any) -> None:
-        """Note what an item of a section declares and uses; views come last."""
+        """Note what an item of a section declares and uses; views are left to `sections`."""
         match node:
             case syntax.LetDeclaration(name, value):
                 parts = frozenset(names(value))
@@ -219,8 +219,8 @@ class _Walker:
                 self.use(keyword.value, Use.DATA)
 
     def value(self, node: syntax.Expression, otherwise: Use = Use.DATA) -> None:
-        """An operand: what makes its lanes shapes tiles, what its lanes are compared with is
-        data."""
+        """Note the names of an operand: in an index tile they shape tiles, in data and what data is
+        compared with they are data, elsewhere they are used as `otherwise` says."""
         match node:
             case syntax.Binary(operator="and" | "or", left=left, right=right):
                 self.value(left, otherwise)
@@ -238,14 +238,14 @@ class _Walker:
                 self.use(node, Use.SHAPE if shapes else otherwise)
 
     def is_data(self, node: syntax.Expression) -> bool:
-        """A tile by its name, also with new axes, or what is computed with one."""
+        """Whether an expression is a tile of data, also with new axes, or computed with one."""
         found = self.operand(node)
         if found is not None:
             return not found.index
         return nature(node, self.named).data
 
     def named(self, name: str) -> Nature:
-        """What is known of a name: tiles whose type is still open hold floats."""
+        """The `Nature` of a name; a tile whose type is still open counts as one of floats."""
         found = self.find(name)
         if found is None:
             return Nature(other=name in self.floats)
@@ -300,7 +300,7 @@ class _Walker:
     def parts(
         self, node: syntax.Expression, tiles: list[_Tile], scalars: list[DType | None]
     ) -> None:
-        """Add what an expression of data computes with."""
+        """Add the operands of an expression of data to `tiles` and, by their types, `scalars`."""
         for part in computed_with(node):
             tile = self.find(part.id) if isinstance(part, syntax.Name) else None
             row = in_expressions(part.function) if isinstance(part, syntax.Call) else None
@@ -342,7 +342,8 @@ class _Walker:
 
 
 def _settle(write: _Write, *, force: bool) -> None:
-    """Type a destination from its first write, unless an operand's type is still open."""
+    """Type a destination from its first write; unless `force`, only where no operand's type is
+    open."""
     destination = write.destination
     if destination.dtype is not None:
         return

@@ -15,7 +15,7 @@ from sketchc.parsing.unparse import expression_text
 
 
 class InvalidCallError(Exception):
-    """Unwinds to the enclosing call, whose mistake was reported."""
+    """Raised to leave a call of the program whose mistake has been reported."""
 
 
 @records.define(eq=False)
@@ -33,12 +33,12 @@ class Matching:
     def error(
         self, span: Span, code: str, message: str, label: str = "", **more: Unpack[More]
     ) -> InvalidCallError:
-        """Report an error; returns what unwinds to the call."""
+        """Report an error; returns the exception for the caller to raise."""
         self.diagnostics.append(error(span, code, message, label, **more))
         return InvalidCallError(message)
 
     def callee(self, call: syntax.Invoke) -> syntax.Sketch:
-        """The sketch that is called."""
+        """The sketch that `call` names; an unknown one is reported, and raises."""
         found = self.known.get(call.sketch)
         if found is not None:
             return found
@@ -61,7 +61,7 @@ class Matching:
         )
 
     def arguments(self, call: syntax.Invoke, callee: syntax.Sketch) -> dict[str, Argument]:
-        """The tensor that stands for each tensor of the sketch; optional ones may be missing."""
+        """The argument for each tensor of `callee`, by name; optional ones may be missing."""
         formals = {t.name: t for t in syntax.declared(callee, "tensors")}
         inputs, outputs = split(callee)
         given: dict[str, syntax.Expression] = {}
@@ -105,7 +105,7 @@ class Matching:
         )
 
     def _keywords(self, call: syntax.Invoke, callee: syntax.Sketch) -> None:
-        """Every name that is given is one of the sketch."""
+        """Report the keyword arguments of `call` that `callee` does not declare."""
         keywords = ("tensors", "symbols", "params", "constexpr")
         known = [item.name for item in syntax.declared(callee, *keywords)]
         for keyword in call.keywords:
@@ -124,7 +124,8 @@ class Matching:
             )
 
     def _argument(self, node: syntax.Expression, formal: syntax.TensorDeclaration) -> Argument:
-        """A tensor, a view, or what is at the first indices of one."""
+        """The argument that `node` gives for `formal`: a tensor, a view, or a part of one by its
+        first indices."""
         indices: tuple[Any, ...] = ()
         base: object = node
         if isinstance(node, syntax.Subscript):
@@ -156,7 +157,8 @@ class Matching:
     def _fits(
         self, argument: Argument, node: syntax.Expression, formal: syntax.TensorDeclaration
     ) -> None:
-        """Rank, type, and whether it is there."""
+        """Check that `argument` has the rank and the type of `formal`, and is not absent where
+        `formal` is required."""
         tensor = argument.tensor
         if tensor.optional and (argument.indices or not formal.optional):
             raise self.error(
@@ -191,7 +193,8 @@ class Matching:
     # ------------------------------------------------------------ roles and order
 
     def _aliases(self, callee: syntax.Sketch, arguments: Mapping[str, Argument]) -> None:
-        """What a call writes is no input of the program, and nothing else of the call."""
+        """Check that no tensor that a call writes is an input of the program, or given to the call
+        a second time."""
         for formal in syntax.declared(callee, "tensors"):
             if role_of(callee, formal) == "in" or formal.name not in arguments:
                 continue
@@ -217,8 +220,8 @@ class Matching:
                     )
 
     def _order(self, callee: syntax.Sketch, arguments: Mapping[str, Argument]) -> None:
-        """Nothing is read before it is written. In a loop, a turn before may have written it: there
-        the checker asks."""
+        """Check that no tensor is read before a call has written it. In a loop, an earlier
+        iteration may have: that is left to the checker."""
         for formal in syntax.declared(callee, "tensors"):
             argument = arguments.get(formal.name)
             if argument is None or role_of(callee, formal) == "out":
@@ -242,7 +245,7 @@ class Matching:
 
 
 def form(callee: syntax.Sketch) -> str:
-    """How a sketch is called."""
+    """The text of a call of a sketch, for messages."""
     inputs, outputs = split(callee)
     told, behind = [t.name for t in inputs], [t.name for t in outputs]
     params = syntax.declared(callee, "params")

@@ -1,4 +1,4 @@
-"""What a program declares itself: the names that its text may use, and what they are."""
+"""The declarations of a program: the names that its text may use, and their kinds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _COMPARISONS = frozenset(("<", "<=", ">", ">=", "==", "!=", "and", "or"))
 
 @records.define(eq=False)
 class Scope:
-    """The names of a program: `kinds` has the types of its numbers (of loops, while they last),
-    `outputs` the tensors that its calls write."""
+    """The names of a program: `kinds` has the types of its numbers (of loop variables only inside
+    their loop), `outputs` the tensors that its calls write."""
 
     program: syntax.Program
     kinds: dict[str, DType] = records.field(factory=dict)
@@ -30,7 +30,7 @@ class Scope:
     diagnostics: list[Diagnostic] = records.field(factory=list)
 
     def read(self) -> None:
-        """Look at the declarations, and at the names that they use."""
+        """Enter the declarations of the program, and report unknown names that they use."""
         lets = []
         for section in self.program.sections:
             for item in section.items:
@@ -86,7 +86,8 @@ class Scope:
         self.diagnostics.append(error(span, code, message, label, help=help))
 
     def role(self, tensor: syntax.TensorDeclaration) -> str:
-        """The role of a tensor, which calls tell where it is not written; buffers are outputs."""
+        """The role of a tensor, inferred from the calls where it is not declared; buffers are
+        outputs."""
         if tensor.name in self.buffers:
             return "out"
         return tensor.role or ("out" if tensor.name in self.outputs else "in")
@@ -94,8 +95,8 @@ class Scope:
     # ------------------------------------------------------------ expressions
 
     def names_known(self, node: object) -> bool:
-        """Whether a node uses names of the program alone; those that it does not have are reported:
-        the names of called sketches are no names of the program."""
+        """Whether the program declares all numbers that a node names; others are reported. Names
+        that only the called sketches declare do not count."""
         wrong = [name for name in _numbers(node) if name.id not in self.kinds]
         for name in wrong:
             otherwise = "not declared by the program"
@@ -105,8 +106,8 @@ class Scope:
         return not wrong
 
     def kind(self, node: syntax.Expression | None) -> DType | None:
-        """The type of a number of the host: a param's own where it is that, else i64, f64 or bool;
-        None for what is no number."""
+        """The type of a scalar host expression: for a bare name its declared type, else i64, f64 or
+        bool; None for an expression that is no number."""
         match node:
             case syntax.Name(id=name):
                 return self.kinds.get(name)
@@ -151,7 +152,7 @@ def _numbers(node: object) -> Iterator[syntax.Name]:
 
 
 def written(body: Sequence[syntax.Statement]) -> Iterator[str]:
-    """The names behind the arrows of calls, and those given by name, which may be written."""
+    """The tensors that the calls in `body` may write: those behind arrows or given by keyword."""
     for each in syntax.statements(body):
         if isinstance(each, syntax.Invoke):
             yield from syntax.names(each.outputs)

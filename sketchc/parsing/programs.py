@@ -1,14 +1,14 @@
 """Programs: sketches that are called in order, and the one sketch that a program means.
 
-A program computes nothing itself. It means the sketch in which every call is the body of the
-called sketch: its tensors are the arguments, its sizes are theirs, its params are the values given,
-its constants are shared by all calls of it, and its workspaces and host values are the program's.
+A program computes nothing itself. It means the sketch in which every call is the body of the called
+sketch, whose tensors are the arguments, whose sizes are theirs, whose params are the values given,
+whose constants are shared by all its calls, and whose workspaces and host values are the program's.
 Each call is a block, whose statements are phases of their own. So everything that reads sketches
 (the checker, the interpreter, the targets, the verifier) reads programs, and a file's tree has a
 program as that sketch, beside what was written.
 
-`program_arguments` looks at the tensors of calls; here are the numbers that they are given, and
-what a call brings along.
+`program_arguments` matches the tensors of calls; this module handles their sizes, params and
+constants, and the declarations that a call adds to the program.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAXIMUM_STATEMENTS = 20_000
 
 
 def expand(tree: syntax.File) -> tuple[syntax.File, list[Diagnostic]]:
-    """The file with every program as the sketch that it means, and what is wrong with calls."""
+    """The file with every program as the sketch that it means, and the diagnostics of its calls."""
     known: dict[str, syntax.Sketch] = {}
     for sketch in tree.sketches:
         if sketch.program is None:
@@ -72,14 +72,14 @@ class _Expansion:
     program: syntax.Program
     known: Mapping[str, syntax.Sketch]
     programs: Container[str]  # all of the file
-    levels: Mapping[str, int]  # how deep those above call one another
+    levels: Mapping[str, int]  # how deep the programs above call one another
     diagnostics: list[Diagnostic] = records.field(factory=list)
     added: dict[str, list[Any]] = records.field(factory=dict)
     taken: set[str] = records.field(factory=set)
-    #: what sketches make themselves: declarations that calls bring along have other names
+    #: names that called sketches make: declarations that calls bring along have other names
     local: set[str] = records.field(factory=lambda: set(FILLING_NAMES))
-    renamed: dict[str, str] = records.field(factory=dict)  # of these, what the program declares
-    turning: set[str] = records.field(factory=set)  # what differs from turn to turn of a loop
+    renamed: dict[str, str] = records.field(factory=dict)  # those that the program declares, too
+    turning: set[str] = records.field(factory=set)  # names that differ between a loop's iterations
     constants: dict[str, dict[str, syntax.Name]] = records.field(factory=dict)
     typed: dict[tuple[DType, str], syntax.Name] = records.field(factory=dict)
     size: int = 0  # statements so far
@@ -153,7 +153,7 @@ class _Expansion:
     # ------------------------------------------------------------ one call
 
     def _call(self, call: syntax.Invoke) -> syntax.Statement:
-        """The block that a call is."""
+        """The block that stands for a call: the callee's body with the call's names."""
         callee = self.matching.callee(call)
         self._room(call, callee)
         arguments = self.matching.arguments(call, callee)
@@ -199,7 +199,7 @@ class _Expansion:
     # ------------------------------------------------------------ numbers
 
     def _given(self, call: syntax.Invoke, name: str) -> syntax.Expression | None:
-        """The number that a call gives by name; it uses names of the program alone."""
+        """The number that a call gives for `name`, or None; it uses names of the program alone."""
         value = next((each.value for each in call.keywords if each.name == name), None)
         if value is None:
             return None
@@ -223,7 +223,8 @@ class _Expansion:
         )
 
     def _check_kind(self, item: Any, kind: DType, value: syntax.Expression) -> None:
-        """Whether a param or a constant may have the value, as a launch or `--set` would ask."""
+        """Report a value that a param or a constant of the type `kind` may not have, by the rules
+        of a launch or of `--set`."""
         found, number = self.scope.kind(value), literal(value)
         assert found is not None
         if (kind is DType.BOOL) != (found is DType.BOOL):
@@ -246,7 +247,7 @@ class _Expansion:
     def _symbols(
         self, call: syntax.Invoke, callee: syntax.Sketch, arguments: Mapping[str, Argument]
     ) -> dict[str, Replacement]:
-        """Sizes: those given by name, else the extents that stand in their places."""
+        """The callee's sizes: given by keyword, else the extents of arguments in their places."""
         sizes: dict[str, Replacement] = {}
         for symbol in syntax.declared(callee, "symbols"):
             value = self._given(call, symbol.name)
@@ -295,7 +296,7 @@ class _Expansion:
         formals: Sequence[syntax.TensorDeclaration],
         arguments: Mapping[str, Argument],
     ) -> Iterator[syntax.Expression]:
-        """The extents that stand where a sketch has just the symbol."""
+        """The extents of arguments on the axes where a tensor of the sketch has just `symbol`."""
         for formal in formals:
             if formal.name in arguments:
                 pairs = zip(formal.extents, arguments[formal.name].extents, strict=True)
@@ -305,8 +306,8 @@ class _Expansion:
                             yield own.value
 
     def _constants(self, call: syntax.Invoke, callee: syntax.Sketch) -> dict[str, Replacement]:
-        """Constants that the call gives are these, and what depends on them is the call's, too;
-        others are the program's, one for all calls."""
+        """The callee's constants: those that the call gives, and those that depend on them, are the
+        call's own; the others are added to the program, once for all calls."""
         own: dict[str, Replacement] = {}
         shared = self.constants.setdefault(callee.name, {})
         for constant in syntax.declared(callee, "constexpr"):
@@ -331,7 +332,7 @@ class _Expansion:
     def _constant(
         self, constant: syntax.ConstexprDeclaration, value: syntax.Expression
     ) -> syntax.Expression:
-        """The value of a constant that a call gives."""
+        """The value that a call gives for a constant, checked, and of the constant's type."""
         kind = constant.dtype or self.scope.kind(constant.value)
         if kind is not None:
             self._check_kind(constant, kind, value)
@@ -343,8 +344,8 @@ class _Expansion:
         return self._typed(constant.name, constant.dtype, value)
 
     def _typed(self, name: str, kind: DType, value: syntax.Expression) -> syntax.Name:
-        """A constant of a type, for a number that has to have it; not one of a sketch, which
-        may be set."""
+        """A constant of the program for a number that must have the type `kind`; constants of
+        sketches do not serve, because they may be set."""
         key = kind, expression_text(value)
         if key not in self.typed:
             name = free(name, self.taken | self.local)
@@ -356,8 +357,8 @@ class _Expansion:
     def _params(
         self, call: syntax.Invoke, callee: syntax.Sketch, names: dict[str, Replacement]
     ) -> Iterator[syntax.Statement]:
-        """Params: the values given, else the defaults. What depends on the turn of a loop is bound
-        in the call's block."""
+        """Add the callee's params to `names`: the values given, else the defaults. A value that
+        depends on a loop's iteration is bound in the call's block: its binding is yielded."""
         for param in syntax.declared(callee, "params"):
             kind = param.dtype or type_of(literal(param.default))
             value = self._given(call, param.name)
@@ -393,8 +394,8 @@ class _Expansion:
     def _number(
         self, name: str, kind: DType, number: float, value: syntax.Expression
     ) -> syntax.Expression:
-        """What stands for a number that a param is given: of its type, and no part of a kernel's
-        text, so that calls with other numbers share their kernels."""
+        """The expression for a number that a param is given: of the type `kind`, and (but for
+        bools) behind a name, so that calls with other numbers share their kernels."""
         if kind is DType.BOOL:
             return value
         if kind.is_integer:
@@ -404,7 +405,7 @@ class _Expansion:
         return self._let(name, value if same or exact != exact else numeral(exact, value.span))
 
     def _let(self, name: str, value: syntax.Expression) -> syntax.Name:
-        """A host value of the program; one that says the same is there once."""
+        """The name of a host value of the program; equal values have one name."""
         lets = [*syntax.declared(self.program, "let"), *self.added.get("let", ())]
         known = next((let.name for let in lets if let.value == value), None)
         if known is None:
@@ -415,7 +416,7 @@ class _Expansion:
     def _bound(
         self, name: str, value: syntax.Expression, names: dict[str, Replacement]
     ) -> syntax.Statement:
-        """A binding in the block of the call."""
+        """A binding of `value` in the block of the call, under a new name that `names` gets."""
         made = syntax.Name(free(name, self.taken | self.local), span=value.span)
         self.taken.add(made.id)
         self.turning.add(made.id)
@@ -425,7 +426,7 @@ class _Expansion:
     # ------------------------------------------------------------ what a call brings along
 
     def _add(self, keyword: str, item: Any) -> None:
-        """Declare something that a call brings along, once."""
+        """Add a declaration that a call brings along to a section, once."""
         items = self.added.setdefault(keyword, [])
         if item not in items:
             items.append(item)
@@ -434,13 +435,14 @@ class _Expansion:
             self.taken.add(name)
 
     def _turns(self, node: object) -> bool:
-        """Whether something depends on the turn of a loop of the program."""
+        """Whether a node depends on the iteration of a loop of the program."""
         return bool(self.turning & set(syntax.names(node)))
 
     def _lets(
         self, call: syntax.Invoke, callee: syntax.Sketch, names: dict[str, Replacement]
     ) -> Iterator[syntax.Statement]:
-        """Host values: the program's, or bindings where they depend on the turn of a loop."""
+        """Add the callee's lets to `names`: as host values of the program, or as bindings, which
+        are yielded, where they depend on a loop's iteration."""
         floats = {p.name for p in syntax.declared(callee, "params") if p.dtype and p.dtype.is_float}
         scope = Scope(self.program, kinds={**self.scope.kinds})
         scope.kinds |= dict.fromkeys(self.turning, DType.I64)
@@ -490,7 +492,7 @@ class _Expansion:
             names[view.name] = Argument(name, base.tensor, (), made.extents, call.span)
 
     def _whole_program(self, call: syntax.Invoke, node: object, what: str, place: Span) -> None:
-        """Refuse what has to be known before the first launch, and is not."""
+        """Refuse a node that must be known before the first launch, but depends on an iteration."""
         if self._turns(node):
             raise self.matching.error(
                 call.span,
@@ -508,8 +510,8 @@ class _Expansion:
         arguments: Mapping[str, Argument],
         names: Mapping[str, Replacement],
     ) -> None:
-        """The shapes of arguments are those that the sketch has; what only the sizes of a launch
-        tell is a condition of it."""
+        """Check that arguments have the shapes that the callee declares; an equality that only the
+        sizes of a launch decide becomes a `require`."""
         for formal in syntax.declared(callee, "tensors"):
             argument = arguments.get(formal.name)
             if argument is None:
@@ -554,7 +556,7 @@ class _Expansion:
             self._add("require", made)
 
     def _locals(self, callee: syntax.Sketch) -> dict[str, Replacement]:
-        """New names for what the sketch makes, where the program has those names."""
+        """New names for those that the callee's statements make and the program has, too."""
         found: dict[str, Replacement] = {}
         for name in local_names(callee.body):
             if name in self.taken:
@@ -567,7 +569,7 @@ class _Expansion:
     def _initial_values(
         self, callee: syntax.Sketch, names: Mapping[str, Replacement]
     ) -> Iterator[syntax.Statement]:
-        """What begins each call with a value: `= 0` of an output or a workspace."""
+        """The loops that fill tensors with an initial value, such as `= 0`, at each call."""
         for tensor in syntax.declared(callee, "tensors", "workspace"):
             argument = names[tensor.name]
             if tensor.initial is None or not isinstance(argument, Argument):
@@ -576,8 +578,8 @@ class _Expansion:
             yield filling(argument, extents, replaced(tensor.initial, names), self.taken)
 
     def _points(self) -> tuple[syntax.TilingPoint, ...]:
-        """The tuning points of the sketches that are called, of one after the other, the others at
-        their first."""
+        """The tuning points of the called sketches: each sketch's points in turn, with the other
+        sketches at their first."""
         several = []
         for name, shared in self.constants.items():
             points = [

@@ -230,7 +230,7 @@ class Transfer(Placed):
     `atomic_add | atomic_max | atomic_min (tile -> T[...])`."""
 
     operation: str
-    tile: Expression  # where it is not loaded, also what a tile of its own is made for
+    tile: Expression  # unless it is loaded, also an expression that gets a tile of its own
     access: Subscript
     keywords: tuple[Keyword, ...] = ()
 
@@ -337,7 +337,7 @@ class Program(Placed):
 
 @records.frozen
 class Sketch(Placed):
-    """One sketch, with the tuning points behind it; `program` is the program that it means."""
+    """One sketch, with the tuning points behind it; `program`: the program that it stands for."""
 
     name: str
     sections: tuple[Section, ...]
@@ -350,14 +350,14 @@ class Sketch(Placed):
 
     @property
     def composed(self) -> bool:
-        """Whether all constants are those of the sketches that it calls, so that it depends on them
-        no more than these do."""
+        """Whether this is a program without constants of its own: all are those of the sketches
+        that it calls, and it depends on them no more than those sketches do."""
         program = self.program
         return program is not None and not any(s.keyword == "constexpr" for s in program.sections)
 
     @property
     def called(self) -> frozenset[str]:
-        """The sketches that it calls, where it is a program."""
+        """The names of the sketches that a program calls; none for a sketch."""
         body = statements(() if self.program is None else self.program.body)
         return frozenset(each.sketch for each in body if isinstance(each, Invoke))
 
@@ -388,13 +388,13 @@ class File(Placed):
 SECTIONS = frozenset(
     ("symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
 )
-#: Those of a program: what it declares between its calls is a buffer.
+#: The sections of a program: its memory between calls is `buffers`.
 PROGRAM_SECTIONS = SECTIONS - {"workspace"} | {"buffers"}
 
 
 def children(node: object) -> Iterator[object]:
-    """What stands directly in a node, in the order of its fields, or in a tuple of nodes; nothing
-    for None and for words."""
+    """The values of a node's fields, in their order, or the items of a tuple of nodes; nothing for
+    None, text and numbers."""
     if isinstance(node, tuple):
         yield from node
     elif records.has(kind := type(node)) and not isinstance(node, Span):
@@ -422,7 +422,7 @@ def names(node: object) -> Iterator[str]:
 
 
 def statements(body: Iterable[Statement]) -> Iterator[Statement]:
-    """All statements, in the order of the text."""
+    """All statements of `body` and of the blocks in it, in the order of the text."""
     for statement in body:
         yield statement
         match statement:

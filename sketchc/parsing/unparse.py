@@ -108,7 +108,7 @@ def arguments(
 
 
 def section(node: syntax.Section) -> tuple[list[str], str]:
-    """The items of a section, and what separates them."""
+    """The texts of the items of a section, and the separator between them."""
     separator = "," if node.keyword in ("symbols", "constexpr") else ";"
     if node.keyword == "params" and any(param.name in SECTIONS for param in node.items):
         separator = ","  # behind `;` a section keyword would begin a section; here it is a name
@@ -116,7 +116,7 @@ def section(node: syntax.Section) -> tuple[list[str], str]:
 
 
 def _item(node: Any) -> str:
-    """A declaration, or a condition of `require`."""
+    """The text of a declaration, or of a condition of `require`."""
     match node:
         case syntax.SymbolDeclaration(name, bound):
             return name + ("" if bound is None else f" <= {expression_text(bound, SUM)}")
@@ -156,7 +156,7 @@ def _tensor(node: syntax.TensorDeclaration) -> str:
 
 
 def point(node: syntax.TilingPoint) -> str:
-    """One tuning point of an `available_tiling` block."""
+    """The text of one tuning point of an `available_tiling` block."""
     return ", ".join(f"{name} = {expression_text(value, SUM)}" for name, value in node.values)
 
 
@@ -199,7 +199,7 @@ def statement(node: SimpleStatement) -> tuple[str, list[str] | None]:
 
 
 def _invoke(node: syntax.Invoke) -> list[str]:
-    """The arguments of a call in a program; the last input and the first output are one."""
+    """The arguments of a call in a program; the last input and the first output are one text."""
     if not node.inputs:
         return arguments((), node.keywords)
     *inputs, last = arguments(node.inputs, ())
@@ -219,12 +219,12 @@ def _alloc(node: syntax.Alloc) -> list[str]:
 
 
 def hint(node: syntax.Hint) -> str:
-    """One `@llm_hint(...)` line."""
+    """The text of one `@llm_hint(...)` line."""
     return f"@llm_hint({', '.join(arguments(node.words, node.keywords))})"
 
 
 def statement_text(node: syntax.Statement) -> str:
-    """A simple statement, or the header of a loop or condition, hints omitted."""
+    """The text of a simple statement, or of the header of a loop or branch, hints omitted."""
     match node:
         case syntax.For():
             inner = ", ".join(expression_text(argument) for argument in node.arguments)
@@ -237,12 +237,12 @@ def statement_text(node: syntax.Statement) -> str:
 
 
 def line_edit(node: syntax.Statement, lines: Iterable[str]) -> Edit:
-    """The edit that puts these lines in the place of a statement, indented as it is."""
+    """The edit that puts `lines` in the place of a statement, with the statement's indentation."""
     indent = " " * (node.span.column - 1)
     return Edit(node.span, f"\n{indent}".join(lines))
 
 
 def dtype_fix(node: syntax.Alloc, dtype: DType) -> Fix:
-    """Give an alloc this element type."""
+    """The fix that gives an alloc the element type `dtype`."""
     text = statement_text(records.evolve(node, dtype=dtype))
     return Fix(f"make `{node.name}` {dtype.value}", (Edit(node.span, text),))

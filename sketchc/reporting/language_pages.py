@@ -1,7 +1,7 @@
 """The generated parts of docs/LANGUAGE.md: the tables of operations, types, hints and diagnostics.
 
-`python -m sketchc.reporting.language_pages docs/LANGUAGE.md` puts them in, between markers such as
-`<!-- table: operations -->` and `<!-- end -->`.
+`python -m sketchc.reporting.language_pages docs/LANGUAGE.md` writes the tables between markers such
+as `<!-- table: operations -->` and `<!-- end -->`.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def call_of(
     two: Sequence[str] = ("dst_values", "dst_indices"),
     shown: Callable[[Attribute], str] = lambda attribute: _default(attribute.default),
 ) -> str:
-    """How a row is called: operands, positional attributes, destinations (`two`, where there are
-    several), and keywords with what is `shown` of their values."""
+    """The call of an operation as text: operands, positional attributes, destinations (`two`, where
+    there are several), and keywords with the values that `shown` gives."""
     arguments = [*row.operands, *(a.name for a in row.attributes if a.positional)]
     destinations = two if row.outputs > 1 else ["dst"]
     keywords = [f"{a.name}={shown(a)}" for a in row.attributes if not a.positional]
@@ -122,7 +122,8 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str, tables: Mapping[str, Callable[[], str]] = TABLES) -> str:
-    """The text with every table between markers made anew. Raises `KeyError` for an unknown one."""
+    """The text with every table between markers replaced by a new one. Raises `KeyError` for an
+    unknown table."""
     return _MARKED.sub(lambda found: f"{found[1]}{tables[found[2]]()}\n{found[3]}", text)
 
 

@@ -33,7 +33,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def render_json(
     diagnostics: Sequence[Diagnostic], sketches: Sequence[SketchReport], files: int
 ) -> str:
-    """The JSON document described above, ending in a newline."""
+    """The JSON document that the module's docstring describes, ending in a newline."""
     document = {
         "version": 1,
         "tool": {"name": "sketchc", "version": __version__},
@@ -48,7 +48,7 @@ def render_json(
     return json.dumps(document, indent=2) + "\n"
 
 
-#: The fields that the document has of each record, in its order.
+#: The fields of each record that the document has, in the document's order.
 _FIELDS: dict[type, str] = {
     Diagnostic: "code severity message label span labels notes help fixes",
     Label: "span text",
@@ -62,7 +62,7 @@ _FIELDS: dict[type, str] = {
 
 
 def plain(value: Any) -> Any:
-    """A diagnostic or the report of a sketch, and what stands in them, as plain data."""
+    """A diagnostic, a sketch's report, or a part of one of them, as plain data."""
     match value:
         case Enum():
             return value.value

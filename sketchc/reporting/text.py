@@ -132,7 +132,7 @@ class _Renderer:
     # ------------------------------------------------------------ fixes
 
     def fix(self, fix: Fix, margin: int) -> list[str]:
-        """A fix as the lines before and after it."""
+        """The lines that show a fix: its title, and the source lines before and after it."""
         pad = " " * margin
         kind = "fix" if fix.safe else "unsafe fix"
         lines = [f"{pad} {self.paint('=', _BLUE)} {kind}: {_clean(fix.title)}"]
@@ -165,7 +165,7 @@ class _Renderer:
 
 
 def _pieces(source: Source, span: Span) -> list[tuple[int, int, int]]:
-    """(line, start, end) in characters of the lines of a span that are shown: first and last."""
+    """(line, start, end), in characters, of the lines of a span that are shown: first and last."""
     if span.line == span.end_line:
         return [(span.line, span.column - 1, span.end_column - 1)]
     first, last = source.line(span.line), source.line(span.end_line)
@@ -273,8 +273,8 @@ def render_proofs(name: str, proofs: Sequence[ir.Proof], colour: bool = False) -
 
 
 def distinct(proofs: Iterable[ir.Proof]) -> list[ir.Proof]:
-    """One proof of each claim, subject and tier: a tile name may be allocated several times. What
-    is checked at launch is kept condition by condition."""
+    """One proof of each claim, subject and tier: a tile name may be allocated several times. Proofs
+    checked at launch are kept apart by their conditions."""
     found: dict[tuple[str, str, ir.Tier, str], ir.Proof] = {}
     for proof in proofs:
         condition = proof.detail if proof.tier is ir.Tier.CHECKED_AT_LAUNCH else ""

@@ -1,4 +1,4 @@
-"""What is folded along axes: reductions, running ones, and the places of the largest."""
+"""Rules for what is folded along axes: reductions, norms, scans, and argmax and argmin."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _reduction(operation: str) -> Rule:
 
 
 def _variance(builder: Builder, node: Node) -> None:
-    """The mean first, then the squares of what is left of it: no cancellation."""
+    """The variance by the squared differences from the mean, which avoids cancellation."""
     source, shape, dims = _dims(builder, node.arguments)
     specification = node.results[0]
     total, squares = (
@@ -86,8 +86,8 @@ def _variance(builder: Builder, node: Node) -> None:
 
 
 def _group_norm(builder: Builder, node: Node) -> None:
-    """Each group of channels less its mean, over its deviation: the difference first, since what a
-    mean and its multiple leave of each other would be rounding."""
+    """Each group of channels less its mean, over its deviation: the difference is taken before it
+    is scaled, since a difference of scaled numbers would be rounding error for the most part."""
     arguments, (result, *_) = node.arguments, node.results
     source, groups = arguments["input"], integer(arguments["group"])
     images, channels, *rest = builder.shape(source)
@@ -100,7 +100,7 @@ def _group_norm(builder: Builder, node: Node) -> None:
     held = Specification(wide, shape[:2])
 
     def element(index: Index) -> Scalar:
-        """Of an index with groups and channels of a group."""
+        """The input at an index whose second and third axes are the group and its channel."""
         image, group, channel, *places = index
         whole = ir.Binary("+", ir.Binary("*", group, own), channel)
         return converted(builder.element(source, (image, whole, *places)), wide)
@@ -117,7 +117,7 @@ def _group_norm(builder: Builder, node: Node) -> None:
     eps = as_float(Number(float(arguments["eps"]), wide), wide)
 
     def deviation(image: ir.Expr, group: ir.Expr) -> Scalar:
-        """One over it."""
+        """The reciprocal of a group's standard deviation."""
         spread = Apply("div", (Element(squares, (image, group), wide), count), wide)
         return Apply("rsqrt", (Apply("add", (spread, eps), wide),), wide)
 
@@ -141,7 +141,7 @@ def _group_norm(builder: Builder, node: Node) -> None:
 
 def _norm(builder: Builder, node: Node) -> None:
     """The norm along axes. Of a single element it is the magnitude, as in PyTorch: the square of a
-    small one would be 0."""
+    small number would be 0."""
     source, shape, dims = _dims(builder, {**node.arguments, "dims": node.arguments["dim"]})
     dtype = node.results[0].dtype
     order = builder.element(node.arguments["ord"], ())
@@ -189,8 +189,8 @@ def _norm(builder: Builder, node: Node) -> None:
 def _extremes(
     builder: Builder, source: Any, dims: Sequence[int], operation: str
 ) -> tuple[str, str]:
-    """The values that hold the largest or the smallest along axes, and the first place at which it
-    stands, a number that counts through these axes: NaN is both."""
+    """The names of two values: the largest or smallest along the axes `dims`, and the number, in
+    row-major order along these, of its first place. NaN counts as the largest and the smallest."""
     shape = builder.shape(source)
     dtype = builder.graph.specification(source).dtype
     kept = [n for n in range(len(shape)) if n not in dims]
@@ -212,8 +212,8 @@ def _extremes(
 
 
 def _along(operation: str, *, values: bool) -> Rule:
-    """`max` and `min` along an axis, or of all elements; `argmax` and `argmin` are their indices
-    alone."""
+    """The rule of `max` or `min` along an axis, or of all elements; without `values`, of `argmax`
+    or `argmin`."""
 
     def rule(builder: Builder, node: Node) -> None:
         if "dim" not in node.arguments:  # of all elements, and nobody asks where it stands

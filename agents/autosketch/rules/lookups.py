@@ -1,4 +1,4 @@
-"""Elements whose place is data: read from there, or written."""
+"""Rules for elements whose place is data: read (gather, index) or written (scatter, index_put)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 
-#: What `reduce` is called, as operations.
+#: Values of the argument `reduce` -> operations of a `Scatter`.
 _COMBINED = {
     "add": "add",
     "sum": "add",
@@ -33,7 +33,7 @@ _COMBINED = {
 
 
 def _fetched(builder: Builder, source: Any, index: Index, data: Mapping[int, Scalar]) -> Scalar:
-    """An operand at an index of which some subscripts are data."""
+    """`source` at an index whose subscripts at the positions in `data` are these values."""
     names = {place: f"at{builder.number}_{place}" for place in data}
     own = tuple(
         ir.Ref(names[n], ir.NameKind.BINDING) if n in names else each
@@ -75,7 +75,7 @@ def _embedding(builder: Builder, node: Node) -> None:
 
 
 def wrapped(place: Scalar, extent: ir.Expr) -> Scalar:
-    """A place of an axis; a negative one counts from the end."""
+    """A place of an axis of `extent` places; a negative `place` counts from the end."""
     below = Apply("lt", (place, Number(0, DType.I64)), DType.BOOL)
     from_end = Apply("add", (place, Number(extent, DType.I64)), DType.I64)
     return Apply("where", (below, from_end, place), DType.I64)
@@ -84,9 +84,9 @@ def wrapped(place: Scalar, extent: ir.Expr) -> Scalar:
 def places_given(
     builder: Builder, node: Node
 ) -> tuple[dict[int, Any], int, int, tuple[ir.Expr, ...]]:
-    """Of `tensor[None, p, q]`: the places by axis, how many axes they have, at which axis of the
-    result these begin (there where the places stand, if they are side by side, else in front), and
-    the result's extents."""
+    """Of `tensor[:, p, q]`, with the `indices` [None, p, q]: the places by axis, how many axes they
+    have, at which axis of the result these begin (there where the places stand, if they are side by
+    side, else in front), and the result's extents."""
     shape = builder.shape(node.arguments["self"])
     given = {n: each for n, each in enumerate(node.arguments["indices"]) if each is not None}
     if any(builder.graph.specification(each).dtype is DType.BOOL for each in given.values()):
@@ -103,7 +103,7 @@ def places_given(
 
 
 def _indexed(builder: Builder, node: Node) -> None:
-    """`source[None, p, q]`."""
+    """Indexing by tensors: `source[:, p, q]`, with the `indices` [None, p, q]."""
     source = node.arguments["self"]
     shape = builder.shape(source)
     given, wide, start, _ = places_given(builder, node)
@@ -142,7 +142,7 @@ def _scattered(
 
 
 def _scatter(default: str) -> Rule:
-    """`scatter`, `scatter_add` and `scatter_reduce`: along one axis the index says where."""
+    """The rule of `scatter`, `scatter_add` or `scatter_reduce`: the place on one axis is data."""
 
     def rule(builder: Builder, node: Node) -> None:
         arguments = node.arguments

@@ -1,4 +1,4 @@
-"""What is put in order: the best of a row, all of it, and places in one that is in order."""
+"""Rules for what is put in order: topk, sort, and the search in a sorted row."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _topk(builder: Builder, node: Node) -> None:
 
 
 def _before(one: Scalar, other: Scalar, first: Scalar, *, descending: bool) -> Scalar:
-    """Whether one value stands before another in an order in which NaN is the largest; where they
-    are equal, whether it is the first of them."""
+    """Whether `one` stands before `other` in an order in which NaN is the largest; where they are
+    equal, `first` says so."""
     less: Scalar = Apply("gt" if descending else "lt", (one, other), DType.BOOL)
     same: Scalar = Apply("eq", (one, other), DType.BOOL)
     if one.dtype.is_float:
@@ -59,7 +59,7 @@ def _before(one: Scalar, other: Scalar, first: Scalar, *, descending: bool) -> S
 
 
 def _sort(builder: Builder, node: Node) -> None:
-    """The place of each is the number of those that come before it; there it goes."""
+    """A sort by rank: each element goes to the place that is the number of elements before it."""
     source = node.arguments["self"]
     shape = builder.shape(source)
     if not shape:
@@ -72,7 +72,8 @@ def _sort(builder: Builder, node: Node) -> None:
         return (*own[:dim], place, *own[dim + 1 :])
 
     def comes_before(own: Index) -> Scalar:
-        """Of an index with the axis of the others behind."""
+        """1 where the element with the last subscript, along `dim`, comes before that at the rest
+        of the index, else 0."""
         here, there = own[:-1], moved(own[:-1], own[-1])
         one, other = builder.element(source, there), builder.element(source, here)
         numbers = (Number(own[-1], DType.I64), Number(here[dim], DType.I64))
@@ -109,7 +110,7 @@ def _sort(builder: Builder, node: Node) -> None:
 
 
 def _searched(builder: Builder, node: Node) -> None:
-    """How many of a row come before a value: in a row that is in order, where it belongs."""
+    """How many elements of a sorted row come before a value: the place where it belongs."""
     arguments = node.arguments
     row = arguments.get("sorted_sequence", arguments.get("boundaries"))
     if arguments.get("sorter") is not None:

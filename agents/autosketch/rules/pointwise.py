@@ -1,4 +1,4 @@
-"""Pointwise operations: of the op table, or a few of them."""
+"""Rules for pointwise operations: each is one operation of the op table, or a few of them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _POINTWISE = {
     "bitwise_or": "bitwise_or",
     "bitwise_xor": "bitwise_xor",
 }
-#: Integers of fewer bytes are 0 where the float that becomes one is NaN.
+#: In integers of fewer bytes, a float that is NaN becomes 0.
 _WIDE_INTEGER = 4
-#: Of conditions.
+#: Operation -> the operation that stands for it where the operands are conditions.
 _LOGICAL = {
     "bitwise_and": "logical_and",
     "bitwise_or": "logical_or",
@@ -113,7 +113,7 @@ def _gelu(builder: Builder, node: Node) -> None:
 
 
 def _with(operation: str, **attributes: str) -> Rule:
-    """One operation with attributes, each an argument of the node."""
+    """The rule of one operation whose `attributes` are the arguments of the node named there."""
 
     def rule(builder: Builder, node: Node) -> None:
         dtype = node.results[0].dtype
@@ -133,7 +133,7 @@ def _with(operation: str, **attributes: str) -> Rule:
 
 
 def _clamp(builder: Builder, node: Node) -> None:
-    """Bounds are numbers, or not there."""
+    """A clamp to those of the two bounds that are given, which are numbers or tensors."""
     dtype = node.results[0].dtype
     bounds = {"max": ("min", "min_val"), "min": ("max", "max_val")}
     names = [(operation, name) for operation, each in bounds.items() for name in each]
@@ -207,7 +207,7 @@ def _softplus(builder: Builder, node: Node) -> None:
 
 
 def _fmod(builder: Builder, node: Node) -> None:
-    """The remainder with the sign of what is divided."""
+    """The remainder with the sign of the dividend."""
     given = _operands(node)
     dtype = node.results[0].dtype
 
@@ -220,7 +220,7 @@ def _fmod(builder: Builder, node: Node) -> None:
 
 
 def _signbit(builder: Builder, node: Node) -> None:
-    """Whether a number is below 0, or the 0 that is: one over that is below 0."""
+    """Whether a number is below 0, or is -0.0, the zero whose reciprocal is below 0."""
     (source, *_) = _operands(node)
 
     def body(index: Index) -> Scalar:
@@ -236,7 +236,7 @@ def _signbit(builder: Builder, node: Node) -> None:
 
 
 def _empty(builder: Builder, node: Node) -> None:
-    """A tensor of which nobody looks at what it holds: all that is read was written before."""
+    """An uninitialized tensor, as zeros: all elements that are read were written before."""
     dtype = node.results[0].dtype
     builder.map(node, lambda index: Number(0.0 if dtype.is_float else 0, dtype))
 

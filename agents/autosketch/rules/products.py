@@ -1,4 +1,4 @@
-"""Sums of products: matrix products and convolutions; and what else runs over windows."""
+"""Rules for sums of products (matrix products and convolutions) and for pooling."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def _summed(
     beside: Callable[[Index], Scalar | None] = lambda index: None,
     groups: tuple[ir.Expr, ir.Expr] | None = None,
 ) -> None:
-    """The sum over further axes of a product of two factors, each a function of the result's index
-    and of theirs, and something added to it. Half precision is summed in f32.
+    """Define the result as the sum over axes of extents `over` of the product of two factors, which
+    are functions of the result's index and that of these axes, plus `beside` of the result's index,
+    if that is not None. Half precision is summed in f32.
 
-    `groups`: so many, and so many of the result's channels (its second axis) in each; for the
-    factors the channels are these two axes then."""
+    `groups`: how many there are, and how many of the result's channels (its second axis) each has;
+    the index that `factors` gets has these two axes in place of the channels then."""
     specification = node.results[0]
     own = specification.dtype
     wide = summed_in(own)
@@ -71,7 +72,8 @@ def _summed(
 
 
 def _matmul(left: str, right: str, *, added: str = "") -> Rule:
-    """Matrix products, in batches or not, scaled and added to something or not."""
+    """The rule of a matrix product, in batches or not, plus the argument `added`, if it is named;
+    a product that is scaled is refused."""
 
     def rule(builder: Builder, node: Node) -> None:
         arguments = node.arguments
@@ -102,7 +104,7 @@ def _matmul(left: str, right: str, *, added: str = "") -> Rule:
 
 @attrs.frozen
 class _Window:
-    """Where a window stands over an image of some dimensions, an entry of each for each of them."""
+    """How windows stand over an image; each field has an entry for each of its dimensions."""
 
     kernel: tuple[ir.Expr, ...]
     stride: tuple[int, ...]
@@ -110,17 +112,17 @@ class _Window:
     dilation: tuple[int, ...]
 
     def inputs(self, index: Index, inner: Index) -> Index:
-        """The element of the image that the place `inner` of window `index` is over."""
+        """The index of the image's element that the place `inner` of window `index` is over."""
         places = zip(index, inner, self.stride, self.padding, self.dilation, strict=True)
         return tuple(linear((i, s), (k, d), shift=-p) for i, k, s, p, d in places)
 
     def starts(self, index: Index) -> Index:
-        """The first element that window `index` is over, which may lie outside."""
+        """The index of the first element that window `index` is over, which may lie outside."""
         return self.inputs(index, (ir.Literal(0),) * len(index))
 
 
 def _ints(value: Any, count: int, usual: Sequence[int] = ()) -> tuple[int, ...]:
-    """A list of numbers, one of which stands for all."""
+    """`count` integers: those of a list (`usual` for an empty one), or one that stands for all."""
     found = tuple(map(integer, value if isinstance(value, list) else [value])) or tuple(usual)
     return found * count if len(found) == 1 else found
 
@@ -170,8 +172,9 @@ def _convolution(builder: Builder, node: Node) -> None:
 
 
 def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Expr | None]:
-    """The element of the image that a place of a transposed convolution takes through a place of
-    the window, and where there is one: between the strides there is none."""
+    """The index of the image's element that a place of a transposed convolution's result takes
+    through the place `offset` of the window, and the condition for there being one: between the
+    strides there is none."""
     spot: list[ir.Expr] = []
     where: ir.Expr | None = None
     each = zip(place, offset, window.stride, window.padding, window.dilation, strict=True)
@@ -187,7 +190,7 @@ def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Exp
 
 
 def _pooled(operation: str) -> Rule:
-    """The maximum or the mean of windows."""
+    """The rule of the maximum ("max") or the mean ("sum") of windows."""
 
     def rule(builder: Builder, node: Node) -> None:
         arguments = node.arguments
@@ -254,7 +257,7 @@ def _counted(
     *,
     ceil: bool,
 ) -> float | ir.Expr:
-    """What a mean over a window is divided by."""
+    """What the mean over window `index` divides the sum by."""
     if arguments.get("divisor_override") is not None:
         return float(integer(arguments["divisor_override"]))
     included = bool(arguments["count_include_pad"])

@@ -1,7 +1,7 @@
-"""Loops whose steps need what the step before left: recurrent layers.
+"""Rules for loops whose steps need a state that the step before left: recurrent layers.
 
-A trace tells a loop by four operations (`runtime.tasks.worker.recurrent`). What is computed between
-them follows the index of the step, a name that the host gives a value.
+A trace has a loop as four operations (`runtime.tasks.worker.recurrent`), and `steps::joined` of
+`rolling`. What is computed between them depends on the step, a name to which the host gives values.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from sketchc.ir import nodes as ir
 
 
 def _step(builder: Builder, counter: Use) -> Axis:
-    """The steps of the loop with this counter."""
+    """The axis of the steps of the loop with this counter."""
     nodes = builder.graph.nodes
     name = step_name([node.operation for node in nodes], counter.node)
     return Axis(name, nodes[counter.node].arguments["count"])
 
 
 def _states(before: Use) -> str:
-    """The value that holds a state before and behind each step."""
+    """The name of the value that holds the state that `before` reads, for all steps."""
     return f"{value_name(before.node, 0)}_states"
 
 
@@ -62,8 +62,8 @@ def _before(builder: Builder, node: Node) -> None:
 
 
 def _after(builder: Builder, node: Node) -> None:
-    """Of each state all that it was, then what is asked for of these. What has no state before is
-    no state, and kept for each step."""
+    """The value of each state after every step, then after the last step. A result without a state
+    before the step is no state; it is kept for each step."""
     arguments = node.arguments
     pairs = list(zip(arguments["before"], arguments["after"], strict=True))
     states = [before for before, _ in pairs if before is not None]
@@ -98,7 +98,7 @@ def _after(builder: Builder, node: Node) -> None:
 
 
 def _joined(builder: Builder, node: Node) -> None:
-    """What all steps gave side by side along an axis, or along a new one."""
+    """The results of all steps concatenated along an axis, or stacked along a new one."""
     arguments = node.arguments
     sequence = arguments["sequence"]
     count, *shape = builder.shape(sequence)
@@ -120,7 +120,7 @@ def _joined(builder: Builder, node: Node) -> None:
 
 
 def kept_from_steps(loops: Loops, states: Sequence[Stepped]) -> Iterator[Value]:
-    """The values that memory holds and that every step of a loop reads as they are."""
+    """The values that memory holds and that the steps of a loop read but that depend on no step."""
     follows: dict[str, bool] = {}
     step = states[0].step.name
     for name, each in loops.values.items():

@@ -1,4 +1,4 @@
-"""Views: the result at an index is the source at another one, or one of several sources."""
+"""Rules for views: the result at an index is the source at another, or one of several sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 
-#: They hand on what they are given.
+#: Operations whose result is their operand.
 _SAME = ("clone", "view_of", "alias", "detach", "detach_copy", "lift_fresh_copy", "contiguous")
 
 
@@ -58,8 +58,8 @@ def _squeeze(builder: Builder, node: Node) -> None:
 
 
 def _reshape(builder: Builder, node: Node) -> None:
-    """Any change of shape: the row-major place, taken apart by the extents of the source. Axes that
-    stay, in front and at the end, keep their index."""
+    """Any change of shape: the row-major number of a place is taken apart by the extents of the
+    source. Axes that stay, in front and at the end, keep their index."""
     source = next(v for v in node.arguments.values() if isinstance(v, Use | Made))
     old, new = builder.shape(source), node.results[0].shape
     builder.view(node, source, lambda index: _regrouped(index, new, old))
@@ -119,7 +119,7 @@ def _select_scattered(builder: Builder, node: Node) -> None:
 
 
 def _end(given: Any, extent: ir.Expr, default: ir.Expr) -> ir.Expr:
-    """An end of a slice: a negative one counts from the end of the axis, a large one is that."""
+    """An end of a slice: a negative one counts from the axis's end, a large one is that end."""
     if given is None:
         return default
     if isinstance(given, ir.Literal):
@@ -137,8 +137,8 @@ def _compared(operation: str, one: ir.Expr, other: ir.Expr) -> Scalar:
 
 
 def _copied(builder: Builder, node: Node) -> None:
-    """What is written over a tensor, as wide as that and in its type. (A write into an input of the
-    task is one as well: what the task reads of it afterwards is this value.)"""
+    """The source of a copy, broadcast to the tensor that it is written over and in its type. (So is
+    a write into an input of the task: what the task reads from the input afterwards is this.)"""
     source = node.arguments["src"]
     shape, dtype = builder.shape(source), node.results[0].dtype
     builder.map(
@@ -147,7 +147,7 @@ def _copied(builder: Builder, node: Node) -> None:
 
 
 def _parts(builder: Builder, node: Node) -> None:
-    """All parts of an axis, one after the other, each with the extent that it has."""
+    """The results of a split: the parts of an axis, one after the other, by their extents."""
     source = node.arguments["self"]
     dim = integer(node.arguments["dim"]) % len(builder.shape(source))
     start: ir.Expr = ir.Literal(0)
@@ -163,7 +163,7 @@ def _parts(builder: Builder, node: Node) -> None:
 
 
 def _unbound(builder: Builder, node: Node) -> None:
-    """All places of an axis, one after the other."""
+    """The results of an unbind: the source at each index of an axis."""
     source = node.arguments["self"]
     dim = integer(node.arguments["dim"]) % len(builder.shape(source))
     for of in range(len(node.results)):
@@ -176,8 +176,8 @@ def _unbound(builder: Builder, node: Node) -> None:
 
 
 def _as_strided(builder: Builder, node: Node) -> None:
-    """A change of shape, where the strides are those of dense rows; else each element by the place
-    that it has among all of the source's, row by row."""
+    """A change of shape, where the strides are those of a dense tensor; else each element is read
+    by its row-major number among those of the source."""
     arguments = node.arguments
     source, strides = arguments["self"], arguments["stride"]
     stride: ir.Expr = ir.Literal(1)
@@ -201,7 +201,7 @@ def _as_strided(builder: Builder, node: Node) -> None:
 
 
 def _digits(place: ir.Expr, extents: Sequence[ir.Expr]) -> Index:
-    """The index of an element of these extents, of which the place, row by row, is known."""
+    """The index, in a tensor of these extents, of the element with the row-major number `place`."""
     digits: list[ir.Expr] = []
     for number, extent in reversed(list(enumerate(extents))):
         digits.append(place if number == 0 else ir.Binary("%", place, extent))
@@ -282,7 +282,7 @@ def _constant_pad(builder: Builder, node: Node) -> None:
 
 
 def _cat(builder: Builder, node: Node) -> None:
-    """Each part where its indices are, told apart by the index."""
+    """A concatenation: the index along the axis decides which part an element is of."""
     given = node.arguments["tensors"]
     specification = node.results[0]
     dim = integer(node.arguments["dim"]) % len(specification.shape)

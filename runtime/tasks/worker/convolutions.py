@@ -1,4 +1,4 @@
-"""What PyTorch's convolutions do otherwise without data, and in float64 with large images."""
+"""Modes for PyTorch's convolutions: checks without data, and float64 of large images in parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-#: With the axes of an image that windows move along.
+#: Transposed convolutions, with the number of axes of an image that windows move along.
 _TRANSPOSED = {torch.conv_transpose1d: 1, torch.conv_transpose2d: 2, torch.conv_transpose3d: 3}
 _PLAIN = frozenset({torch.conv1d, torch.conv2d, torch.conv3d})
 #: Elements of all windows that are laid out at once: half a GiB in float64.
@@ -17,8 +17,8 @@ _WINDOWS = 1 << 26
 
 
 class AsWithData(TorchFunctionMode):
-    """Refuses what convolutions refuse with data and take without, some releases more than others:
-    other channels than the weight of a transposed one has, and windows larger than the input."""
+    """Refuses convolutions that PyTorch refuses with data and may take without it: inputs of other
+    channels than the weight of a transposed one has, and windows larger than the input."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         dimensions = _TRANSPOSED.get(func)
@@ -33,8 +33,8 @@ class AsWithData(TorchFunctionMode):
 
 
 class InParts(TorchFunctionMode):
-    """Runs convolutions in float64 on as many images, and in transposed ones as many channels of
-    the result, at a time as memory is reasonable for.
+    """Runs convolutions in float64 on so few images, and in transposed ones on so few channels of
+    the result, at a time that their memory stays reasonable.
 
     For want of a faster way, PyTorch lays out the windows of all images side by side, and then
     multiplies: 27 times the input for a window of 3 x 3 x 3, or as many times the result.

@@ -13,7 +13,7 @@ class TooManyCallsError(Exception):
 
 
 class Counted(TorchFunctionMode):
-    """Counts the `calls` made within; raises `TooManyCallsError` behind the one number `most`."""
+    """Counts the `calls` of PyTorch made within; raises `TooManyCallsError` after `most`."""
 
     def __init__(self, most: float) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""ATen operations that PyTorch takes apart into nothing, as formulas of others.
+"""Formulas for ATen operations that PyTorch has no decomposition for.
 
-Each holds to the last digits of the result's type, infinities and NaN included, but for sums near
-zero, which are right beside what they are the difference of (`sinh`).
+Each is right to the last digits of the result's type, infinities and NaN included, but for sums
+near zero, whose error is relative to the terms that cancel (`sinh`).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def table() -> dict[Any, Callable[..., Any]]:
 
 
 def _other_leg(x: Tensor) -> Tensor:
-    """That of a right triangle with a leg x and the hypotenuse 1."""
-    # Near the ends, 1 - x^2 has lost what its factors have.
+    """sqrt(1 - x^2), the other leg of a right triangle with a leg x and the hypotenuse 1."""
+    # Near -1 and 1, 1 - x^2 has lost digits that its factors have.
     return torch.sqrt((1 - x) * (1 + x))
 
 
 def _asinh(x: Tensor) -> Tensor:
     size = torch.abs(x)
-    # Above, the square may overflow, and the 1 beside it has no digit left.
+    # Above `_LARGE`, the square may overflow, and the 1 beside it has no digit left.
     large = size > _LARGE
     within = torch.where(large, 1.0, size)
     near = torch.log(within + torch.sqrt(within * within + 1))
@@ -82,8 +82,8 @@ def _hypot(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _so_far(x: Tensor, dim: int, nothing: float) -> tuple[Tensor, Tensor]:
-    """What comes before each element of an axis, and it, along a new last axis; and the places
-    there: all of the axis, but those behind are `nothing` and -1."""
+    """For each element of axis `dim`, moved to the end: the elements up to it along a new last
+    axis, and their indices; in place of those behind it are `nothing` and -1."""
     place = torch.arange(x.shape[dim])
     along = x.movedim(dim, -1)
     behind = place > place.unsqueeze(-1)
@@ -92,7 +92,7 @@ def _so_far(x: Tensor, dim: int, nothing: float) -> tuple[Tensor, Tensor]:
 
 
 def _extremes_so_far(x: Tensor, dim: int, *, sign: int) -> Any:
-    """As `cummax` (of sign 1) and `cummin`: the last of equal ones, and of NaN."""
+    """`cummax` (`sign` 1) or `cummin` (-1); of equal elements, and of NaN, the last index."""
     if x.dim() == 0 or x.dtype is torch.bool:
         return NotImplemented
     if x.is_floating_point():
@@ -119,18 +119,18 @@ def _kth_value(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
 
 
 def _at(place: int, dim: int, keepdim: bool, found: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What stands at one place of an axis."""
+    """The elements at index `place` of axis `dim`, for each tensor of `found`."""
     return tuple(x.narrow(dim, place, 1) if keepdim else x.select(dim, place) for x in found)
 
 
 def _median(x: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The lower one of two; NaN where there is one."""
+    """`median` along `dim`: the lower one of two middle elements; NaN where any element is NaN."""
     if x.dim() == 0:
         return NotImplemented
     found = _at((x.shape[dim] - 1) // 2, dim, keepdim, torch.sort(x, dim=dim, stable=True))
     if not x.is_floating_point():
         return found
-    # The place of a NaN is that of the first.
+    # The index of a NaN is that of the first one.
     unknown = torch.isnan(x)
     some = unknown.any(dim, keepdim)
     first = unknown.to(torch.int32).argmax(dim, keepdim)
@@ -144,7 +144,7 @@ def _distances(x: Tensor, y: Tensor, p: float = 2.0, mode: int | None = None) ->
 def _masked(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Any:
-    """One number for all that a mask selects; what else indices mean is not taken apart."""
+    """`index_put` of one number at all that a mask selects; other uses are left to PyTorch."""
     given = [(place, index) for place, index in enumerate(indices) if index is not None]
     if len(given) != 1 or accumulate or values.numel() != 1:
         return NotImplemented

@@ -1,9 +1,9 @@
-"""PyTorch functions that look at values, or whose own operations say less, as formulas.
+"""Formulas for PyTorch functions that look at values, or whose operations no sketch has.
 
 A function that looks at values (`gaussian_nll_loss` at the least variance, `cov` at the number of
 observations) cannot be traced on tensors without data; others become operations that a sketch has
-no form for. They are replaced before PyTorch takes them apart. What a formula has no answer for is
-left to PyTorch.
+no form for. They are replaced before PyTorch takes them apart. Calls that a formula does not cover
+(it returns NotImplemented) are left to PyTorch.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from sketchc.runtime.tasks.worker.recurrent import LAYERS
 
 Tensor = torch.Tensor
 Function: TypeAlias = Callable[..., Any]
-#: PyTorch's word for a quotient that is rounded so.
+#: PyTorch's name for rounding a quotient down.
 _DOWN = "floor"
 
 
 class Formulas(TorchFunctionMode):
-    """Functions of a table that are called within it are their formulas."""
+    """Replaces calls, made within, of functions in a table by their formulas."""
 
     def __init__(self, table: Mapping[Function, Function]) -> None:
         super().__init__()
@@ -74,8 +74,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Attention without a mask of the task's. PyTorch's own also answers for rows that a mask hides
-    whole, of which there are none here: in twice as many operations."""
+    """`scaled_dot_product_attention` without a mask argument. PyTorch's own also handles rows that
+    a mask hides whole, of which there are none here, in twice as many operations."""
     if attn_mask is not None or enable_gqa or dropout_p:
         return NotImplemented
     if query.dtype not in (torch.float32, torch.float64):
@@ -97,7 +97,7 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Any:
-    """Of variances that are not negative, which PyTorch refuses."""
+    """`gaussian_nll_loss` without the check that variances are not negative."""
     variance = var if isinstance(var, Tensor) else torch.full_like(input, var)
     if variance.shape != input.shape:
         if input.shape[:-1] == variance.shape:
@@ -114,7 +114,7 @@ def gaussian_nll_loss(
 def padded(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Any:
-    """An image that goes on round its ends; other modes are PyTorch's own."""
+    """`pad` in the mode "circular", in which an axis goes on from its other end."""
     if mode != "circular":
         return NotImplemented
     for place, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
@@ -128,7 +128,7 @@ def padded(
 
 
 def floored(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
-    """A quotient of integers that is rounded down."""
+    """`div` of integers with the quotient rounded down."""
     whole = all(
         not value.is_floating_point() if isinstance(value, Tensor) else type(value) is int
         for value in (input, other)
@@ -162,7 +162,7 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Any:
-    """Of bags of one length each: rows of the table, taken together."""
+    """`embedding_bag` of bags of one length each: the rows of each bag, reduced."""
     if input.dim() != 2 or max_norm is not None or padding_idx is not None:
         return NotImplemented
     weights = per_sample_weights
@@ -189,7 +189,7 @@ def quantile(
     interpolation: str = "linear",
     out: None = None,
 ) -> Any:
-    """The value at `q` of the way through what is in order; NaN where there is one."""
+    """`quantile` for one number `q`, by sorting the elements; NaN where any element is NaN."""
     if isinstance(q, Tensor) or not input.dim() or interpolation not in _PLACES or out is not None:
         return NotImplemented
     source, axis = (input.reshape(-1), 0) if dim is None else (input, dim % input.dim())
@@ -213,7 +213,7 @@ def _between(at: Callable[[Tensor], Tensor], rank: Tensor) -> Tensor:
     return torch.lerp(at(lower), at(torch.ceil(rank)), rank - lower)
 
 
-#: What stands at a place that is no whole number, by the interpolation's name.
+#: The value at a fractional rank, by the interpolation's name.
 _PLACES: Mapping[str, Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]] = {
     "linear": _between,
     "lower": lambda at, rank: at(torch.floor(rank)),
@@ -230,7 +230,7 @@ def covariance(
     fweights: Tensor | None = None,
     aweights: Tensor | None = None,
 ) -> Any:
-    """Of rows of observations, each of which counts once."""
+    """`cov` of rows of observations, each of which counts once."""
     if fweights is not None or aweights is not None or not 0 < input.dim() <= 2:
         return NotImplemented
     if not input.is_floating_point():
@@ -242,7 +242,7 @@ def covariance(
 
 
 def correlation(input: Tensor) -> Any:
-    """Covariances over the deviations of both rows, within -1 and 1."""
+    """`corrcoef`: covariances over the deviations of both rows, within -1 and 1."""
     together = covariance(input)
     if together is NotImplemented:
         return NotImplemented

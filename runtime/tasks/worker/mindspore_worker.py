@@ -1,7 +1,8 @@
 """The process that runs a MindSpore task: see `server`. It runs in an environment of its own.
 
 A task is a `mindspore.nn.Cell`, or a function on tensors; it runs in PyNative mode on the CPU.
-Needs mindspore and NumPy, and nothing of sketchc besides the rooms that `process.program` shows.
+Needs mindspore and NumPy, and nothing of sketchc besides the packages that `process.program` makes
+importable.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ DTYPES = {
 }
 _SPELLED = {dtype.numpy_name: dtype.value for dtype in DType}
 _FLOATS = ("f64", "f32", "bf16", "f16")
-#: Methods of a tensor that change it, and operators. Of several, MindSpore has no kernel for the
+#: Methods and operators that change a tensor. For several of these, MindSpore has no kernel for the
 #: CPU that works in place: it gives a new tensor, and leaves the old one as it was.
 _IN_PLACE = (
     *("add_", "addmm_", "clamp_", "div_", "erfinv_", "exp_", "fill_diagonal_", "floor_"),
@@ -66,7 +67,7 @@ class Task(server.Task):
         return mindspore.ops.ones(tuple(shape), DTYPES[spelling])
 
     def load(self, raw: Raw) -> Any:
-        """A new tensor of an array that was sent."""
+        """A new tensor from an array of a request."""
         if raw.dtype == BFLOAT16:
             bits = np.frombuffer(raw.data, np.uint16).astype(np.uint32) << 16
             wide = mindspore.Tensor(bits.view(np.float32).reshape(raw.shape))
@@ -74,7 +75,7 @@ class Task(server.Task):
         return mindspore.Tensor(array_of(raw).copy(), DTYPES[_SPELLED[raw.dtype]])
 
     def raw(self, tensor: Any) -> Raw:
-        """A tensor as an array to send."""
+        """A tensor as an array of a reply."""
         if self.spelling(tensor) != "bf16":
             return raw_of(tensor.asnumpy())
         wide = np.ascontiguousarray(tensor.astype(mindspore.float32).asnumpy())
@@ -82,7 +83,7 @@ class Task(server.Task):
         return Raw(BFLOAT16, tuple(tensor.shape), halves.data)
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
-        """The elements; bf16 as float64."""
+        """The elements as a NumPy array; bf16 as float64."""
         wide = tensor.astype(mindspore.float64) if self.spelling(tensor) == "bf16" else tensor
         found: np.ndarray[Any, Any] = wide.asnumpy()
         return found
@@ -94,17 +95,17 @@ class Task(server.Task):
         return mindspore.Tensor(tensor.asnumpy().copy(), tensor.dtype)
 
     def double(self, value: Any) -> Any:
-        """In float64, unless the task does not run in it."""
+        """A floating-point tensor in float64, if the task runs in it; else `value` itself."""
         return self.widened(value) if self.wide else value
 
     def widened(self, value: Any) -> Any:
-        """A floating-point tensor in float64."""
+        """A floating-point tensor in float64; any other value as it is."""
         if self.is_tensor(value) and self.spelling(value) in _FLOATS:
             return mindspore.Tensor(self.array(value).astype(np.float64))
         return value
 
     def doubled(self, model: Any) -> Any:
-        """A model with its parameters in float64."""
+        """A model with its parameters in float64, if the task runs in it."""
         if self.wide and isinstance(model, nn.Cell):
             for parameter in model.get_parameters():
                 if self.spelling(parameter) in _FLOATS:
@@ -116,7 +117,7 @@ class Task(server.Task):
         return model.set_train(False)
 
     def twin(self, model: Any) -> Any:
-        """Models are made anew for each request, and copies of cells share their parameters."""
+        """The model itself: models are built for each request, and copies share parameters."""
         return model
 
     def state(self, model: Any) -> dict[str, Any]:
@@ -139,7 +140,7 @@ class Task(server.Task):
         return alike and self.array(output).tobytes() == self.array(value).tobytes()
 
     def attributes(self, part: Any) -> dict[str, Any]:
-        """What a cell was given by its constructor, by name."""
+        """The attributes that a cell has besides those of every cell, by name."""
         plain = vars(nn.Cell())
         return {name: v for name, v in super().attributes(part).items() if name not in plain}
 
@@ -179,7 +180,7 @@ def _in_place(operation: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _filled(tensor: Any, value: Any) -> Any:
-    """The tensor with other elements. An assignment also reaches what it is a slice of."""
+    """Write `value` into `tensor`, also where it is a slice of another one; returns `tensor`."""
     if value is tensor:
         return tensor
     if tensor.shape:
@@ -190,7 +191,7 @@ def _filled(tensor: Any, value: Any) -> Any:
 
 
 def main(channel: socket.socket) -> None:
-    """Serve requests until nobody asks."""
+    """Serve requests until the channel is closed."""
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE, device_target="CPU")
     work_in_place()
     server.serve(Task, channel)

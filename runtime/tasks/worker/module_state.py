@@ -32,7 +32,7 @@ def unregistered(model: Any) -> dict[str, tuple[torch.nn.Module, torch.Tensor]]:
 
 
 def load_state(model: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> None:
-    """Copy values into the tensors of a module, by name; names that it has not are left out."""
+    """Copy values into the tensors of a module, by name; unknown names are ignored."""
     model.load_state_dict(values, strict=False)
     for name, (_, tensor) in unregistered(model).items():
         if name in values:

@@ -16,7 +16,7 @@ from sketchc.base.types import DType, numpy_dtype
 from sketchc.runtime.process.messages import Raw, array_of, raw_of
 from sketchc.runtime.tasks.worker import server
 
-#: A byte of memory that nobody wrote, in the second run: floats are huge, integers too.
+#: The value of uninitialised bytes in the second run: it gives huge floats, and huge integers.
 _STALE = 0x7B
 
 
@@ -29,7 +29,7 @@ class Task(server.Task):
     tensor_type = (np.ndarray, np.generic)
     tensor_name = "an array"
     spellings: ClassVar[Mapping[str, str]] = {dtype.numpy_name: dtype.value for dtype in DType}
-    #: Nothing but two runs can tell, and they cost little.
+    #: Only two runs can show that outputs differ, and they cost little.
     twice_elements = 1 << 24
 
     def is_module(self, value: object) -> bool:
@@ -47,15 +47,15 @@ class Task(server.Task):
         return np.ones(tuple(shape), numpy_dtype(DType(spelling)))
 
     def load(self, raw: Raw) -> Any:
-        """A new tensor of an array that was sent."""
+        """A new tensor from an array of a request."""
         return array_of(raw).copy()
 
     def raw(self, tensor: Any) -> Raw:
-        """A tensor as an array to send."""
+        """A tensor as an array of a reply."""
         return raw_of(np.asarray(tensor))
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
-        """The elements; bf16 as float64."""
+        """The elements as a NumPy array; bf16 as float64."""
         array = np.asarray(tensor)
         return array.astype(np.float64) if array.dtype.name == "bfloat16" else array
 
@@ -78,12 +78,12 @@ class Task(server.Task):
         return output is value or np.may_share_memory(output, value)
 
     def running(self) -> AbstractContextManager[Any]:
-        """For the time of a run: NumPy gives no warnings."""
+        """A context for a run, in which NumPy gives no warnings."""
         return np.errstate(all="ignore")
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
-        """For the time of a run: the memory that `numpy.empty` gives holds something."""
+        """A context for a run: the memory that `numpy.empty` gives holds `_STALE` bytes."""
         kept = {name: getattr(np, name) for name in ("empty", "empty_like")}
         for name, make in kept.items():
             setattr(np, name, _stale(make))
@@ -95,7 +95,7 @@ class Task(server.Task):
 
 
 def _stale(make: Callable[..., Any]) -> Callable[..., Any]:
-    """`numpy.empty` with something left in the memory."""
+    """`make` (`numpy.empty` or its like), with all bytes of its arrays set to `_STALE`."""
 
     def made(*arguments: Any, **named: Any) -> Any:
         array = make(*arguments, **named)
@@ -108,5 +108,5 @@ def _stale(make: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
-#: Serves requests until nobody asks.
+#: Serves requests until the channel is closed.
 main = partial(server.serve, Task)

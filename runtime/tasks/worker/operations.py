@@ -1,21 +1,21 @@
 """What the operations of a PyTorch task's run tell: which other answers its arithmetic allows
-(`Borders`), which numbers its results may bend at (`Thresholds`), whether it draws random numbers
-(`RandomOperations`) and whether it looks at elements (`Reads`).
+(`Borders`), at which numbers its results may change abruptly (`Thresholds`), whether it draws
+random numbers (`RandomOperations`) and whether it looks at elements (`Reads`).
 
 A kernel's value before a rounding (`round`, `floor`, a cast to an integer, `bucketize`, a
 comparison) is off by rounding errors, as the task's own is; near a border it may fall on the other
 side. `Borders` runs a task with every such value moved by its tolerance, down or up, so that its
-outputs hold what lies on the other side, whatever the task computes from it; nothing moves by more
-than one step. Among elements that are as large within tolerance, argmax, topk and sort then name
-the first or the last. Without a move it notes the values before roundings, and those of which
-places are named. What follows from inputs by selecting, copying and changing signs alone is exact,
-and never moved.
+outputs hold what lies on the other side, whatever the task computes from it; no result moves by
+more than one step. Among elements that are equal within tolerance, argmax, topk and sort then give
+the index of the first or the last. Without a move, `Borders` notes the values before roundings, and
+the operands of operations that give indices. What follows from inputs by selecting, copying and
+changing signs alone is exact, and never moved.
 
 `lt` in place of `le` shows only where an element equals the bound. `Thresholds` notes the numbers
 that operations take beside values that follow from the inputs, those of comparisons first: scalars,
 their defaults, small tensors that follow from no input (the borders of `bucketize`), and the places
-at which an operation bends by itself (0 of relu, 3 of hardswish). It also tells whether a task does
-nothing but select, compare and copy: then no value of the inputs can overflow.
+at which an operation's own definition changes (0 of relu, 3 of hardswish). It also tells whether a
+task does nothing but select, compare and copy: then no value of the inputs can overflow.
 
 A task that draws random numbers in `forward` has no reference: every kernel would differ from it,
 and the blame would fall on the sketch or the code.
@@ -38,9 +38,9 @@ from sketchc.runtime.tasks.worker.rng_audit import Event, first_that_differs
 _ROUNDINGS = frozenset({"round", "floor", "ceil", "trunc", "sign"})
 BUCKETS = frozenset({"bucketize", "searchsorted"})
 COMPARISONS = frozenset({"lt", "le", "gt", "ge"})
-#: Their quotient is what is rounded.
+#: Operations that round the quotient of their operands.
 _QUOTIENTS = frozenset({"floor_divide", "remainder", "fmod"})
-#: Operations that name places -> whether they name the largest; None: an argument says it.
+#: Operations that give indices -> whether those of the largest; None: an argument says it.
 _PLACES: dict[str, bool | None] = {
     "argmax": True,
     "argmin": False,
@@ -49,7 +49,7 @@ _PLACES: dict[str, bool | None] = {
     "topk": None,
     "sort": None,
 }
-#: What gives elements of its operands (or no new ones), so that exact operands stay exact.
+#: Operations that give elements of their operands, or constants: exact operands stay exact.
 EXACT = (
     _ROUNDINGS
     | BUCKETS
@@ -80,10 +80,10 @@ _NOTED = 1 << 22
 _HALF_UNIT = 2.0**-24
 #: Elements up to which a tensor that follows from no input counts as constants.
 _FEW = 64
-#: What a tensor of places is no constant of.
+#: Operations whose small tensors are indices, and no constants to note.
 _BY_PLACE = frozenset({"index", "index_select", "gather", "scatter", "index_put", "take",
                        "embedding", "index_copy", "index_add", "scatter_add"})  # fmt: skip
-#: Where an operation bends by itself.
+#: The numbers at which an operation's own definition changes.
 _BENDS: dict[str, tuple[float, ...]] = {
     "hardswish": (-3.0, 3.0),
     "hardsigmoid": (-3.0, 3.0),
@@ -96,7 +96,7 @@ _BENDS: dict[str, tuple[float, ...]] = {
     "ceil": (-1.0, 1.0),
     "trunc": (-1.0, 1.0),
 }
-#: What bends at a number has its own arguments first in line.
+#: Operations whose results change at the numbers that they take: these numbers come first.
 _FIRST = COMPARISONS | BUCKETS | frozenset({"eq", "ne", "clamp", "clamp_min", "clamp_max", "histc",
                                             "hardtanh", "threshold", "where", "hardshrink",
                                             "softshrink", "maximum", "minimum"})  # fmt: skip
@@ -121,14 +121,14 @@ _RANDOM = frozenset(
 
 
 class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Sees every operation of a run."""
+    """Sees every operation of a run, by `seen`."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch would import its compiler, for seconds, and a Triton with it, to keep it away."""
+        """False: else torch would import its compiler and Triton, for seconds, to skip them."""
         return False
 
     def __torch_dispatch__(
@@ -141,26 +141,26 @@ class Operations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.seen(func, args, dict(kwargs or {}))
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """What one operation gives for its arguments."""
+        """The result of one operation for its arguments."""
         raise NotImplementedError
 
 
 @attrs.frozen
 class Place:
-    """What an operation named places of, and whether that is exact."""
+    """The operand of an operation that gave indices, and whether it is exact."""
 
     values: torch.Tensor
     exact: bool
 
 
 class Borders(Operations):  # type: ignore[no-untyped-call]
-    """Moves what is rounded by `move` (-1, 0 or 1) times its tolerance; `rtol` of an element's
-    magnitude and of the root mean square."""
+    """Moves values before a rounding by `move` (-1, 0 or 1) times their tolerance: `rtol` of an
+    element's magnitude and of the root mean square."""
 
     def __init__(self, exact: Sequence[torch.Tensor], move: int, rtol: float) -> None:
         super().__init__()
         self.move, self.rtol = move, rtol
-        #: Where exact elements are kept.
+        #: The addresses of the storages of exact elements.
         self.kept = {storage_of(tensor) for tensor in exact}
         self.rounded: list[torch.Tensor] = []
         self.places: list[Place] = []
@@ -168,7 +168,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         self.open = False
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """Runs one operation, moved where it rounds."""
+        """Runs one operation, its operand moved where it rounds."""
         name = func._schema.name.split("::")[-1]
         plain = name.rstrip("_")
         exact = self._follows(plain, [*args, *given.values()])
@@ -190,7 +190,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         return not value.dim() and _representable(float(value))  # a number, wrapped
 
     def _follows(self, name: str, given: Sequence[Any]) -> bool:
-        """Whether what an operation gives is exact; integers are, whatever was rounded."""
+        """Whether the result of an operation is exact, as that of every rounding is."""
         if name in _ROUNDINGS or name == "lift_fresh":
             return True
         if name not in EXACT and not (name in ("mul", "div") and _by_power_of_two(given)):
@@ -217,7 +217,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
         return _is_quotient(name, given) or name in _ROUNDINGS | BUCKETS | COMPARISONS
 
     def _moved(self, func: Any, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """The operation on what is moved."""
+        """The result of an operation, its operand moved where it rounds."""
         if name in _PLACES and isinstance(args[0], torch.Tensor) and args[0].is_floating_point():
             return self._placed(func, name, args, given)
         if not self._looked_at(name, args, given):
@@ -263,7 +263,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
 
     @staticmethod
     def _one_step(found: torch.Tensor, moved: torch.Tensor, decimals: int = 0) -> torch.Tensor:
-        """What is moved, at most one step from what was found."""
+        """The result `moved`, limited to one step from the result `found`."""
         step = 10.0**-decimals if decimals else 1
         if found.dtype is torch.bool:
             return moved
@@ -274,12 +274,13 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
     # ------------------------------------------------------------ places
 
     def _placed(self, func: Any, name: str, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """argmax and its like: the first or the last of what is as large within tolerance."""
+        """The result of argmax or its like: of elements equal within tolerance the first or
+        last."""
         found = func(*args, **given)
         parts = found if isinstance(found, tuple) else (found,)
         places, value = parts[-1], args[0]
         if places.is_floating_point() or not value.numel():
-            return found  # the maximum of all, or of two
+            return found  # the maximum of all elements, or of two tensors
         along = _argument(func, "dim", args, given)
         exact = self._is_exact(value)
         self.open |= not exact
@@ -309,7 +310,7 @@ class Borders(Operations):  # type: ignore[no-untyped-call]
 
 
 def _picked(value: torch.Tensor, places: torch.Tensor, axis: int) -> torch.Tensor:
-    """The elements at places, whose axis may be gone."""
+    """The elements of `value` at the indices `places`, which may lack the reduced axis."""
     if not value.dim() or places.dim() == value.dim():
         return value.gather(axis, places) if value.dim() else value
     return value.gather(axis, places.unsqueeze(axis)).squeeze(axis)
@@ -326,7 +327,7 @@ def _argument(func: Any, name: str, args: Sequence[Any], given: Mapping[str, Any
 
 
 def _rounded_argument(name: str) -> int:
-    """The place of what is rounded."""
+    """The position of the argument that an operation rounds."""
     return 1 if name in ("searchsorted", "copy") else 0
 
 
@@ -335,12 +336,12 @@ def _is_quotient(name: str, given: Mapping[str, Any]) -> bool:
 
 
 def storage_of(tensor: torch.Tensor) -> int:
-    """Where a tensor's elements are kept."""
+    """The address of a tensor's storage."""
     return int(tensor.untyped_storage().data_ptr())
 
 
 def _representable(value: float) -> bool:
-    """Whether f32 holds a constant as it is."""
+    """Whether f32 can hold a constant exactly."""
     return bool(torch.tensor(value, dtype=torch.float32).double().item() == value)
 
 
@@ -367,8 +368,8 @@ def _tensors_in(values: Sequence[Any]) -> list[torch.Tensor]:
 def explored(
     run: Callable[[Callable[[Sequence[torch.Tensor]], Borders]], list[torch.Tensor]], rtol: float
 ) -> tuple[list[list[torch.Tensor]], list[torch.Tensor], list[Place]]:
-    """The outputs of runs with what is rounded moved down, and up; the values before roundings; and
-    what places were named of. `run` makes one run within what it is given for exact tensors."""
+    """The outputs of runs with values before roundings moved down, and up; these values; and the
+    operands of operations that gave indices. `run` runs in the mode that its argument makes."""
     made: list[Borders] = []
 
     def around(move: int) -> Callable[[Sequence[torch.Tensor]], Borders]:
@@ -385,11 +386,11 @@ def explored(
 
 
 class Thresholds(Operations):  # type: ignore[no-untyped-call]
-    """Notes numbers beside what follows from `given`."""
+    """Notes the numbers that operations take beside tensors that follow from `given`."""
 
     def __init__(self, given: Sequence[torch.Tensor]) -> None:
         super().__init__()
-        #: Where values are kept that follow from what was given.
+        #: The addresses of the storages of values that follow from what was given.
         self.kept = {storage_of(tensor) for tensor in given}
         self.first: dict[float | int, None] = {}
         self.others: dict[float | int, None] = {}
@@ -397,7 +398,7 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
 
     @property
     def values(self) -> list[float | int]:
-        """The numbers, those that bend first."""
+        """The numbers, first those at which results change abruptly."""
         return list({**self.first, **self.others})
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
@@ -423,7 +424,7 @@ class Thresholds(Operations):  # type: ignore[no-untyped-call]
         given: Mapping[str, Any],
         tensors: Sequence[torch.Tensor],
     ) -> Iterator[float | int]:
-        """The numbers that an operation takes beside its tensors."""
+        """The numbers that an operation takes beside tensors that follow from the inputs."""
         for place, argument in enumerate(func._schema.arguments):
             if str(argument.type) in _NUMBERS:
                 default = args[place] if place < len(args) else argument.default_value

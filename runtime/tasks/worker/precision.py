@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 
 class JoinsFloat64(TorchFunctionMode):
-    """What a task makes in another type (a filter, a state of zeros) joins the inputs in float64
+    """Converts tensors that a task makes in another type (a filter, a state of zeros) to float64
     where PyTorch wants one type of all operands: in the task's own run they have one."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -33,7 +33,7 @@ def _is_float(value: Any) -> bool:
 
 
 def _writes(func: Any) -> bool:
-    """Whether it changes its first operand."""
+    """Whether a function changes its first operand."""
     name = getattr(func, "__name__", "")
     return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
 

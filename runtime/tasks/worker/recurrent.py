@@ -2,8 +2,8 @@
 operations as its sequence is long.
 
 A loop is four operations. `counter` is its index, which runs from 0; `at` takes the element of a
-sequence there; `before` is what a state was when the step began, `initial` when the first one did;
-`after` says what each state becomes, and gives the states behind all steps, then the last of each.
+sequence there; `before` is a state when the step begins, which is `initial` in the first step;
+`after` takes what each state becomes, and gives the states behind all steps, then the last of each.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIBRARY.define("before(Tensor initial, Tensor counter) -> Tensor")
 _LIBRARY.define("after(Tensor[] before, Tensor[] after, int count, bool backwards) -> Tensor[]")
 _STEPS = torch.ops.steps
 
-#: What a step makes of what comes in (times its weights already) and of the states.
+#: The states after a step, from its input (times its weights already) and the states before.
 Cell = Callable[[Tensor, Sequence[Tensor], "Weights"], Sequence[Tensor]]
 
 
@@ -53,11 +53,11 @@ class Weights:
         self.projection = left[0] if left else None
 
     def of_incoming(self, data: Tensor) -> Tensor:
-        """What a cell takes of what comes in."""
+        """The linear part of a cell that its input gives: `data` times weights, plus bias."""
         return F.linear(data, self.incoming, self.incoming_bias)
 
     def of_states(self, states: Tensor) -> Tensor:
-        """What the states add to what comes in."""
+        """The linear part of a cell that its states give: `states` times weights, plus bias."""
         return F.linear(states, self.own, self.own_bias)
 
 
@@ -89,7 +89,7 @@ def _lstm(incoming: Tensor, states: Sequence[Tensor], weights: Weights) -> Seque
 
 
 def _layer(cell: Cell, kinds: int) -> Callable[..., Any]:
-    """A recurrent function of PyTorch's with `kinds` states: "output, last states of each kind"."""
+    """A recurrent function of PyTorch's, with `kinds` kinds of states, that runs as a loop."""
 
     def run(
         data: Tensor,
@@ -129,7 +129,7 @@ def _layer(cell: Cell, kinds: int) -> Callable[..., Any]:
 def _steps(
     cell: Cell, sequence: Tensor, initial: Sequence[Tensor], weights: Weights, *, backwards: bool
 ) -> tuple[Tensor, Sequence[Tensor]]:
-    """The first state behind each step of a layer, and all states behind the last."""
+    """The first kind of state behind each step of a layer, and all states behind the last step."""
     count = sequence.shape[0]
     incoming = weights.of_incoming(sequence)
     counter = _STEPS.counter(sequence, count)
@@ -141,7 +141,7 @@ def _steps(
 
 
 def _one_step(cell: Cell) -> Callable[..., Any]:
-    """A function of PyTorch's that makes one step; PyTorch's own writes in place."""
+    """A function of PyTorch's that makes one step, without writes in place."""
 
     def run(data: Tensor, states: Tensor | Sequence[Tensor], *weights: Tensor | None) -> Any:
         given = [each for each in weights if each is not None]
@@ -153,7 +153,7 @@ def _one_step(cell: Cell) -> Callable[..., Any]:
     return run
 
 
-#: By function.
+#: The replacements, by function.
 LAYERS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.rnn_tanh: _layer(_elman(torch.tanh), 1),
     torch.rnn_relu: _layer(_elman(torch.relu), 1),

@@ -1,5 +1,5 @@
-"""Operations that resize images, and that PyTorch takes apart into nothing, or otherwise at other
-sizes, as formulas of gathers and sums that are the same at all sizes.
+"""Formulas of gathers and sums for operations that resize images, the same at all sizes: PyTorch
+has no decomposition for these operations, or another one at other sizes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 Tensor = torch.Tensor
-#: The free number of the cubic that PyTorch resizes with.
+#: The free parameter of the cubic that PyTorch resizes with.
 _CUBIC = -0.75
 
 
@@ -24,14 +24,14 @@ def resizing() -> dict[Any, Callable[..., Any]]:
 
 
 def _across(down: Tensor, across: Tensor) -> tuple[Tensor, Tensor]:
-    """What each row of a window has and what each column, for all windows of an image."""
+    """Values by row and by column of a window, shaped to broadcast over all windows."""
     return down[:, None, :, None], across[None, :, None, :]
 
 
 def _largest(x: Tensor, size: Sequence[int]) -> Any:
-    """The maximum of each window and its place: window i of n begins at i*N // n and ends before
-    (i + 1)*N / n. All are taken to be as long as the longest: shorter ones have their last element
-    several times."""
+    """`adaptive_max_pool2d`, the maximum of each window and its index: window i of n begins at
+    i*N // n and ends before (i + 1)*N / n. All windows are as long as the longest: shorter ones
+    have their last element several times."""
     rows, columns = (
         _window(torch.arange(count).unsqueeze(-1), extent, count)
         for extent, count in zip(x.shape[-2:], size, strict=True)
@@ -52,7 +52,7 @@ def _window(number: Tensor, extent: int, count: int) -> Tensor:
 
 
 def _place(number: Tensor, offset: Tensor, extent: int, count: int) -> Tensor:
-    """What stands at an offset in a window; the last that is in it, for larger ones."""
+    """The index in the image of an offset in a window; of its last element for larger offsets."""
     end = ((number + 1) * extent + count - 1) // count
     return torch.minimum(number * extent // count + offset, end - 1)
 
@@ -64,7 +64,7 @@ def _bicubic(
     scale_down: float | None = None,
     scale_across: float | None = None,
 ) -> Tensor:
-    """Each pixel is a sum over four rows and four columns around its place in the image."""
+    """`upsample_bicubic2d`: each pixel is a sum over four rows and four columns around it."""
     own = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
     taps = [
         _taps(own, extent, count, align_corners, scale)
@@ -79,7 +79,7 @@ def _bicubic(
 def _taps(
     x: Tensor, extent: int, count: int, align_corners: bool, scale: float | None
 ) -> tuple[Tensor, Tensor]:
-    """The places along an axis that each new one is made of, and their weights."""
+    """The four places along an axis that each new pixel is made of, and their weights."""
     number = torch.arange(count, dtype=x.dtype)
     if align_corners:
         place = number * ((extent - 1) / (count - 1) if count > 1 else 0.0)

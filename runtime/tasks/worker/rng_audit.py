@@ -28,7 +28,7 @@ _CLASSES = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64", "RandomState")
 
 
 class _Source:
-    """A generator: how people call it, and how its state is read; `start` is its first state."""
+    """A generator: its name, how its state is read, and a digest of its `start` state."""
 
     def __init__(self, name: str, read: Callable[[], object]) -> None:
         self.name, self.read = name, read
@@ -89,7 +89,7 @@ class Watch:
             self.events.append((source.name, now))
 
     def reseeded(self, name: str, seed: Callable[[], Any]) -> Any:
-        """A shared generator is given another state: what was drawn before counts."""
+        """Give a shared generator another state by `seed`, and note if it was drawn from before."""
         source = self._shared[name]
         self._note(source)
         with _unwatched():
@@ -98,25 +98,25 @@ class Watch:
         return found
 
     def system(self, content: bytes) -> None:
-        """The system's random numbers never repeat."""
+        """Note a draw of the system's random numbers, which never repeat."""
         self.events.append(("os.urandom", content))
 
 
 def stir() -> None:
-    """Other states for the shared generators: what is drawn from them unseeded shows."""
+    """Give the shared generators other states: what is drawn from them unseeded shows."""
     random.seed()
     np.random.seed()
 
 
 def first_that_differs(one: Sequence[Event], other: Sequence[Event]) -> str:
-    """What two runs drew in other states; "" where the draws of both repeat."""
+    """The first generator that two runs drew from in other states; "" where all draws repeat."""
     pairs = zip_longest(one, other)
     return next((str((a or b or ("",))[0]) for a, b in pairs if a != b), "")
 
 
 @contextmanager
 def _unwatched() -> Iterator[None]:
-    """A generator is made or seeded: what it begins with is in its state."""
+    """Within, no draws are noted: a generator is made or seeded, whose state shows that."""
     global _watch
     kept, _watch = _watch, None
     try:
@@ -126,7 +126,7 @@ def _unwatched() -> Iterator[None]:
 
 
 def install() -> None:
-    """Hear of generators that are made, and of the shared ones being seeded; once a process."""
+    """Let watches see generators that are made, and seeds of shared ones; once a process."""
     global _installed
     if _installed:
         return
@@ -159,7 +159,7 @@ def _seeding(name: str, seed: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _remembered(kind: Any) -> Any:
-    """A class of generators, or of what is under them, whose instances are remembered."""
+    """A class of NumPy's generators or bit generators whose instances are remembered."""
 
     class Remembered(kind):  # type: ignore[misc]
         def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -178,7 +178,7 @@ def _remember(bits: Any) -> None:
 
 
 def _hear_of_python() -> None:
-    """`random.Random` and what asks the system for random bytes."""
+    """Wrap `random.Random`, and `os.urandom`, which gives the system's random bytes."""
     make = random.Random.__init__
 
     def made(self: random.Random, *arguments: Any, **named: Any) -> None:

@@ -26,9 +26,9 @@ from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, ONLY_NAN, difference
 from sketchc.runtime.tasks.worker import rng_audit
 from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, TaskFile, user_code
 
-#: So many references of a task that is larger are computed twice.
+#: How many references of a task that is too large for two runs of its own are computed twice.
 _SMALL_RUNS = 3
-#: Elements up to which a task that was not run on its own inputs is run on them to find numbers.
+#: Elements up to which a task that was not run on its own inputs is run to see if it gives numbers.
 _NUMBERS_ELEMENTS = 1 << 26
 #: Elements up to which a run is sent to another process.
 _SENT_ELEMENTS = 1 << 22
@@ -48,24 +48,24 @@ class Task(TaskFile):
 
     #: Elements up to which a task is run twice; the cost grows with more than the elements.
     twice_elements = 1 << 22
-    #: How many more references are computed twice, and what was found then.
+    #: How many more references are computed twice, and why the task is refused since then.
     unsure = 0
     refusal = ""
-    #: Whether it was run on its own inputs.
+    #: Whether the task was run on its own inputs.
     ran = False
     #: Whether it was seen that the shapes of its outputs do not follow values.
     fixed_shapes = False
-    #: What the last run drew.
+    #: The random numbers that the last run drew, and whether one of the two first runs drew any.
     events: Sequence[rng_audit.Event] = ()
     drew = False
-    #: Its own inputs and the parameters beside them, and what the first run on them gave.
+    #: The own inputs and the parameters beside them, and the outputs of the first run on them.
     _own_values: tuple[list[Any], dict[str, Any]] | None = None
     _first: Sequence[Any] = ()
 
     # ------------------------------------------------------------ requests
 
     def describe(self, request: Request) -> dict[str, Any]:
-        """Shapes and dtypes of everything."""
+        """The description of the task: shapes and dtypes of all its tensors, and more."""
         self.seed(request["seed"])
         with self.shaped():
             model = self.model({})
@@ -93,7 +93,7 @@ class Task(TaskFile):
         }
 
     def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
-        """The lists of inputs, and the outputs on the first."""
+        """All lists of inputs, and the outputs of a run on the first."""
         lists = self.input_lists(request)
         given = [self._own(value) for value in lists[0]]
         try:
@@ -104,7 +104,7 @@ class Task(TaskFile):
         else:
             self._require_shapes(model, request, lists[0], outputs)
             return lists, outputs
-        # An input that was written may hold what it held before: `maximum(x, 0)` of positive x.
+        # A write may leave an input as it was: `maximum(x, 0)` of positive x.
         given = [self.moved(value) if self.is_tensor(value) else value for value in lists[0]]
         return lists, self.forward(model, given)
 
@@ -112,8 +112,8 @@ class Task(TaskFile):
         self, model: Any, request: Request, own: list[Any], outputs: Sequence[Any]
     ) -> None:
         """Raises `TaskError` where other values in inputs of the same shapes give outputs of other
-        shapes: the task's inputs after another seed, and tensors with their first element all
-        over. What the task does not take shows nothing."""
+        shapes: the task's inputs after another seed, and tensors with their first element all over.
+        Values that the task refuses show nothing."""
         if self.fixed_shapes or self.count(own) > _SHAPES_ELEMENTS:
             return
 
@@ -128,7 +128,7 @@ class Task(TaskFile):
                 given = values()
                 found = self.forward(self.twin(model), [self._own(value) for value in given])
             except Exception:
-                continue  # values that nobody promised it
+                continue  # the task need not take these values
             follows = self.extents(found) != self.extents(outputs)
             if follows and self.extents(given) == self.extents(own):
                 if self.varies(model, own, outputs):
@@ -137,8 +137,8 @@ class Task(TaskFile):
         self.fixed_shapes = True
 
     def varies(self, model: Any, own: list[Any], outputs: Sequence[Any]) -> bool:
-        """Whether shapes differ between runs on the same inputs: then they follow no values, and
-        `determinism` says what is wrong."""
+        """Whether shapes differ between runs on the same inputs: then they do not follow values,
+        and `determinism` says what is wrong."""
         again = self.forward(self.twin(model), [self._own(value) for value in own])
         return self.extents(again) != self.extents(outputs)
 
@@ -157,7 +157,7 @@ class Task(TaskFile):
         return found
 
     def moved(self, tensor: Any) -> Any:
-        """A tensor of other values."""
+        """A tensor with all elements changed."""
         return ~tensor if "bool" in str(tensor.dtype).lower() else -tensor - 1
 
     def _own(self, value: Any) -> Any:
@@ -202,7 +202,7 @@ class Task(TaskFile):
         return found
 
     def own_inputs(self, request: Request) -> dict[str, Any]:
-        """One list of the task's own inputs."""
+        """The reply with one list of the task's own inputs."""
         return {"inputs": self._sent(self.inputs(request))}
 
     def _sent(self, values: Sequence[Any]) -> list[Any]:
@@ -222,7 +222,7 @@ class Task(TaskFile):
         return getattr(model, "valid_inputs", of_file) if self.method else of_file
 
     def valid(self, request: Request) -> dict[str, Any]:
-        """What the task makes of random inputs, so that it takes them; shapes and types stay."""
+        """The inputs of a request as `valid_inputs` corrects them; shapes and types must stay."""
         correcting = self._correcting(self.model(request["substitutes"]))
         own = self.method and hasattr(self.subject, "valid_inputs")
         where = f"{self.name}.valid_inputs" if own else "valid_inputs"
@@ -259,7 +259,7 @@ class Task(TaskFile):
         """Outputs on given inputs, in float64 where `double` is asked for.
 
         A task that was too large to be run twice is run twice here, at the first small sizes; where
-        it is found out, it refuses everything from then on.
+        two runs differ, the task refuses every later reference.
         """
         if self.refusal:
             raise TaskError(self.refusal)
@@ -305,7 +305,7 @@ class Task(TaskFile):
         return {"numbers": numbers_in(self.path), "selects": False, "shown": False}
 
     def _refuse(self, why: str) -> None:
-        """From now on, everything; see `reference`."""
+        """Refuse this reference and all later ones; see `reference`. Raises `TaskError`."""
         self.refusal = NOT_DETERMINISTIC.format(why=why)
         raise TaskError(self.refusal)
 
@@ -317,11 +317,11 @@ class Task(TaskFile):
         deep: bool = False,
         around: Callable[[list[Any]], AbstractContextManager[Any]] | None = None,
     ) -> tuple[list[Any], list[Any]]:
-        """Inputs and outputs of one run on the inputs of a request; `number` changes the seed. The
-        run is `around` the tensors that it is given: inputs, parameters and buffers."""
-        assert self.layout is not None  # to find it may make the own inputs, and draw
+        """Inputs and outputs of one run on the inputs of a request; `number` changes the seed.
+        `around` gives a context for the run from its tensors: inputs, parameters and buffers."""
+        assert self.layout is not None  # finding the layout may make the own inputs, and draw
         self.seed(request["seed"])
-        # What was drawn is replaced by values that are given.
+        # The drawn weights are replaced by the values that are given.
         with self.shaped() if request["state"] else nullcontext():
             model = self.model(request["substitutes"])
         states = {name: self.load(value) for name, value in request["state"].items()}
@@ -342,7 +342,7 @@ class Task(TaskFile):
     def watched(
         self, model: Any, inputs: Sequence[Any], *, deep: bool = False, double: bool = False
     ) -> list[Any]:
-        """The outputs of one run; `events` are what it drew. `deep`: see each operation, too.
+        """The outputs of one run; `events` are what it drew. `deep`: watch each operation, too.
         `double`: model and inputs are in float64, which is not the task's own type."""
         with rng_audit.Watch() as watch:
             outputs = self.forward(model, inputs)
@@ -351,7 +351,7 @@ class Task(TaskFile):
 
     def _require_seeded(self, run: Callable[[int], object]) -> None:
         """Raises `TaskError` where a task draws random numbers that it did not seed in the same
-        run: two runs from other states of the generators tell. `run` is told their numbers."""
+        run: two runs (`run` is given their numbers) from other states of the generators tell."""
         found = []
         for number in (1, 2):
             rng_audit.stir()
@@ -375,7 +375,7 @@ class Task(TaskFile):
         }
 
     def follow(self, lead: int) -> None:
-        """Let another of the lists stand for the own inputs, of which nothing is known yet."""
+        """Let list `lead` stand for the own inputs; nothing is known of these yet."""
         super().follow(lead)
         self._own_values, self._first = None, ()
         self.unsure, self.refusal, self.ran, self.fixed_shapes = 0, "", False, False
@@ -426,7 +426,7 @@ class Task(TaskFile):
             try:
                 second = self._own_run(request, 1, deep=True)
             except Raised:
-                second = self._own_run(request, 1)  # it does not bear to be looked at
+                second = self._own_run(request, 1)  # it fails while it is watched
         self.drew = drew or bool(self.events)
         return arrays, [self.array(value) for value in second]
 
@@ -447,8 +447,8 @@ class Task(TaskFile):
         return self.watched(model, given, deep=deep, double=True)
 
     def _first_run(self) -> dict[str, Any] | None:
-        """The first run, so that another process can repeat it; None for a large one. What is no
-        tensor and no number is in that process, too."""
+        """The first run, so that another process can repeat it; None for a large one. Inputs that
+        are neither tensors nor numbers are not sent: the other process has them, too."""
         assert self._own_values is not None
         inputs, state = self._own_values
         if (self.elements or 0) > _SENT_ELEMENTS:
@@ -461,7 +461,7 @@ class Task(TaskFile):
 
 
 def numbers_in(path: Path) -> list[int | float]:
-    """The numbers that a file writes down, in its order, but for those of its inputs."""
+    """The numbers that a file writes down, in its order, without those in functions `get_...`."""
     found: dict[int | float, None] = {}
     pending: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
     while pending:
@@ -515,7 +515,7 @@ def answer(
     try:
         if command == "load":
             if "beside" in request:
-                # A number that differs from that process's in the last digit, too.
+                # A process id that differs from that process's in the last digit, too.
                 os.getpid = lambda: request["beside"] + 1
             task = kind(Path(request["path"]), request["subject"], request["makes_inputs"])
             task.follow(request.get("lead", 0))
@@ -536,7 +536,7 @@ def answer(
 
 
 def serve(kind: type[Task], channel: socket.socket) -> None:
-    """Serve requests until nobody asks."""
+    """Serve requests until the channel is closed."""
     task: Task | None = None
     rng_audit.install()
     with contextlib.suppress(messages.Closed, ConnectionError):

@@ -1,4 +1,4 @@
-"""Special functions that PyTorch takes apart into nothing, as formulas of elementary ones: to seven
+"""Special functions that PyTorch has no decomposition for, as formulas of elementary ones: to seven
 digits, as f32 has them. Those of f64 are left whole.
 """
 
@@ -53,7 +53,7 @@ _ERFINV_FAR = (
 
 
 def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
-    """Highest degree first."""
+    """The polynomial of `coefficients`, the highest degree first, at `x`."""
     first, *rest = coefficients
     return reduce(lambda sum, each: sum * x + each, rest, torch.full_like(x, first))
 
@@ -78,7 +78,7 @@ _ERFC = (
 
 
 def _erfc(x: Tensor) -> Tensor:
-    """To 7 digits of itself, far from 0, too, where 1 - erf(x) has none; near it of the 1."""
+    """`erfc` to 7 digits, also far from 0, where 1 - erf(x) has none; near 0, to 7 digits of 1."""
     size = torch.abs(x)
     near = size < 0.5
     t = 1 / (1 + 0.5 * torch.where(near, 0.5, size))
@@ -93,7 +93,7 @@ _FAR = 8
 
 
 def _digamma(x: Tensor) -> Tensor:
-    """To 7 digits of what it is the sum of."""
+    """`digamma` to 7 digits of the terms that it is the sum of."""
     left = x < 0.5
     within = torch.where(left, 1 - x, x)
     far = within + _FAR
@@ -120,7 +120,7 @@ _HIGH = 8.5
 
 
 def _lgamma(x: Tensor) -> Tensor:
-    """To 7 digits; to those of its parts between the poles below 0."""
+    """`lgamma` to 7 digits; between the poles below 0, to 7 digits of the terms of its sum."""
     right = torch.where(x < 0, 1 - x, x)
     low = right < 1.5
     # Between 0 and 0.5 two steps up, to 1.5 one; above 2.5 some down: no two large parts cancel.
@@ -173,7 +173,7 @@ def _bessel(x: Tensor, series: Sequence[Sequence[float]], *, odd: bool, scaled: 
     outer = torch.where(near, _BEND, size)
     low = _polynomial(series[0][::-1], inner * inner)
     high = _polynomial(series[1][::-1], _BEND / outer) / torch.sqrt(outer)
-    # Of a power that overflows, the half does not.
+    # Where e^x overflows, e^(x / 2) does not.
     half = torch.exp(size * 0.5)
     low = low * x if odd else low
     high = torch.where(x < 0, -high, high) if odd else high

@@ -72,7 +72,7 @@ def user_code(where: str, path: Path) -> Iterator[None]:
 Request = Mapping[str, Any]
 
 
-#: A model's constants are told up to so many; a text that is longer than this is none.
+#: The most constants of a model that are listed, and the longest text that is a constant.
 _MOST_CONSTANTS = 80
 _LONGEST = 40
 
@@ -114,8 +114,8 @@ class TaskFile:
         #: Which of the lists of inputs stands for the task's own, and what the lists are called.
         self.lead = 0
         self.list_names: list[str] = []
-        #: How the inputs of that list hold its tensors, and what else is in it, by position; None
-        #: as long as nobody has asked for them.
+        #: How the inputs of that list hold its tensors, and its values that are no tensors, by
+        #: position; None until the inputs are asked for.
         self._layout: Layout | None = None if makes_inputs else []
         self.constants: dict[int, Any] = {}
         self.returns = "tensor"
@@ -123,7 +123,7 @@ class TaskFile:
         self.written: set[int] = set()
         #: Elements of all inputs, outputs, parameters and buffers, once the task was described.
         self.elements: int | None = None
-        #: Elements of what is made on the way, most at once; 0 where that was not seen.
+        #: The most elements of intermediate tensors alive at once; 0 where that was not seen.
         self.between = 0
 
     # ------------------------------------------------------------ what a framework says
@@ -159,19 +159,19 @@ class TaskFile:
         return found
 
     def ones(self, shape: Sequence[int], spelling: str) -> Any:
-        """A tensor of ones, of the type that a sketch spells so."""
+        """A tensor of ones, of the type that has this `spelling` in a sketch."""
         raise NotImplementedError
 
     def load(self, raw: Raw) -> Any:
-        """A new tensor of an array that was sent."""
+        """A new tensor from an array of a request."""
         raise NotImplementedError
 
     def raw(self, tensor: Any) -> Raw:
-        """A tensor as an array to send."""
+        """A tensor as an array of a reply."""
         raise NotImplementedError
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
-        """The elements; floats that NumPy has no type for are float64."""
+        """The elements as a NumPy array; floats that NumPy has no type for are float64."""
         raise NotImplementedError
 
     def copied(self, tensor: Any) -> Any:
@@ -187,11 +187,11 @@ class TaskFile:
         return self.double(value)
 
     def doubled(self, model: Any) -> Any:
-        """A model with its parameters in float64."""
+        """A model with its parameters in float64, where the framework has a way to convert them."""
         return model
 
     def shaped(self) -> AbstractContextManager[None]:
-        """Around the building of a model whose weights' values decide nothing."""
+        """A context in which a model is built whose weights need not all be drawn."""
         return nullcontext()
 
     def ready(self, model: Any) -> Any:
@@ -199,8 +199,8 @@ class TaskFile:
         return model
 
     def twin(self, model: Any) -> Any:
-        """A copy of a model: what a run changes in it must not show in the next. A model that does
-        not bear to be copied is built again, with the same parameters."""
+        """A copy of a model: what a run changes in it must not show in the next. A model that
+        cannot be copied is built again, with the same parameters."""
         if not self.method:
             return model
         try:
@@ -216,7 +216,7 @@ class TaskFile:
         return {name: value for name, value in found if isinstance(value, bool | int | float)}
 
     def attributes(self, part: Any) -> dict[str, Any]:
-        """What a model, or a part of one, was given by its constructor, by name."""
+        """The public attributes of a model, or of a part of one, by name."""
         found = getattr(part, "__dict__", {}).items()
         return {n: value for n, value in found if not n.startswith("_") and n != "training"}
 
@@ -244,14 +244,14 @@ class TaskFile:
         return {}
 
     def unregistered(self, model: Any) -> list[str]:
-        """Which of these are attributes that no module knows of."""
+        """The names in `state` of tensors that are plain attributes, known to no module."""
         return []
 
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
         """Replace parameters and buffers, by name."""
 
     def marks(self, inputs: Sequence[Any]) -> list[Any]:
-        """What tells later whether an input was written: by default, a copy of it."""
+        """For each input, a mark by which `changed` sees writes: by default, a copy of it."""
         return [self.copied(value) if self.is_tensor(value) else None for value in inputs]
 
     def changed(self, value: Any, mark: Any) -> bool:
@@ -264,15 +264,15 @@ class TaskFile:
         return output is value
 
     def many_made(self, make: Callable[[], Any]) -> Any:
-        """What the task makes of its lists of inputs."""
+        """The lists of inputs that a function of the task makes."""
         return make()
 
     def running(self) -> AbstractContextManager[Any]:
-        """Around each run of the task."""
+        """A context around each run of the task."""
         return nullcontext()
 
     def disturbed(self) -> AbstractContextManager[Any]:
-        """Around the second of two runs: memory that nobody initialised holds other values."""
+        """A context for the second of two runs: uninitialised memory holds other values."""
         return nullcontext()
 
     # ------------------------------------------------------------ the file
@@ -299,7 +299,7 @@ class TaskFile:
 
     @property
     def where(self) -> str:
-        """What is run, for people."""
+        """The name of what is run, in messages."""
         return f"{self.name}.{self.method}" if self.method else self.name
 
     def _parameters(self) -> list[inspect.Parameter]:
@@ -323,7 +323,7 @@ class TaskFile:
         return list(values)
 
     def model(self, substitutes: Mapping[str, int]) -> Any:
-        """What is run, fresh; `substitutes` maps positions of init inputs to other sizes."""
+        """A fresh model, or the function; `substitutes` maps init inputs (by position) to sizes."""
         if not isinstance(self.subject, type):
             return self.ready(copy.deepcopy(self.subject)) if self.method else self.subject
         values = self.init_inputs()
@@ -374,7 +374,7 @@ class TaskFile:
         return self._layout
 
     def follow(self, lead: int) -> None:
-        """Let another of the lists stand for the task's own inputs."""
+        """Let list `lead` stand for the task's own inputs."""
         self.lead = lead
         self._layout = None if self.makes_inputs else []
         self.written.clear()
@@ -389,13 +389,13 @@ class TaskFile:
         return [self.specify(v)["shape"] if self.is_tensor(v) else [] for v in values]
 
     def inputs(self, request: Request) -> list[Any]:
-        """One of the lists: the own one, or number `request["variant"]`."""
+        """The inputs of list number `request["variant"]`, by default of the leading one."""
         lists = self.input_lists(request)
         return lists[request.get("variant", 0)]
 
     def entries(self) -> list[tuple[str, inspect.Parameter | None]]:
-        """What people call the inputs, by position, with the arguments that they are: `x`, or
-        `xs[1]` for a part of one. Arguments that the own inputs leave out come last."""
+        """The names of the inputs, by position, with the arguments that they are: `x`, or `xs[1]`
+        for a part of one. Arguments that the own inputs leave out come last."""
         order = self._in_order()
         more = next((p.name for p in self.parameters if p.kind is p.VAR_POSITIONAL), "")
         found: list[tuple[str, inspect.Parameter | None]] = []

@@ -1,7 +1,7 @@
 """The process that runs a PyTorch task: see `server`.
 
-Started for `task.TorchTask`, as a fork of a template (`process.templates`), never imported by
-it. Large tasks are described on meta tensors, which have no data.
+Started for `task.TorchTask`, as a fork of a template (`process.templates`); sketchc itself never
+imports this module. Large tasks are described on meta tensors, which have no data.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ from sketchc.runtime.tasks.worker.task_file import Raised, Request, TaskError, f
 #: spelling in a sketch -> torch type
 DTYPES = {dtype.value: getattr(torch, dtype.numpy_name) for dtype in DType}
 
-#: Up to so many elements of inputs and state, a run takes less than finding its shapes without.
+#: With up to so many elements of inputs and state, a run takes less time than one without data.
 _SMALL_ELEMENTS = 1 << 16
-#: Sizes up to this one stay where a task is tried at small sizes, and with so many drawn inputs.
+#: Where a task is tried at small sizes, sizes up to the first stay; inputs are drawn so many times.
 _LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
 _PROBE_ELEMENTS = 1 << 22
 #: A probe may make so many calls of PyTorch, or so many times those at the task's own sizes.
 _LEAST_CALLS, _MORE_CALLS = 1 << 14, 4
-#: What makes a tensor out of its size.
+#: Functions that make a tensor from its size.
 _MAKERS = frozenset({"empty", "full", "normal", "ones", "rand", "randint", "randn", "zeros"})
 #: Bytes from which on a weight is large. The system gives out such memory as pages of zeros.
 _LARGE_WEIGHT = 1 << 26
-#: And where nothing but shapes is wanted.
+#: The same limit where only shapes are wanted.
 _SHAPED_WEIGHT = 1 << 16
 
 
 @contextmanager
 def drawn_in_front(least: int = _LARGE_WEIGHT) -> Iterator[None]:
-    """What draws the values of a tensor of at least so many bytes in place draws the first of them
-    only. The others are 0; those of a large one take neither time nor memory: nobody wrote the
-    pages that they are in."""
+    """A context in which `uniform_` and `normal_` draw only the first elements (`SCALED`) of a
+    tensor of at least `least` bytes. The others are 0; those of a large one take neither time nor
+    memory: nobody wrote the pages that they are in."""
 
     def drawing(name: str) -> Callable[..., torch.Tensor]:
         draw = getattr(torch.Tensor, name)
@@ -94,7 +94,7 @@ def drawn_in_front(least: int = _LARGE_WEIGHT) -> Iterator[None]:
 
 
 class WithoutData(TorchFunctionMode):
-    """New tensors of more than so many elements have a shape and a type, and no data."""
+    """New tensors of more than `most` elements have a shape and a type, and no data."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class WithoutData(TorchFunctionMode):
 
 
 def load_tensor(raw: Raw) -> torch.Tensor:
-    """A new tensor of an array that was sent."""
+    """A new tensor from an array of a request."""
     dtype: torch.dtype = getattr(torch, raw.dtype)
     if not raw.data.nbytes:
         return torch.empty(raw.shape, dtype=dtype)
@@ -127,7 +127,7 @@ def load_tensor(raw: Raw) -> torch.Tensor:
 
 
 def raw_tensor(tensor: torch.Tensor) -> Raw:
-    """A tensor as an array to send."""
+    """A tensor as an array of a reply."""
     data = raw_bytes(tensor.cpu()).numpy().data
     return Raw(str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), data)
 
@@ -146,8 +146,8 @@ def as_outputs(result: object) -> list[torch.Tensor]:
 
 @cache
 def _seeder() -> Callable[[int], object]:
-    """What seeds torch. Where it was built for no device, there is one generator; `manual_seed`
-    notes the stack for each of the others, which takes milliseconds."""
+    """The function that seeds torch. Where it was built for no device, there is one generator;
+    `manual_seed` notes the stack for each of the others, which takes milliseconds."""
     backends: Any = torch.backends
     others = (backends.cuda.is_built(), backends.mps.is_built(), torch.xpu._is_compiled())
     if any(others):
@@ -163,7 +163,7 @@ class Task(server.Task):
     walk = "named_modules"
     tensor_type = torch.Tensor
     spellings: ClassVar[Mapping[str, str]] = {str(dtype): name for name, dtype in DTYPES.items()}
-    #: So many calls of PyTorch at most in a probe, once one made many.
+    #: The most calls of PyTorch in a probe, once one made many.
     most_calls = 0
 
     def seed(self, number: int) -> None:
@@ -175,15 +175,15 @@ class Task(server.Task):
         return torch.ones(tuple(shape), dtype=DTYPES[spelling])
 
     def load(self, raw: Raw) -> torch.Tensor:
-        """A new tensor of an array that was sent."""
+        """A new tensor from an array of a request."""
         return load_tensor(raw)
 
     def raw(self, tensor: Any) -> Raw:
-        """A tensor as an array to send."""
+        """A tensor as an array of a reply."""
         return raw_tensor(tensor)
 
     def array(self, tensor: Any) -> np.ndarray[Any, Any]:
-        """The elements; bf16 as float64."""
+        """The elements as a NumPy array; bf16 as float64."""
         plain = tensor.detach().cpu()
         plain = plain.double() if plain.dtype is torch.bfloat16 else plain
         found: np.ndarray[Any, Any] = plain.numpy()
@@ -207,7 +207,7 @@ class Task(server.Task):
         return model.double() if isinstance(model, torch.nn.Module) else model
 
     def shaped(self) -> AbstractContextManager[None]:
-        """Large weights are drawn in their first elements only."""
+        """A context in which large weights are drawn in their first elements only."""
         return drawn_in_front()
 
     def ready(self, model: Any) -> Any:
@@ -215,11 +215,11 @@ class Task(server.Task):
         return model.eval()
 
     def state(self, model: Any) -> dict[str, Any]:
-        """See `state`."""
+        """The tensors of a model by name; see `module_state.state`."""
         return state(model)
 
     def unregistered(self, model: Any) -> list[str]:
-        """Which of these are attributes that no module knows of."""
+        """The names in `state` of tensors that are plain attributes, known to no module."""
         return list(unregistered(model))
 
     def set_state(self, model: Any, values: Mapping[str, Any]) -> None:
@@ -230,11 +230,11 @@ class Task(server.Task):
                 own[name].data = value
 
     def marks(self, inputs: Sequence[Any]) -> list[Any]:
-        """How often each input was written."""
+        """How often each input has been written, in all."""
         return [_version(value) for value in inputs]
 
     def changed(self, value: Any, mark: Any) -> bool:
-        """Whether an input was written since."""
+        """Whether an input was written since its `mark` was made."""
         return bool(_version(value) != mark)
 
     def aliases(self, output: Any, value: Any) -> bool:
@@ -243,7 +243,7 @@ class Task(server.Task):
         return bool(output is value or output is whole or output._base is whole)
 
     def running(self) -> AbstractContextManager[Any]:
-        """For the time of a run: torch records no gradients."""
+        """A context for a run, in which torch records no gradients."""
         return torch.no_grad()
 
     def watched(
@@ -262,14 +262,14 @@ class Task(server.Task):
 
     @contextmanager
     def disturbed(self) -> Iterator[None]:
-        """With NaN in memory that nobody wrote, and another number of threads."""
+        """A context with NaN in uninitialised memory, and another number of threads."""
         # torch then fills what `torch.empty` gives with NaN. `torch.use_deterministic_algorithms`
         # would import torch's compiler, for more than a second, and do this.
         choose = torch._C._set_deterministic_algorithms
         before = torch.are_deterministic_algorithms_enabled()
         warned = torch.is_deterministic_algorithms_warn_only_enabled()
         choose(True, warn_only=True)
-        # What threads write at once into one place comes out otherwise with another number of them.
+        # Results of threads that write into one place at once change with the number of threads.
         threads = torch.get_num_threads()
         torch.set_num_threads(1 if threads > 1 else 2)
         try:
@@ -279,14 +279,14 @@ class Task(server.Task):
             torch.set_num_threads(threads)
 
     def explored(self, request: Request) -> tuple[list[list[Any]], list[Any], list[Any]]:
-        """See `operations.explored`; nothing for a task that cannot be looked at."""
+        """See `operations.explored`; nothing for a task that fails while it is watched."""
 
         try:
             return explored(
                 lambda around: self._run_on(request, 0, around=around)[1], request["rtol"]
             )
         except (Raised, TaskError):
-            return [], [], []  # it does not bear to be looked at
+            return [], [], []  # it fails while it is watched
 
     def thresholds(self, request: Request) -> dict[str, Any]:
         """The numbers that the task's operations show; else those of its file."""
@@ -299,15 +299,15 @@ class Task(server.Task):
         try:
             self._run_on(request, 0, around=around)
         except (Raised, TaskError):
-            return super().thresholds(request)  # it does not bear to be looked at
+            return super().thresholds(request)  # it fails while it is watched
         numbers = [value for value in made[-1].values if math.isfinite(value)]
         return {"numbers": numbers, "selects": made[-1].selecting, "shown": True}
 
     # ------------------------------------------------------------ large tasks
 
     def many_made(self, make: Callable[[], Any]) -> Any:
-        """The lists are there all at once: what is too large for any run here has no data, where
-        the task can make the list so."""
+        """The lists of inputs that `make` gives, all at once in memory: tensors that are too large
+        for any run here have no data, where the task can make the lists so."""
         most = memory.elements(memory.allowed())
         if not most:
             return make()
@@ -316,7 +316,7 @@ class Task(server.Task):
         return make()
 
     def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
-        """Without data where that is possible."""
+        """All lists of inputs and the outputs on the first, without data where that is possible."""
         with Reads() as reads:
             found = self._on_meta(model, request)
         if found is None and reads.names:
@@ -349,7 +349,7 @@ class Task(server.Task):
             first = found
 
     def _random(self, like: torch.Tensor, sizes: Mapping[int, int], number: int) -> torch.Tensor:
-        """Random values; integers are all 0 in the first draw, and each draw has one value more."""
+        """Random values; integers are all 0 in draw 0, and each draw has one value more."""
         shape = [sizes.get(size, size) for size in like.shape]
         if like.is_floating_point():
             return torch.randn(shape).to(like.dtype)
@@ -379,7 +379,7 @@ class Task(server.Task):
             return None
 
     def shapes(self, request: Request) -> list[list[int]]:
-        """Found without data where that is possible."""
+        """The shapes of the own inputs, found without data where that is possible."""
         with _without_data():
             return super().shapes(request)
 
@@ -403,8 +403,8 @@ class Task(server.Task):
             return self._probe_with_data(request)
 
     def _most_calls(self) -> int:
-        """So many calls of PyTorch at most in a probe: a loop of loops over a size takes minutes
-        where the size is a few times the task's own."""
+        """The most calls of PyTorch in a probe: a loop of loops over a size takes minutes where the
+        size is a few times the task's own."""
         if not self.most_calls:
             own = Counted(math.inf)
             with suppress(Exception), _without_data(), own:
@@ -441,8 +441,8 @@ class Task(server.Task):
         return trace(run, state(model), inputs)
 
     def determinism(self, request: Request) -> dict[str, Any]:
-        """Large tasks run on meta tensors, where drawing with torch shows; what else changes their
-        outputs shows later, at smaller sizes: two runs could take longer than the verification."""
+        """As `server.Task.determinism`; large tasks run on meta tensors, where drawing with torch
+        shows. Other differences show at smaller sizes: two runs could outlast the verification."""
         if self.elements is None:
             self.describe(request)
         assert self.elements is not None
@@ -473,7 +473,7 @@ def _without_data() -> Iterator[None]:
 
 
 class Held(Operations):  # type: ignore[no-untyped-call]
-    """The `most` elements of tensors made by operations that were alive at once."""
+    """Notes in `most` how many elements of tensors made by operations were alive at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -482,14 +482,14 @@ class Held(Operations):  # type: ignore[no-untyped-call]
         self.known: dict[int, tuple[Any, int]] = {}
 
     def seen(self, func: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-        """See `Operations`."""
+        """Runs one operation, and notes the tensors that are alive."""
         self._note((args, given), counted=False)
         found = func(*args, **given)
         self._note(found, counted=True)
         return found
 
     def _note(self, values: Any, *, counted: bool) -> None:
-        """Tensors that are there now; those that are gone count no more."""
+        """Count the tensors in `values`, with elements if `counted`; drop those that are gone."""
         self.known = {place: one for place, one in self.known.items() if not one[0].expired()}
         for value in tree_leaves(values):
             if isinstance(value, torch.Tensor):
@@ -501,7 +501,7 @@ class Held(Operations):  # type: ignore[no-untyped-call]
 
 
 def _copied_to_meta(model: Any) -> Any:
-    """A model without data; no weight is there twice on the way."""
+    """A copy of a model without data; on the way to it, no weight's data is copied."""
     if not isinstance(model, torch.nn.Module):
         return model
     known: dict[int, Any] = {}
@@ -517,12 +517,12 @@ def _version(value: object) -> int:
     return value._version if isinstance(value, torch.Tensor) else 0
 
 
-#: Serves requests until nobody asks.
+#: Serves requests until the channel is closed.
 main = partial(server.serve, Task)
 
 
 def prepare() -> None:
-    """In the template: what torch would do in each process when it first meets a meta tensor. It
+    """In the template: do what torch would do in each process when it first meets a meta tensor. It
     imports sympy (half a second), and dynamo (a second), only to mark its own functions as not to
     be compiled. In these processes nothing is compiled: they are marked as they are."""
     import torch._compile

@@ -24,7 +24,7 @@ from sketchc.runtime.tasks.worker.task_file import refuse
 
 #: Elements up to which a tensor that the task makes for itself is told with its values.
 _MOST_VALUES = 4096
-#: Not taken apart: each is one form of the designer's, or explodes.
+#: Not taken apart: the designer has one form for each, or its parts are too many.
 _WHOLE = (
     *("convolution", "mm", "bmm", "addmm", "baddbmm", "scaled_dot_product_attention"),
     *("gru", "lstm", "rnn_tanh", "rnn_relu"),
@@ -35,13 +35,13 @@ _WHOLE = (
     *("constant_pad_nd", "embedding", "gather", "index_select"),
     *("linalg_vector_norm", "native_group_norm", "slice_scatter", "select_scatter"),
 )
-#: Not taken apart for integers, of which they are one operation each.
+#: Not taken apart for integers, on which each is one operation.
 _WHOLE_OF_INTEGERS = ("floor_divide",)
 
 
 @cache
 def _decompositions() -> dict[Any, Callable[..., Any]]:
-    """All that PyTorch has, but for those of `_WHOLE`."""
+    """PyTorch's decompositions, without those of `_WHOLE`, and the formulas of `formulas`."""
     from torch._decomp import core_aten_decompositions, decomposition_table
 
     table = {**dict(core_aten_decompositions()), **decomposition_table}
@@ -55,7 +55,7 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def _of_floats(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule, but for integers."""
+    """The decomposition `rule` for floats; for integers the operation is left whole."""
 
     def applied(*arguments: Any, **named: Any) -> Any:
         tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
@@ -106,7 +106,7 @@ def trace(
 
 
 def _needed(graph: torch.fx.Graph) -> set[Node]:
-    """The nodes that what is returned needs."""
+    """The nodes that the returned values depend on, and the output itself."""
     found: set[Node] = set()
     for node in reversed(graph.nodes):
         if node.op == "output" or not found.isdisjoint(node.users):
@@ -132,7 +132,7 @@ class _Written:
                     self.values[node] = next(self.names)
                 case "get_attr":
                     made = getattr(self.traced, node.target)
-                    # Its values are not told where nothing needs them, however many there are.
+                    # Values that nothing needs are left out, however many there are.
                     told = made if node in self.needed else made.new_empty(0)
                     self.values[node] = self.made(told)
                 case "output":

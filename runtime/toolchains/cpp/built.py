@@ -1,5 +1,6 @@
-"""What a drop-in holds of a kernel in C++: how its module is built, where it is missing or was made
-for another CPU. The text between the two marks is copied into it, so it imports nothing of sketchc.
+"""Functions that a drop-in with a C++ kernel contains: they build the kernel's extension module
+where it is missing or was built for another CPU. The text between the two marks is copied into the
+drop-in, so it imports nothing of sketchc.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ FEATURES = (
     "sse4_2 popcnt avx avx2 fma f16c bmi1 bmi2 avx_vnni avx512f avx512dq avx512cd avx512bw",
     "avx512vl avx512_vnni avx512_bf16 avx512_fp16 amx_tile amx_bf16 amx_int8 asimd sve sve2",
 )
-#: What a compiler reads of its environment.
+#: Environment variables that a compiler needs.
 _NEEDED = ("PATH", "HOME", "LANG", "TMPDIR", "CPATH", "LIBRARY_PATH", "LD_LIBRARY_PATH")
 
 
 def cpu_features() -> list[str]:
-    """The kind of this CPU and, where Linux says them, its instruction sets."""
+    """The architecture of this CPU and those of `FEATURES` that /proc/cpuinfo lists, if any."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
@@ -37,8 +38,9 @@ def cpu_features() -> list[str]:
 
 
 def built(folder: Path, name: str, sources: Sequence[str], flags: Sequence[str]) -> str:
-    """The file in `folder` of the extension module `name`. Where there is none for this Python, or
-    one for a CPU with instructions that this one lacks, it is built from its sources first."""
+    """The name of the file in `folder` with the extension module `name`. Where there is none for
+    this Python, or one for a CPU with instructions that this CPU lacks, the module is built from
+    `sources` first. Raises `ImportError` where that fails."""
     path = folder / (name + str(sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
     record, why = path.with_name(f"{path.name}.cpu"), "is missing"
     if path.is_file():
@@ -57,7 +59,7 @@ def built(folder: Path, name: str, sources: Sequence[str], flags: Sequence[str])
 
 
 def build(path: Path, sources: Sequence[str], flags: Sequence[str]) -> None:
-    """Compile the module into `path`, with g++ and nanobind."""
+    """Compile the module's `sources` into `path`, with $CXX or g++, and nanobind."""
     try:
         import nanobind
     except ImportError as error:

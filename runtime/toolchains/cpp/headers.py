@@ -1,10 +1,10 @@
-"""Precompiled headers for what C++ sources include first.
+"""Precompiled headers for the first includes of C++ sources.
 
-Reading the standard headers is most of the time of a small kernel's compilation, and generated
-kernels include the same ones. A source's first includes, as they stand, become a header of the
-build cache that is compiled once; the compiler is told to include it ahead of the source, whose own
-includes then find everything read (they have guards). A header that the compiler cannot use is
-read as text: the result is the same.
+Reading the standard headers takes most of a small kernel's compilation, and generated kernels
+include the same ones. A source's first includes, as they stand, become a header of the build cache
+that is compiled once; the compiler includes this header ahead of the source, whose own includes
+then have no effect (standard headers have guards). A precompiled header that the compiler cannot
+use is read as text, with the same result.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-#: One takes 20 to 40 MB: a source that includes what no other does shall not get one.
+#: The most headers that are precompiled, since each takes 20 to 40 MB of disk.
 MOST_HEADERS = 8
 
 _OPENS = re.compile(r"#\s*if(n?def)?\b")
 _CLOSES = re.compile(r"#\s*endif\b")
 _CONDITION = re.compile(r"#\s*(if|ifdef|ifndef|elif|else|endif)\b")
-#: Says nothing: a level of optimisation changes how fast what follows is, and nothing else.
+#: Comments, empty lines and optimisation levels, which do not change what includes mean.
 _SILENT = re.compile(r'(//.*|#\s*pragma GCC optimize\("O[0-3s]"\))?$')
 _INCLUDE = re.compile(r"#\s*include\s*<[^>]+>\s*(//.*)?$")
 
 
 def first_includes(source: str) -> str:
-    """The lines that `source` begins with, up to its last `#include <...>` before anything else
-    than comments, conditions and levels of optimisation; "" where there is none."""
+    """The lines of `source` up to the last `#include <...>` before any line other than comments,
+    preprocessor conditions and optimisation levels; "" where there is none."""
     lines = source.splitlines()
     depth = end = 0
     pending = False
@@ -47,11 +47,11 @@ def first_includes(source: str) -> str:
 def precompiled(
     source: str, folder: Path, key: str, compile_header: Callable[[Path, Path], None]
 ) -> tuple[str, ...]:
-    """The compiler's arguments that bring in what `source` includes first, precompiled; none where
-    it was not seen before, or nothing can be kept.
+    """The compiler's arguments that include the precompiled first includes of `source`; none where
+    these includes are seen for the first time, or `folder` cannot be written.
 
-    `key` names the compiler and its flags; `compile_header(header, made)` compiles one and raises
-    OSError where it cannot.
+    `key` names the compiler and its flags; `compile_header(header, made)` compiles one header and
+    raises OSError where it cannot.
     """
     text = first_includes(source)
     if not text:

@@ -23,7 +23,7 @@ from sketchc.runtime.toolchains.cpp.worker import call
 
 
 class NativeLaunch(PreparedLaunch):
-    """A function of a shared library."""
+    """A launch that calls the entry point of a kernel's shared library on torch tensors."""
 
     def __init__(self, kernel: Kernel, library: Path, symbols: Sizes, params: Params) -> None:
         self._library = ctypes.CDLL(str(library))
@@ -41,7 +41,7 @@ class NativeLaunch(PreparedLaunch):
                 self._prepared[tensor.name] = poison(self._allocate(tensor))
 
     def __call__(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs in call order. Raises `CandidateError`."""
+        """Run the kernel; returns the outputs in call order. Raises `CandidateError`."""
         outputs: list[torch.Tensor] = []
         pointers: list[int | None] = []
         for tensor in self._tensors:
@@ -67,7 +67,8 @@ class NativeLaunch(PreparedLaunch):
         return torch.empty(self._shapes[tensor.name], dtype=DTYPES[tensor.dtype.value])
 
     def _request(self, given: frozenset[str]) -> dict[str, Any]:
-        """The call with these tensors; optional ones that are not among them are absent."""
+        """The signature of a call with the tensors named in `given`; other optional tensors are
+        absent."""
         if given not in self._requests:
             # Arrays without memory, for the checks of shapes and types alone.
             there = {
@@ -79,5 +80,5 @@ class NativeLaunch(PreparedLaunch):
         return self._requests[given]
 
 
-#: See `base.Toolchain`.
+#: The function `launcher` of `base.Toolchain.launcher`.
 launcher = NativeLaunch

@@ -1,8 +1,8 @@
 """The C++ toolchain: g++ with OpenMP, a build cache, and kernels called through ctypes.
 
 Builds are kept in the user's cache folder, keyed by source, flags, compiler and CPU; several
-processes may build at once (each writes beside the place and renames). Generated kernels run in a
-worker process.
+processes may build at once (each writes a temporary file and renames it). Generated kernels run in
+a worker process.
 """
 
 from __future__ import annotations
@@ -72,41 +72,43 @@ FLAGS = (
     "-Wconversion",
 )
 
-#: Of Python modules: they export what Python looks for alone.
+#: Flags for Python modules, which export only the symbols that Python looks for.
 _MODULE_FLAGS = (*FLAGS, "-fvisibility=hidden")
 
-#: What modules share of nanobind, and the headers that it wants.
+#: The source of nanobind that all modules share, and the folder of headers that it needs.
 _CORE, _ROBIN_MAP = "nb_combined.cpp", "ext/robin_map/include"
 
 #: Vector math and C math, in this order, after the source.
 LIBRARIES = ("-lmvec", "-lm")
 
-#: Address space of the compiler: code that asks for memory without end stops there.
+#: Bytes of address space of the compiler, which bound source that makes it allocate without end.
 COMPILER_BYTES = 32 << 30
-#: Address space of a run, besides what goes with its tensors: threads' stacks, scratch memory.
+#: Bytes of address space of a run, for threads' stacks and scratch memory, besides
+#: `_BYTES_PER_BYTE` for each byte of its tensors.
 RUN_BYTES = 4 << 30
 _BYTES_PER_BYTE = 16
 COMPILER_FILE_BYTES = 1 << 30
 
 _HANDLER = "sketchc.runtime.toolchains.cpp.worker:execute"
 
-#: For runs that nobody measures: threads that wait sleep, since other runs may need the processor.
+#: The environment of runs that are not timed: threads that wait sleep, since other runs may need
+#: the processor.
 UNHURRIED = {"OMP_WAIT_POLICY": "passive"}
 
 
 class CppToolchain(Toolchain):
-    """Compiles with g++ (or `$CXX`) and runs through the C entry point."""
+    """Compiles with g++ (or `$CXX`) and runs kernels through their C entry points."""
 
     target = "cpp"
     launcher = "sketchc.runtime.toolchains.cpp.launch"
     models_need_torch = True
 
     def model_run(self, kernel: Kernel) -> ModelRun:
-        """A `ModelNew` builds its C++ while it is imported."""
+        """A gated `ModelRun`: a `ModelNew` builds its C++ while it is imported, not in forward."""
         return ModelRun(gated=True)
 
     def status(self) -> ToolchainStatus:
-        """What is here; starts the compiler only to ask its version."""
+        """See `Toolchain.status`; starts the compiler only to ask for its version and libgomp."""
         compiler = find_compiler()
         usable = compiler is not None and _has_openmp(compiler)
         missing = () if usable else ("g++" if compiler is None else "libgomp (OpenMP)",)
@@ -127,7 +129,7 @@ class CppToolchain(Toolchain):
         )
 
     def install(self) -> str:
-        """Nothing can be installed without root; says what to do."""
+        """Install nothing, since that needs root; returns what the user can do."""
         if self.status().can_compile:
             return "Nothing to install: g++ with OpenMP is here."
         return "Install g++ 11 or later with OpenMP, for instance: sudo apt-get install g++"
@@ -184,7 +186,8 @@ class CppToolchain(Toolchain):
         return library
 
     def module_parts(self, kernel: Kernel) -> tuple[Path | None, str]:
-        """A module that is built again where it cannot be loaded."""
+        """The functions of `built`, and a `run` whose module is built again where it is missing or
+        was built for another CPU."""
         name = f"{kernel.name}_module"
         flags = " ".join(flag for flag in _MODULE_FLAGS if not flag.startswith("-W"))
         lines = [
@@ -199,7 +202,7 @@ class CppToolchain(Toolchain):
 
 
 class CppSession(Session):
-    """One worker that has one library loaded."""
+    """Runs of one kernel in one worker, which keeps the kernel's library loaded."""
 
     def __init__(self, artefact: Artefact) -> None:
         self._artefact = artefact
@@ -209,7 +212,8 @@ class CppSession(Session):
     def run(
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
-        """One call in the worker."""
+        """Call the kernel once in the worker; returns its out and inout tensors by name. Raises
+        `ToolchainError`."""
         request = {
             "library": str(self._artefact.library),
             "signature": signature(self._artefact.kernel, symbols, params, tensors),
@@ -235,7 +239,7 @@ class CppSession(Session):
 
 
 def _check_status(kernel: Kernel, status: int, symbols: Sizes, params: Params) -> None:
-    """Raise `ToolchainError` for what the entry point returned, unless it is 0."""
+    """Raise `ToolchainError` for the entry point's `status`, unless it is 0."""
     if status == 0:
         return
     if status == -1:
@@ -265,7 +269,7 @@ def signature(kernel: Kernel, symbols: Sizes, params: Params, tensors: Tensors) 
             raise ToolchainError(stage="launch", message=msg)
         floats = param.dtype.is_float
         scalars.append(["f", float(given)] if floats else ["i", int(given)])
-    # What has no value, or a negative one, is for the entry point's checks to refuse.
+    # Extents that have no value, or a negative one, are refused by the entry point's checks.
     values = host_sample(sketch, symbols, params)
     shapes: list[list[Any]] = []
     for tensor in passed(sketch):
@@ -314,7 +318,7 @@ def find_compiler() -> str | None:
 
 @lru_cache(maxsize=8)
 def compiler_version(compiler: str) -> str:
-    """The first line of `--version`, less the compiler's own name."""
+    """The first line of the output of `compiler --version`, without the compiler's name."""
     first = (answer_of(compiler, "--version") or "unknown").splitlines()[0]
     return first.removeprefix(f"{Path(compiler).name} ")
 
@@ -325,7 +329,7 @@ def _has_openmp(compiler: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where builds are kept."""
+    """The folder where builds are kept."""
     return user_folder("XDG_CACHE_HOME", ".cache") / "cpp"
 
 
@@ -337,9 +341,9 @@ def _build(
     own: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     objects: Sequence[Path] = (),
 ) -> tuple[str, bool]:
-    """Compile to `library`, through the cache; `own` has flags more for some of the sources, and
-    `objects`, which the flags tell all of, are linked to them. Returns the warnings and whether it
-    was cached."""
+    """Compile `sources` to `library`, through the cache. `own` maps names of sources to additional
+    flags; `objects`, which `flags` must identify since the cache's key leaves them out, are linked
+    in. Returns the warnings, and whether the library came from the cache."""
     compiler = find_compiler()
     if compiler is None:
         msg = "no C++ compiler: install g++"
@@ -381,7 +385,8 @@ def _build(
 def _compile_source(
     command: list[str], source: Path, last: Sequence[str], made: Path, machine: str, timeout: float
 ) -> str:
-    """Compile one source, where it can with headers that were compiled for earlier ones."""
+    """Compile one source into `made`, if possible with precompiled headers; returns the warnings.
+    `last` are arguments that follow the source."""
     known = precompiled(
         source.read_text(),
         cache_folder() / "headers",
@@ -399,11 +404,11 @@ def _compile_header(command: list[str], header: Path, made: Path, timeout: float
 
 
 def _compile(command: list[str], library: Path, timeout: float) -> str:
-    """Compile; the warnings. The compiler reads somebody's source: it is bounded in time, memory
-    and what it writes."""
+    """Run the compiler `command` with the output file `library`; returns its warnings. It reads
+    somebody's source: its time, memory and output file are bounded. Raises `ToolchainError`."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=library.parent) as name:
         made = Path(name) / library.name
-        # Limits by a shell: they hold for the compiler's own children as well.
+        # The shell sets the limits, so that the compiler's own children inherit them.
         limits = f"ulimit -v {COMPILER_BYTES >> 10}; ulimit -f {COMPILER_FILE_BYTES >> 9}; "
         status, printed = run_compiler(
             ["/bin/sh", "-c", limits + 'exec "$0" "$@"', *command, "-o", str(made)], timeout
@@ -422,7 +427,7 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
 
 
 def _write(target: Path, content: bytes) -> None:
-    """Write so that no reader ever sees half a file."""
+    """Write `content` to `target` atomically: no reader ever sees half a file."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -1,7 +1,7 @@
-"""In a worker: call a compiled C++ kernel, between guarded buffers.
+"""In a worker: call a compiled C++ kernel on guarded buffers.
 
-Only ctypes: the process that forks these workers starts no threads and holds no library that could
-do a kernel's work (NumPy brings a BLAS along).
+Needs only ctypes: the process that forks these workers starts no threads and loads no library that
+could do a kernel's work (NumPy would load a BLAS).
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from sketchc.runtime.guards.pages import GuardedBuffer
 from sketchc.runtime.process.messages import ITEM_BYTES, Raw
 from sketchc.runtime.sandbox import seccomp
 
-#: `mallopt`'s parameter that fills memory which malloc hands out with the complement of a byte:
-#: read as f32, 0x5a5a5a5a is 1.5e16.
+#: The parameter of `mallopt` that fills memory from malloc with the complement of a byte, and the
+#: byte: read as f32, 0x5a5a5a5a is 1.5e16.
 _M_PERTURB, _PATTERN = -6, 0xA5
 
 
 def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: Sequence[int | None]) -> int:
-    """Call the entry point; returns its status. A tensor that is absent is a null pointer."""
+    """Call the entry point of `library` that `request` names; returns its status. `pointers` are
+    the tensors' addresses, None for an absent tensor."""
     function = getattr(library, request["entry"])
     function.restype = ctypes.c_int64
     arguments: list[Any] = [ctypes.c_void_p(pointer) for pointer in pointers]
@@ -34,9 +35,9 @@ def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: Sequence[in
 def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
     """The worker's handler: run one call on copies, return the out and inout arrays.
 
-    Once the library is loaded, the process opens no file and starts no program: a kernel that finds
-    functions of the C library in memory, past the look at what it asks of the linker, gets nowhere.
-    `request["closed"]` False leaves the process open, for tests of the sandbox itself.
+    Once the library is loaded, the process can open no file and start no program: a kernel that
+    finds functions of the C library in memory, past the check of the symbols that it links, can do
+    neither. `request["closed"]` False leaves the process open, for tests of the sandbox itself.
 
     Every tensor ends at a page that nobody may touch, so that an access past its end faults; a
     write before its start, or into an `in` tensor, is reported as "stray" in the reply.
@@ -79,8 +80,8 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
 
 @functools.cache
 def _shut() -> None:
-    """Once per process; the memory that it allocates from now on holds a pattern, so that what a
-    kernel reads before it wrote it shows."""
+    """Close the process's ways out, once. Memory that malloc allocates from now on is filled with a
+    pattern, so that a kernel's read of memory that it has not written shows."""
     ctypes.CDLL(None).mallopt(_M_PERTURB, _PATTERN)
     seccomp.close_ways_out()
 
@@ -89,7 +90,8 @@ execute.takes_raw = True  # type: ignore[attr-defined]
 
 
 def _missing(words: str, entry: str) -> str:
-    """What the loader misses, without the paths that it names."""
+    """A message on why the loader failed, from its `words` but without paths: a missing symbol, or
+    the missing function `entry`."""
     _, found, rest = words.rpartition("undefined symbol: ")
     if not found:
         return "the compiled library cannot be loaded"

@@ -1,7 +1,7 @@
 """Runs a `ModelNew` (KernelBench's format) for any target, in one worker process per file.
 
-Unlike the other toolchains it is not given tensors by the names of a sketch but what forward takes,
-and the model's parameters by their own names: see `Call`. One object serves one candidate.
+Unlike other toolchains, it takes no tensors by the names of a sketch, but the inputs of forward,
+and the model's parameters by the model's names: see `Call`. One object serves one candidate.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
 
 _WORKER = "sketchc.runtime.toolchains.torch_module.worker"
-#: The kind of a failure: forward would start a compiler, and could not (see `TorchModules`).
+#: The kind of a failure: forward tried to start a compiler, and could not (see `TorchModules`).
 BUILDS = "BuildsInForwardError"
-#: Address space of a model that runs on the CPU.
+#: Bytes of address space of a model that runs on the CPU.
 _MEMORY_BYTES = 32 << 30
-#: A line in which a C++ compiler says what is wrong.
+#: A line in which a C++ compiler reports an error.
 COMPILER_ERROR = re.compile(r"^\S+\.(cpp|cc|cxx|cu|h|hpp):\d+.*\berror: .*$", re.MULTILINE)
 
 
@@ -50,12 +50,12 @@ COMPILER_ERROR = re.compile(r"^\S+\.(cpp|cc|cxx|cu|h|hpp):\d+.*\berror: .*$", re
 class Call:
     """One run of forward. `init` are the init inputs as Python text; `inputs` forward's inputs by
     position, those that are neither arrays nor numbers as Python text, and `layout` how forward
-    takes them; `state` parameters and buffers by the model's names; `outputs` names what
-    comes back.
+    takes them; `state` parameters and buffers by the model's names; `outputs` the names of what
+    forward returns.
 
-    `fresh`: at addresses that no call has used. `strided`: the inputs are not contiguous. `turn`:
-    the number of the case, by which tuned kernels choose their configuration. `judge_writes`:
-    launches must change what forward returns.
+    `fresh`: the inputs lie at addresses that no call has used. `strided`: the inputs are not
+    contiguous. `turn`: the number of the case, by which tuned kernels choose their configuration.
+    `judge_writes`: launches must have written the tensors that forward returns.
     """
 
     init: Sequence[str]
@@ -71,12 +71,12 @@ class Call:
 
 @attrs.define(eq=False)
 class TorchModules(Toolchain):
-    """The toolchain of one `ModelNew`. `forbidden` are files that it must not open.
+    """The toolchain of one `ModelNew`. `forbidden` are files that the model must not open.
 
-    Its worker can start programs while the file is imported and models are built, and none while
-    forward runs, by whatever means; programs that were started before have ended then. (On a GPU,
-    Triton compiles in forward; the Ascend front end is a program.) A forward that starts compilers
-    fails with the kind `BUILDS`, outside of `rehearse`.
+    A gated worker (`ModelRun.gated`) can start programs while the file is imported and models are
+    built, and none while forward runs, by whatever means; programs that were started before have
+    ended then. (Not gated: on a GPU, Triton compiles in forward; the Ascend front end is a
+    program.) Outside of `rehearse`, a forward that starts compilers fails with the kind `BUILDS`.
     """
 
     target: str
@@ -87,9 +87,9 @@ class TorchModules(Toolchain):
     shuts: bool = True
     #: The init inputs whose models the worker has.
     _models: set[tuple[str, ...]] = attrs.field(factory=set)
-    #: Shapes of the model's parameters and buffers by name, once it was loaded.
+    #: Shapes of the model's parameters and buffers by name, set by `load`.
     state: Mapping[str, tuple[int, ...]] = attrs.field(factory=dict)
-    #: Tuned kernels, and how many configurations they have.
+    #: The names of tuned kernels, with their numbers of configurations.
     tuned: Mapping[str, int] = attrs.field(factory=dict)
 
     @property
@@ -114,7 +114,7 @@ class TorchModules(Toolchain):
         return self.base.install()
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
-        """Only reads the file; `load` imports it, since that takes the task's init inputs."""
+        """Check only that the source parses; `load` imports it, which needs the init inputs."""
         check_python(kernel.source)
         return Artefact(kernel, folder)
 
@@ -156,8 +156,9 @@ class TorchModules(Toolchain):
         layout: Layout,
         timeout: float,
     ) -> None:
-        """Compile what forward launches for the chip, where launches are interpreted; `inputs` are
-        {"shape", "dtype"} (torch's name), {"value"} or {"text"}. Raises `ToolchainError`."""
+        """Compile the kernels that forward launches for the kernel's chip, where launches are
+        interpreted; `inputs` are {"shape", "dtype"} (torch's name), {"value"} or {"text"}. Raises
+        `ToolchainError`."""
         from sketchc.lowering.hardware import load_hardware
 
         how = self._run_of(kernel)
@@ -179,7 +180,7 @@ class TorchModules(Toolchain):
             _reply(result, "compile", timeout)
 
     def _request(self, kernel: Kernel, init: Sequence[str]) -> dict[str, Any]:
-        """What every worker of this file is told."""
+        """The part of the request that `load` and `build_launches` share."""
         how = self._run_of(kernel)
         return {
             "source": kernel.source,
@@ -199,11 +200,11 @@ class TorchModules(Toolchain):
 
     @property
     def alive(self) -> bool:
-        """Whether the file is loaded in a worker that lives."""
+        """Whether the file is loaded in a worker that still serves calls."""
         return self._worker is not None and self._worker.alive
 
     def call(self, call: Call, timeout: float) -> Arrays:
-        """The outputs by name. Raises `ToolchainError`."""
+        """Run forward once; returns its outputs by name. Raises `ToolchainError`."""
         assert self._worker is not None
         if self._how.gated and tuple(call.init) not in self._models:
             # One more model, built before forward has inputs.
@@ -215,14 +216,14 @@ class TorchModules(Toolchain):
         return self._forward(call, timeout, shut=self._how.gated)
 
     def rehearse(self, call: Call, timeout: float) -> None:
-        """Run forward where it may build what it needs for inputs of these shapes; the inputs must
-        be no case's. Raises `ToolchainError`."""
+        """Run forward once while it may start programs, so that it can build its code for inputs
+        of these shapes; the inputs must not be those of a case. Raises `ToolchainError`."""
         with self._open():
             self._forward(call, timeout, shut=False)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
-        """Let the worker start programs, and no more afterwards."""
+        """Let the worker start programs within the block, and not after it."""
         assert self._worker is not None
         self._worker.let_start(True)
         try:
@@ -260,10 +261,10 @@ class TorchModules(Toolchain):
 
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The reply, or what went wrong as a `ToolchainError`."""
+    """The worker's reply. Raises `ToolchainError` where there is none, or for a failure reply."""
     log = last_lines(result)
     try:
-        # Where it died before forward, what it was doing is the file's doing, too.
+        # A worker that ends, even before forward, is the fault of the file.
         return reply_of(result, timeout, log, stage)
     except ToolchainError as error:
         if result.reply is None:

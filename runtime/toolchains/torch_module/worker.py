@@ -2,8 +2,9 @@
 
 `load` writes the file into the worker's own folder, imports it under the guard and builds a model;
 `forward` runs the model for one case. Models are kept by their init inputs, and tensors by their
-shapes, so that later cases find other contents at the same addresses: a model that keeps results
-of earlier calls gives wrong ones. The process has nothing but the inputs of one case at a time.
+shapes, so that later cases have other contents at the same addresses: a model that reuses results
+of earlier calls returns wrong ones. The process holds the inputs of one case at a time, and no
+expected outputs.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from sketchc.runtime.tasks.layout import rebuild
 from sketchc.runtime.tasks.worker.module_state import load_state, state
 
 CLASS = "ModelNew"
-#: The kind of a failure that is due to a compiler in forward.
+#: The kind of a failure: forward tried to start a compiler.
 BUILDS = "BuildsInForwardError"
 #: Seed of every model, as in the process that runs the task.
 SEED = 0
@@ -42,23 +43,23 @@ _BUILD_LOG = 20_000
 
 
 class LoadedModule:
-    """What this process keeps between calls."""
+    """The loaded file with its guard, and the models and tensors that are kept between calls."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         self.device = "cpu"
         self.path = Path(tempfile.gettempdir()) / f"{request['name']}.py"
         self.path.write_bytes(request["source"].encode("utf-8", "replace"))
         self.guard = Guard(str(self.path), request["forbidden"], request["extensions"])
-        #: What compilers raise for a kernel that they refuse.
+        #: The names of exceptions that compilers raise for a kernel that they refuse.
         self.refusals = frozenset(request["refusals"])
         self.module: ModuleType | None = None
         self.models: dict[str, Any] = {}
-        #: Which configuration tuned kernels take, where there is Triton.
+        #: With Triton, a `triton_cuda.models.Turns`, which chooses tuned kernels' configurations.
         self.turns: Any = None
         self.placed: dict[tuple[Any, ...], Placement] = {}
 
     def model(self, init: list[Any]) -> Any:
-        """The model for these init inputs, built after seeding as the task's is."""
+        """The model for the inputs `init`, built once, with the seed that the task's model has."""
         key = repr(init)
         if key not in self.models:
             torch.manual_seed(SEED)
@@ -68,7 +69,7 @@ class LoadedModule:
         return self.models[key]
 
 
-#: The one of this process, once it has loaded a file.
+#: The loaded file of this process: empty until `load`, then with one element.
 SESSIONS: list[LoadedModule] = []
 
 
@@ -76,14 +77,14 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
     """Import the file and build a model.
 
     `request`: "source", "name", "init" (Python text of the init inputs), "forbidden" (files),
-    "prepare" with what it is told, "refusals" (`base.ModelRun`), and "dry" (launches will only be
-    recorded). The reply holds "state" (shapes of the model's parameters and buffers) and "tuned",
-    or {"failure"}.
+    "extensions" (see `Guard`), "prepare" with what `ModelRun.told` holds, "refusals"
+    (`base.ModelRun`), and "dry" (launches will only be recorded). The reply holds "state" (shapes
+    of the model's parameters and buffers), "device" and "tuned", or {"failure"}.
     """
     _prepare_environment(request["source"])
     session = LoadedModule(request)
     SESSIONS[:] = [session]
-    if request["prepare"]:  # the guard sees launches, however the target carries them out here
+    if request["prepare"]:  # so that the guard sees launches, however the target executes them
         module, _, name = request["prepare"].partition(":")
         getattr(importlib.import_module(module), name)(session, request)
     session.guard.install()
@@ -107,28 +108,28 @@ def load(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Array
 
 
 def _prepare_environment(source: str) -> None:
-    """Where torch builds extensions, and with what."""
+    """Set the folder in which torch builds extensions, and a PATH with the tools that it needs."""
     os.environ["TORCH_EXTENSIONS_DIR"] = str(Path(tempfile.gettempdir()) / "extensions")
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     if "cpp_extension" in source:
-        # Before the guard is installed, which wants to hear of what is built.
+        # Imported before the guard is installed, which replaces functions of this module.
         importlib.import_module("torch.utils.cpp_extension")
 
 
 def literals(texts: list[str]) -> list[Any]:
-    """The values of Python texts."""
+    """The values of Python texts: literals, or torch's dtypes."""
     return [_literal(text) for text in texts]
 
 
 def _literal(text: str) -> Any:
-    """A value from Python text: a literal, or a type of torch's."""
+    """The value of Python text: a literal, or a dtype of torch, such as "torch.float16"."""
     module, _, name = text.partition(".")
     dtype = getattr(torch, name, None) if module == "torch" else None
     return dtype if isinstance(dtype, torch.dtype) else ast.literal_eval(text)
 
 
 def plain(value: dict[str, Any]) -> Any:
-    """An input that is no tensor: {"value"} or {"text"}."""
+    """The value of an input that is no tensor, given as {"value"} or {"text"}."""
     return _literal(value["text"]) if "text" in value else value["value"]
 
 
@@ -136,7 +137,7 @@ def plain(value: dict[str, Any]) -> Any:
 
 
 def construct(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Build a model for "init", which may take a compiler, before forward gets its inputs. The
+    """Build a model for "init", which may start a compiler, before forward gets its inputs. The
     reply is {} or {"failure"}."""
     session = SESSIONS[0]
     session.guard.shut = False
@@ -151,12 +152,11 @@ def forward(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     """Run forward once.
 
     `request`: "init", "inputs" (per position {"array": name}, {"value"} or {"text"}), "layout" (how
-    forward takes them), "state" (names, their
-    arrays are called "state.NAME"), "outputs" (names), "fresh" (use no address again), "strided"
-    (inputs that are not contiguous), "turn" (the number of the case), "judge_writes" (outputs
-    must be written by launches) and "shut" (no program can be started: the failure is of the kind
-    `BUILDS` where forward would start a compiler). The reply is {} or {"failure"}; arrays are the
-    outputs.
+    forward takes them), "state" (names; their arrays are called "state.NAME"), "outputs" (names),
+    "fresh" (use no address again), "strided" (make inputs that are not contiguous), "turn" (the
+    number of the case), "judge_writes" (outputs must be written by launches) and "shut" (no program
+    can be started: the failure is of the kind `BUILDS` where forward tries to start a compiler).
+    The reply is {} or {"failure"}; the returned arrays are the outputs.
     """
     guard = SESSIONS[0].guard
     guard.shut, guard.building = request["shut"], ""
@@ -187,7 +187,7 @@ def _forward(
     except BaseException as error:
         return raised(session, LAUNCH, error), {}
     try:
-        # As the task's own outputs: containers are flattened in order.
+        # Flattened like the outputs of the task: containers in order.
         outputs = wrapper_guard.named_outputs(request["outputs"], _results(returned))
         _require_plain(outputs)
         found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
@@ -206,8 +206,8 @@ def _forward(
 
 
 def _results(returned: Any) -> tuple[Any, ...]:
-    """What forward returned, one by one. No class that it defines has a say in that: its code would
-    run where nobody watches."""
+    """The results of forward, with nested containers flattened in order. Methods that the file's
+    own container classes define are not called: their code would run unguarded."""
     kind = type(returned)
     if issubclass(kind, dict):
         parts = list(dict.values(returned))
@@ -221,7 +221,7 @@ def _results(returned: Any) -> tuple[Any, ...]:
 
 
 def _require_plain(outputs: dict[str, torch.Tensor]) -> None:
-    """Raise `WrongOutputsError` for a subclass of tensors: it could compute when it is read."""
+    """Raise `WrongOutputsError` for a subclass of `Tensor`: its code could run when it is read."""
     for name, value in outputs.items():
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
             msg = f"the wrapper returns a {type(value).__name__} for {name}, not a plain tensor"
@@ -231,7 +231,8 @@ def _require_plain(outputs: dict[str, torch.Tensor]) -> None:
 def _inputs(
     session: LoadedModule, request: dict[str, Any], arrays: Arrays
 ) -> tuple[list[Any], dict[str, Placement]]:
-    """Forward's inputs, and where those that are checked afterwards lie."""
+    """Forward's inputs, and by number the placements of those that are checked afterwards for stray
+    writes (not the strided ones)."""
     inputs: list[Any] = []
     held: dict[str, Placement] = {}
     for position, value in enumerate(request["inputs"]):
@@ -249,7 +250,8 @@ def _inputs(
 
 
 def _placed(session: LoadedModule, position: int, array: Any, *, fresh: bool) -> Placement:
-    """The array in a buffer of its shape, at an address that was used before if there is one."""
+    """`array` in the guarded buffer kept for its position, shape and type; in a new one if there is
+    none yet, or with `fresh`."""
     key = (position, array.shape, array.dtype.name)
     kept = session.placed.get(key)
     if kept is not None and not fresh:
@@ -262,7 +264,8 @@ def _placed(session: LoadedModule, position: int, array: Any, *, fresh: bool) ->
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:
-    """The same elements in another layout: the last two axes swapped in memory, or with gaps."""
+    """`tensor` in a layout that is not contiguous: the last two axes swapped in memory, or with
+    gaps between the elements of a vector."""
     if tensor.dim() >= 2:
         return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
     if tensor.dim() == 1:
@@ -275,7 +278,8 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def raised(session: LoadedModule, stage: str, error: BaseException) -> dict[str, Any]:
-    """What an exception of the file means: the guard's words come before those of the file."""
+    """The failure reply for an exception `error` of the file; a verdict of the guard's takes
+    precedence over it."""
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
     if against := session.guard.verdict(0):
@@ -285,11 +289,11 @@ def raised(session: LoadedModule, stage: str, error: BaseException) -> dict[str,
     log = traceback.format_exc()[-_BUILD_LOG:]
     message = f"{type(error).__name__}: {error}"
     found = re.search(r"^.*\berror: .*$", str(error), re.MULTILINE)
-    if found is not None:  # a compiler's words, in the message of what called it
+    if found is not None:  # a compiler's error, in the message of the function that called it
         stage, message = COMPILE, found[0].strip()
     kinds = [*getattr(error, "kinds", ()), *exception_kinds(error)]
     if session.refusals.intersection(kinds):
         stage = COMPILE
-    # Triton's interpreter wraps what the kernel did; no compiler has looked at it before.
+    # "InterpreterError" only wraps the kernel's own exception: drop it where others are known.
     kinds = [kind for kind in kinds if kind != "InterpreterError"] or kinds
     return failure(stage, message, kinds, log)

@@ -1,7 +1,7 @@
 """Where the front end's virtual environment and the MLIR tools are, and how to get them.
 
-`triton-ascend` and `triton` both install a module named `triton`, hence an environment of its own:
-$SKETCHC_ASCEND_ENV, or <user data>/sketchc/triton-ascend-3.2.0.
+`triton-ascend` and `triton` both install a module named `triton`, hence triton-ascend has an
+environment of its own: $SKETCHC_ASCEND_ENV, or <user data>/sketchc/triton-ascend-3.2.0.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FRONTEND = Environment(
 REQUIREMENTS = (f"triton-ascend=={FRONTEND_VERSION}", "pybind11", "numpy<2.4")
 APT_PACKAGES = ("mlir-19-tools", "llvm-19", "gcc")
 APT_LINE = f"apt-get install -y {' '.join(APT_PACKAGES)}"
-#: LLVM 22's parser no longer reads what the front end prints.
+#: The parser of LLVM 22 does not accept the front end's Linalg text any more.
 OLDEST_LLVM, NEWEST_LLVM = 19, 21
 INSTALL_LINE = "sketchc toolchain install triton_ascend"
 
@@ -46,17 +46,17 @@ class Tools:
 
     @property
     def fingerprint(self) -> str:
-        """Goes into the key of the build cache."""
+        """The tools' versions as one text, for the key of the build cache."""
         return f"llvm {self.version}, gcc {self.gcc_version}"
 
 
 def cache_folder() -> Path:
-    """Where builds are kept; it may be deleted at any time."""
+    """The folder where builds are kept; it may be deleted at any time."""
     return user_folder("XDG_CACHE_HOME", ".cache") / "ascend"
 
 
 def missing_tools() -> tuple[str, ...]:
-    """What `find_tools` did not find, by name."""
+    """The names of the tools that `find_tools` does not find."""
     missing = [] if _llvm() else [f"mlir-opt, opt and llc of LLVM {OLDEST_LLVM} to {NEWEST_LLVM}"]
     if shutil.which("gcc") is None:
         missing.append("gcc")
@@ -65,7 +65,7 @@ def missing_tools() -> tuple[str, ...]:
 
 @functools.cache
 def find_tools() -> Tools | None:
-    """The programs of the first LLVM that has them all; None where one is missing."""
+    """gcc, and the programs of the first LLVM that has all of them; None where one is missing."""
     llvm = _llvm()
     gcc = shutil.which("gcc")
     if llvm is None or gcc is None:
@@ -77,7 +77,7 @@ def find_tools() -> Tools | None:
 
 @functools.cache
 def _llvm() -> tuple[str, dict[str, str]] | None:
-    """(version, program -> path) of one LLVM with all four programs."""
+    """(version, program -> path) of the first LLVM with all four programs; None without one."""
     programs = ("mlir-opt", "mlir-translate", "opt", "llc")
     suffixes = [f"-{number}" for number in range(OLDEST_LLVM, NEWEST_LLVM + 1)] + [""]
     for suffix in suffixes:
@@ -97,12 +97,13 @@ def _version(program: str, option: str, pattern: str) -> str | None:
 
 
 def install_frontend() -> str:
-    """Create the environment; returns what was done. Raises `InstallError` with pip's words."""
+    """Create the front end's environment; returns a message on what was done. Raises `InstallError`
+    with pip's output."""
     return FRONTEND.install("triton-ascend", lambda pip_install: pip_install(*REQUIREMENTS))
 
 
 def install_tools() -> str:
-    """Install the system packages with apt-get. Raises `InstallError`."""
+    """Install the system packages with apt-get; returns a message. Raises `InstallError`."""
     apt = shutil.which("apt-get")
     if apt is None or os.geteuid() != 0:
         message = f"installing system packages needs apt-get and root; as root: {APT_LINE}"
@@ -116,5 +117,5 @@ def install_tools() -> str:
 
 
 if __name__ == "__main__":
-    # For scripts: status 0 when what the front end prints could be executed here.
+    # For scripts: exit status 0 where the tools that execute the front end's Linalg are installed.
     sys.exit(find_tools() is None)

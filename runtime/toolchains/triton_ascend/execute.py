@@ -1,4 +1,4 @@
-"""Run a generated wrapper with its launches going through the Ascend front end and this CPU.
+"""Run a generated wrapper whose launches the Ascend front end compiles and this CPU executes.
 
 `execute` is the handler of a worker process (`runtime.sandbox`). The wrapper is the real one, on
 torch's CPU tensors; the module `triton` is a stand-in that compiles and runs each launch.
@@ -54,7 +54,7 @@ FRONTEND_TIMEOUT = 120.0
 
 
 class CompileError(Exception):
-    """The front end refuses a kernel; `kinds` are the types of its exceptions."""
+    """The front end refuses a kernel; `kinds` are the types of the front end's exceptions."""
 
     def __init__(self, message: str, kinds: tuple[str, ...] = ()) -> None:
         self.kinds = kinds
@@ -66,10 +66,10 @@ class FrontEndTimeoutError(Exception):
 
 
 class Machine:
-    """Compiles launches and, unless `dry`, runs them; where there is a `tracer`, it is told them.
+    """Compiles launches and, unless `dry`, runs them, or records them in `tracer` if there is one.
 
-    `order` of a launch's programs is "forward", "reversed" or "shuffled" (by a fixed seed): the
-    results may not depend on it.
+    `order`, in which a launch's programs run, is "forward", "reversed" or "shuffled" (by a fixed
+    seed): the results may not depend on it.
     """
 
     def __init__(
@@ -88,11 +88,11 @@ class Machine:
         self.order, self.dry, self.tools, self.tracer = order, dry, tools, tracer
         self.text = source.read_text()
         self.launches: list[dict[str, Any]] = []
-        #: Libraries that were built from kernels, and run here.
+        #: The libraries that were built from kernels and loaded into this process.
         self.loaded: list[str] = []
 
     def launch(self, launch: standin.Launch) -> None:
-        """Compile and run one launch."""
+        """Compile one launch, then run it, record it in the tracer, or (dry) do neither."""
         reply = self.front_end(launch)
         library, function = build(reply["linalg"], self.tools)
         record: dict[str, Any] = {"kernel": launch.kernel, "grid": launch.grid}
@@ -147,7 +147,7 @@ class Machine:
                 request,
                 python=self.python,
                 timeout=FRONTEND_TIMEOUT,
-                # Whatever the user's is: it must compile here.
+                # Whatever the user's setting is: the kernel must be compiled here.
                 environment={"TRITON_INTERPRET": "0"},
             )
             if result.timed_out:
@@ -166,8 +166,8 @@ class Machine:
 
 
 def _specialise(name: str, value: Any, general: bool) -> tuple[str, Any]:
-    """(type, representative value) of an argument, as Triton's launcher sees it; `general`: its
-    value does not matter."""
+    """(type, representative value) of an argument, as Triton's launcher specialises it; with
+    `general`, not by its value. Raises `standin.LaunchError` for other types."""
     match value:
         case torch.Tensor():
             return _POINTERS[value.dtype], None
@@ -217,11 +217,11 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     """Run the wrapper once.
 
     `request`: that of `launching.call_request` (with "foreign", the wrapper is watched, see
-    `wrapper_guard`), "python" (of the front end), "chip", "order", and "dry" (stop at building the
-    kernels). `arrays` holds all tensors.
+    `wrapper_guard`), "python" (of the front end), "chip", "order", and "dry" (build the kernels
+    without running them). `arrays` holds all tensors.
 
-    The reply tells the launches, or {"failure": {"stage", "message", "log", "kinds"}}. Arrays come
-    back for every result, unless dry.
+    The reply is {"launches"}, or {"failure": {"stage", "message", "log", "kinds"}}. Unless dry, the
+    arrays of all out and inout tensors come back.
     """
     torch.set_num_threads(1)
     tensors = {name: tensor_of(array) for name, array in arrays.items()}
@@ -257,10 +257,10 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
 
 
 def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Say what the wrapper launches, and run nothing of it; see `tracer`.
+    """Record what the wrapper launches, without running the launches; see `tracer`.
 
-    `request` is as for `execute`, with "states". The reply is {"launches", "done"}, or {"failure"}
-    as of `execute`.
+    `request` is that of `execute`, with "states", the number of states among `arrays`. The reply is
+    {"launches", "done"}, or {"failure"} as in `execute`; the contents of buffers come back.
     """
     torch.set_num_threads(1)
     given, states = states_of(arrays, request["states"])
@@ -276,13 +276,14 @@ def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arra
 
 
 def _results(names: list[str], returned: Any) -> Arrays:
-    """What a wrapper returns, by name. Raises `wrapper_guard.WrongOutputsError`."""
+    """The tensors that a wrapper `returned`, as arrays by name. Raises
+    `wrapper_guard.WrongOutputsError`."""
     outputs = wrapper_guard.named_outputs(names, returned)
     return {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
-    """What an exception in the wrapper or below it means, for `ToolchainError`."""
+    """The failure reply for an exception of the wrapper or of a function that it calls."""
     log = traceback.format_exc()
     name = f"{type(error).__name__}: "
     stage = "launch"

@@ -1,8 +1,8 @@
-"""The inside of the triton-ascend environment: one kernel specialisation to Linalg text.
+"""Run inside the triton-ascend environment: compiles one kernel specialisation to Linalg text.
 
 A worker handler (see `runtime.sandbox.worker`), loaded by path: the environment has triton-ascend
 and numpy, neither sketchc nor torch. A generated file imports torch for its host wrapper alone, so
-a stand-in takes its place here.
+a stand-in takes torch's place here.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-#: How often triton-adapter-opt may end with a signal.
+#: How often a conversion is tried where triton-adapter-opt ends with a signal.
 _CONVERSIONS = 4
 
 
 class _Anything(types.ModuleType):
-    """A module whose attributes are more of the same: enough to define a host wrapper."""
+    """A module whose attributes are modules of this class: enough to define a host wrapper."""
 
     __path__: list[str] = []  # noqa: RUF012
 
@@ -32,18 +32,18 @@ class _Anything(types.ModuleType):
         return _Anything(f"{self.__name__}.{name}")
 
     def __call__(self, *arguments: Any, **_: Any) -> Any:
-        # As a decorator (`torch.no_grad()`), it leaves the function alone.
+        # As a decorator (`torch.no_grad()`), it returns the function unchanged.
         if len(arguments) == 1 and isinstance(arguments[0], types.FunctionType):
             return arguments[0]
         return self
 
 
 class FrontEndError(Exception):
-    """The front end refuses the kernel; the message is what it printed."""
+    """The front end refuses the kernel; the message is what the front end reported."""
 
 
 class _Pointer:
-    """A buffer as the launcher sees it: torch's allocations are aligned to more than 16 bytes."""
+    """A buffer whose address specialises like torch's allocations: a multiple of 16 bytes."""
 
     def data_ptr(self) -> int:
         return 0
@@ -52,14 +52,14 @@ class _Pointer:
 def compile_kernel(
     request: dict[str, Any], _arrays: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Linalg of one specialisation.
+    """Compile one specialisation of a kernel to Linalg.
 
     `request`: "file" and "kernel" name the jitted function, "chip" is for instance "Ascend910B4",
-    "options" are the launch's compile options, "arguments" lists (name, type, value) of what is no
-    constexpr in the kernel's order, with a value that specialises as the real one does (1, a
-    multiple of 16, neither), "constants" maps the constexprs ({"tl": "float32"} stands for
-    `tl.float32`). The reply has "linalg", "arguments" (the names that the function takes) and
-    "rewritten" (see `_rewritten`).
+    "options" are the launch's compile options, "arguments" lists (name, type, value) of the
+    arguments that are no constexprs, in the kernel's order, with a value that specialises as the
+    real one does (1, a multiple of 16, neither), "constants" maps the constexprs ({"tl": "float32"}
+    stands for `tl.float32`). The reply has "linalg", "arguments" (the names of the arguments that
+    the compiled function takes) and "rewritten" (see `_rewritten`).
     """
     from triton.backends.ascend.compiler import AscendBackend
     from triton.backends.compiler import GPUTarget
@@ -89,11 +89,11 @@ def compile_kernel(
 
 
 def _rewritten(linalg: str, taken: list[str], source: str) -> list[str]:
-    """Arguments that the kernel only stores to, and that the front end reads as well.
+    """Arguments that the kernel only stores to, but that the front end's code also reads.
 
     Where the mask of a store is no interval along each axis, the front end reads the whole block,
-    selects, and writes it all back: out of bounds at the edge of a tensor, and a race where another
-    program writes elements of the same block.
+    selects, and writes the whole block back: out of bounds at the edge of a tensor, and a race
+    where another program writes elements of the same block.
     """
     kinds = re.findall(r"%arg(\d+): memref<[^>]*> \{[^}]*tt\.tensor_kind = (\d)", linalg)
     # Lock and workspace come before the user's arguments; kind 2 is read and written.
@@ -114,7 +114,7 @@ def _rewritten(linalg: str, taken: list[str], source: str) -> list[str]:
 
 
 def _constant(value: Any) -> Any:
-    """A constexpr as it came through JSON."""
+    """The constexpr that `value`, as sent in JSON, stands for."""
     if isinstance(value, dict):
         import triton.language
 
@@ -123,7 +123,7 @@ def _constant(value: Any) -> Any:
 
 
 def _load(path: str, name: str) -> Any:
-    """The jitted function of a file."""
+    """The jitted function `name` of the file at `path`."""
     if importlib.util.find_spec("torch") is None:
         sys.modules["torch"] = _Anything("torch")
     specification = importlib.util.spec_from_file_location("generated", path)
@@ -137,9 +137,9 @@ def _load(path: str, name: str) -> Any:
 
 
 def _steadily(convert: Callable[[], str]) -> str:
-    """What `convert` gives, or raises. triton-adapter-opt depends on addresses: of some kernels,
-    one conversion in a hundred crashes (none with a fixed layout of memory), and the others give
-    the same text. So a crash counts when it comes again."""
+    """What `convert` returns or raises, tried again after a crash, `_CONVERSIONS` times in all.
+    triton-adapter-opt depends on addresses: for some kernels, one conversion in a hundred crashes
+    (none with a fixed memory layout), and all others give equal text."""
     for _ in range(_CONVERSIONS - 1):
         try:
             return convert()

@@ -1,6 +1,6 @@
-"""Execute what was built of a kernel, over its grid, on guarded copies of its buffers.
+"""Execute the library that was built from a kernel, over a grid, on guarded copies of its buffers.
 
-Only ctypes: as a launcher (`execute`) this is all that is loaded beside the kernel's library.
+Needs only ctypes: a launcher process (`execute`) loads nothing else beside the kernel's library.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _SCALARS: dict[str, Any] = {
 
 
 class IllegalAccessError(Exception):
-    """A kernel wrote before the start of a buffer, or past what the launch may use of it."""
+    """A kernel wrote before the start of a buffer."""
 
 
 class Buffer(NamedTuple):
-    """A tensor as an argument: its place, `offset` bytes behind the `start` of its storage."""
+    """A tensor as an argument: it begins `offset` bytes after `start`, the address of its storage,
+    which has `size` bytes."""
 
     name: str
     start: int
@@ -39,7 +40,7 @@ class Buffer(NamedTuple):
     item_bytes: int
 
 
-#: A buffer, or a number as (its type, value).
+#: A buffer, or a number as (type, value).
 Argument = Buffer | tuple[str, Any]
 
 
@@ -50,9 +51,10 @@ def run_library(
     grid: Sequence[int],
     order: str,
 ) -> int:
-    """Run a built kernel over its grid; returns the most bytes that one program held.
+    """Run the kernel `name` of a `library` over `grid`; returns the most bytes that one program
+    allocated at a time.
 
-    Raises `IllegalAccessError`; a fault behind a buffer ends the process, with a line that says so.
+    Raises `IllegalAccessError`; an access behind a buffer ends the process, with a line on stderr.
     """
     code = ctypes.CDLL(library)
     code.sketchc_launch.restype = ctypes.c_int64
@@ -87,7 +89,7 @@ def run_library(
 
 
 def _guard(guards: dict[int, tuple[str, GuardedBuffer]], buffer: Buffer) -> GuardedBuffer:
-    """The guarded copy of a tensor's storage; tensors that share a storage share the copy."""
+    """The guarded copy of the storage of `buffer`; tensors that share a storage share the copy."""
     key = buffer.start
     if key == 0 or buffer.size == 0:
         key = -len(guards) - 1

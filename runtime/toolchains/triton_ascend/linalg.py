@@ -2,8 +2,8 @@
 
 The text uses dialects of the NPU's own compiler for hints (dropped), for a few library functions
 (given a body in MLIR) and for float remainders (rewritten). Then mlir-opt, mlir-translate, opt, llc
-and gcc work on it, one after another; builds are kept in the user's cache folder under a key of the
-text, the launcher and the tools' versions.
+and gcc build it, one after another; builds are kept in the user's cache folder under a key of the
+text, the launcher, the passes, the tools' versions and the processor.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _SCANS = {
 
 
 class UnsupportedLinalgError(Exception):
-    """The text uses something of the NPU's compiler that has no meaning here yet."""
+    """The Linalg text uses an operation or function of the NPU's compiler that is not supported."""
 
 
 def _library_body(declaration: re.Match[str], text: str) -> str:
-    """The definition that replaces a private declaration; `text` holds its call sites.
+    """The definition that replaces a private `declaration`; `text` holds the function's call sites.
 
     Raises `UnsupportedLinalgError` for a function that is not known.
     """
@@ -95,7 +95,8 @@ def _math_body(name: str, types: list[str], result: str) -> str | None:
 
 
 def _constant_operand(name: str, text: str, position: int = 1) -> int:
-    """The axis: the operand of the call at this position, a constant."""
+    """The value of the constant operand `position` (an axis) of the first call of `name` in `text`;
+    0 where none is found."""
     before = r"%[\w#]+, " * position
     call = re.search(rf"call @{name}\({before}(%[\w#]+)[,)]", text)
     value = call and re.search(rf"{call.group(1)} = arith\.constant (-?\d+) :", text)
@@ -108,7 +109,8 @@ def _shape(tensor: str) -> tuple[list[int], str]:
 
 
 def _scan_body(name: str, kind: str, types: list[str], axis: int) -> str:
-    """Loops over every axis, the scanned one innermost with the running value."""
+    """The definition of a scan: loops over every axis, of which the scanned one is innermost and
+    carries the running value."""
     tensor = types[0]
     extents, element = _shape(tensor)
     axis %= len(extents)
@@ -160,7 +162,7 @@ def _flip_body(name: str, types: list[str], axis: int) -> str:
 
 
 def _gather_body(name: str, types: list[str], result: str, axis: int) -> str:
-    """`result[i, j] = a0[i, a1[i, j]]` along axis 1."""
+    """The definition of a gather; along axis 1, `result[i, j] = a0[i, a1[i, j]]`."""
     index = types[1]
     places = ", ".join(f"%i{i}" for i in range(len(_shape(result)[0])))
     place = [
@@ -173,7 +175,8 @@ def _gather_body(name: str, types: list[str], result: str, axis: int) -> str:
 def _taken(
     name: str, types: list[str], result: str, axis: int, before: list[str], place: list[str]
 ) -> str:
-    """Elements of the first argument, moved along one axis: `place` computes from where, as %p."""
+    """The definition of a function that moves elements of its first argument along one axis: the
+    lines `place` compute the index to read on that axis, as %p."""
     extents, element = _shape(result)
     axis %= len(extents)
     indices = ", ".join("%p" if i == axis else f"%i{i}" for i in range(len(extents)))
@@ -212,7 +215,7 @@ KERNEL = "sketchc_kernel"
 
 @attrs.frozen
 class Argument:
-    """One user argument: a buffer of `element` types, or a scalar of that type."""
+    """One user argument: a buffer with elements of type `element`, or a scalar of that type."""
 
     element: str  # "f32", "bf16", "i1", ...
     buffer: bool
@@ -239,9 +242,9 @@ def read_function(linalg: str) -> Function:
 
 
 def normalise(linalg: str) -> str:
-    """Text that `mlir-opt` parses, with a meaning for every function that stays declared.
+    """The front end's text as upstream `mlir-opt` parses it, with a definition for every function.
 
-    Raises `UnsupportedLinalgError` for a function or an operation without one.
+    Raises `UnsupportedLinalgError` for a function or an operation that is not supported.
     """
     name = read_function(linalg).name
     text = re.sub(rf"@{name}\b", f"@{KERNEL}", linalg)
@@ -296,7 +299,7 @@ TIMEOUT = 120.0
 
 
 class BuildError(Exception):
-    """A tool refused its input; `log` is what it printed."""
+    """A build tool refused its input, or took too long; `log` is what the tool printed."""
 
     def __init__(self, message: str, log: str) -> None:
         self.log = log
@@ -304,7 +307,7 @@ class BuildError(Exception):
 
 
 def build(linalg: str, tools: Tools) -> tuple[Path, Function]:
-    """The shared library for a kernel's Linalg, and the kernel's signature.
+    """Build the shared library for a kernel's Linalg; returns its path and the kernel's signature.
 
     Raises `BuildError` and `UnsupportedLinalgError`.
     """
@@ -312,7 +315,7 @@ def build(linalg: str, tools: Tools) -> tuple[Path, Function]:
     function = read_function(linalg)
     source = glue_source(function)
     launcher = Path(__file__).with_name("launcher.c").read_text()
-    # `-mcpu=native` code may not run on another machine with this cache.
+    # Code for `-mcpu=native` may not run on another machine that shares this cache.
     processor = processor_says("flags") or processor_says("Features")
     parts = (text, source, launcher, " ".join(PASSES), tools.fingerprint, processor)
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Launches of a `ModelNew` on Ascend: a stand-in for Triton hands them to the front end."""
+"""Launches of a `ModelNew` on Ascend: a stand-in for Triton passes them to the front end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sketchc.runtime.toolchains.triton_ascend import execute, standin
 
 
 def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
-    """`ModelRun.prepare`: launches go through the front end of `request`, for its chip."""
+    """`ModelRun.prepare`: has launches compiled by the front end and for the chip of `request`."""
     torch.set_num_threads(1)
     kernels = session.path.with_name("kernels.py")
     kernels.write_text(kernels_of(session.path.read_text()))
@@ -25,13 +25,13 @@ def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
     standin.install(launch)
 
 
-#: What the Ascend front end's environment knows.
+#: Modules that can be imported in the Ascend front end's environment, torch as a stand-in.
 _KNOWN_MODULES = frozenset({"triton", "torch", "math", "typing", "__future__"})
 
 
 def kernels_of(source: str) -> str:
-    """The file without what only the model needs, on the same lines: imports, constants, and the
-    functions that Triton compiles. Text that does not parse stays as it is."""
+    """The parts of `source` that its kernels need, on unchanged line numbers: imports, constants,
+    and the functions that Triton compiles. Text that does not parse is returned as it is."""
     try:
         tree = ast.parse(source)
     except SyntaxError:

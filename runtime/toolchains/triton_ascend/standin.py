@@ -1,7 +1,7 @@
-"""A stand-in for the module `triton`, so that a generated wrapper runs where there is none.
+"""A stand-in for the module `triton`, so that a generated wrapper runs without Triton.
 
 `triton.jit` returns a `Launcher`: `kernel[grid](...)` binds the arguments as Triton's own launcher
-does and hands a `Launch` to a function. Everything else that a wrapper uses (`cdiv`,
+does and passes a `Launch` to a function. Everything else that a wrapper uses (`cdiv`,
 `next_power_of_2`, `tl.constexpr` annotations, `tl.float32` constants) is here by value or by name.
 """
 
@@ -29,8 +29,9 @@ class LaunchError(Exception):
 
 @attrs.frozen
 class Launch:
-    """One launch: the kernel's name, the grid, arguments by name in the kernel's order, and the
-    names of those that are not specialised."""
+    """One launch: the kernel's name, the grid, arguments by name in the kernel's order (constexprs
+    in `constants`), compile options, and in `general` the names of arguments whose values are not
+    specialised."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -55,14 +56,14 @@ class Named:
         return Named(f"{self.name}.{attribute}")
 
     def __call__(self, value: Any = None, *_: Any, **__: Any) -> Any:
-        """The value that a constant is made of. Raises `LaunchError` for anything else."""
+        """`tl.constexpr(value)` returns `value`; any other call raises `LaunchError`."""
         if self.name == "constexpr":  # `X = tl.constexpr(3)` at module level
             return value
         raise LaunchError(f"tl.{self.name} is called outside of a kernel")
 
 
 class Launcher:
-    """What `@triton.jit` makes of a function."""
+    """The object that `@triton.jit` returns for a function."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class Launcher:
         raise LaunchError(f"the kernel {self.__name__} is called without a launch grid")
 
     def start(self, grid: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        """Bind the arguments and hand the launch over. Raises `LaunchError`."""
+        """Bind the arguments and pass the `Launch` to `self.launch`. Raises `LaunchError`."""
         names = self.signature.parameters
         options = {k: v for k, v in keywords.items() if k in OPTIONS and k not in names}
         given = {k: v for k, v in keywords.items() if k not in options}
@@ -127,7 +128,7 @@ class Launcher:
 
 
 class _Language(types.ModuleType):
-    """`triton.language`, and whatever module lies below it."""
+    """`triton.language`, or a module below it: every attribute is a `Named`."""
 
     __path__: list[str] = []  # noqa: RUF012
 
@@ -138,7 +139,7 @@ class _Language(types.ModuleType):
 
 
 def install(launch: Callable[[Launch], None]) -> None:
-    """Put the stand-in in the place of `triton` in this process."""
+    """Make the stand-in this process's module `triton`; `launch` is called with each launch."""
     triton = types.ModuleType("triton")
     triton.__path__ = []
 

@@ -1,10 +1,10 @@
 """The toolchain of `triton_ascend`: the real front end, executed on this CPU through MLIR.
 
-There is no NPU here. `run` executes the generated wrapper in a worker process with torch's CPU
-tensors; each launch is compiled by triton-ascend's front end (in its own environment), its Linalg
-built into a shared library, and the programs of the grid run one after another, in a shuffled
-order, on buffers between forbidden pages. Where the file is this project's own, the libraries are
-called in another process (`launching`). What a pass means is in `ascend.MEANING`.
+No NPU is used. `run` executes the generated wrapper in a worker process with torch's CPU tensors;
+each launch is compiled by triton-ascend's front end (in its own environment), its Linalg is built
+into a shared library, and the programs of the grid run one after another, in a shuffled order, on
+buffers between forbidden pages. Where this project lowered the kernel, the libraries are called in
+another process (`launching`). What a passed run means is in `triton_ascend.MEANING`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 HANDLER = "sketchc.runtime.toolchains.triton_ascend.execute:execute"
 TRACE = "sketchc.runtime.toolchains.triton_ascend.execute:trace"
 LAUNCH = "sketchc.runtime.toolchains.triton_ascend.launch:execute"
-#: What the templates of all workers that run a wrapper have imported, found and noted.
+#: Modules and preparing functions of the templates of all workers that run a wrapper.
 _PREPARED = (
     HANDLER.partition(":")[0],
     "sketchc.runtime.toolchains.triton_ascend.environment:find_tools",
@@ -54,7 +54,7 @@ _PREPARED = (
 #: Sizes that `compile` tries for every symbol until one passes the wrapper's own checks.
 SAMPLES = (64, 16, 128, 1, 96)
 SAMPLE_ELEMENTS = 1 << 24
-#: Address space of a run: a kernel that asks for memory without end stops there.
+#: Bytes of address space of a run, which bound a kernel that allocates memory without end.
 MEMORY_BYTES = 32 << 30
 
 
@@ -65,8 +65,8 @@ class TritonAscendToolchain(Toolchain):
     install_tools = staticmethod(environment.install_tools)
 
     def model_run(self, kernel: Kernel) -> ModelRun:
-        """Launches go through the front end, which lives in a private place and builds into
-        another, which is this file's own."""
+        """A `ModelRun` whose launches go through the front end. Workers may read the front end's
+        folder, and write the folder with the builds of this kernel file."""
         kept = _kept_builds(kernel.source.encode("utf-8", "replace"))
         chip = str(load_hardware(kernel.hardware).facts["chip"])
         return ModelRun(
@@ -80,7 +80,8 @@ class TritonAscendToolchain(Toolchain):
         )
 
     def status(self) -> ToolchainStatus:
-        """Looks for the environment and the tools; starts two of them with `--version`."""
+        """Look for the front end's environment and the tools, of which mlir-opt and gcc are started
+        to ask for their versions."""
         tools = environment.find_tools()
         frontend = environment.FRONTEND.python()
         missing, advice = [], []
@@ -110,7 +111,8 @@ class TritonAscendToolchain(Toolchain):
         )
 
     def install(self) -> str:
-        """Create the front end's environment. Raises `environment.InstallError`."""
+        """Create the front end's environment; returns a message that also says which tools are
+        still missing. Raises `environment.InstallError`."""
         done = environment.install_frontend()
         if environment.find_tools() is None:
             return f"{done}\nstill missing; as root: {environment.APT_LINE}"
@@ -119,8 +121,8 @@ class TritonAscendToolchain(Toolchain):
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         """Write the source and build every kernel that the wrapper launches at a sample shape.
 
-        Other shapes may specialise differently (a bucket, a size of 1): `run` builds those. Raises
-        `ToolchainError` with stage "compile" for what the front end refuses.
+        Other shapes may specialise differently (a bucket, a size of 1): `run` builds these kernels.
+        Raises `ToolchainError` with stage "compile" for a kernel that the front end refuses.
         """
         self._require_installed()
         check_python(kernel.source)
@@ -134,7 +136,7 @@ class TritonAscendToolchain(Toolchain):
                 reply, _ = self._run(request, arrays, timeout)
             except ToolchainError as error:
                 if error.stage != "launch" or "LaunchError" not in error.kinds:
-                    raise  # not a check of the sizes
+                    raise  # not one of the wrapper's checks of sizes
                 launch_error = str(error)
                 continue
             details |= {"launches": reply["launches"], "sample size": size}
@@ -143,7 +145,8 @@ class TritonAscendToolchain(Toolchain):
         return Artefact(kernel, folder, None, details)
 
     def place(self, kernel: Kernel, folder: Path) -> Path:
-        """Write the source and nothing else; `run` builds what it launches. Returns the file."""
+        """Write the source without building it; `run` builds the kernels that it launches. Returns
+        the source's file."""
         return place(kernel, folder, f"{kernel.name}.py")
 
     def run(
@@ -155,7 +158,7 @@ class TritonAscendToolchain(Toolchain):
         timeout: float = 300.0,
         order: str = "shuffled",
     ) -> Arrays:
-        """Run once; see `base.Toolchain.run`. `order`: in which the programs of a launch run,
+        """Run once; see `base.Toolchain.run`. `order`, in which the programs of a launch run, is
         "forward", "reversed" or "shuffled" (by a fixed seed)."""
         self._require_installed()
         kernel = artefact.kernel
@@ -169,7 +172,8 @@ class TritonAscendToolchain(Toolchain):
     def _launch(
         self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
     ) -> Arrays:
-        """What the wrapper launches, executed by a process that holds only what was built."""
+        """Trace the wrapper, and execute its launches in a process that loads only the built
+        libraries; returns the out and inout tensors."""
         built = _kept_builds(Path(request["source"]).read_bytes())
 
         def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
@@ -209,9 +213,10 @@ class TritonAscendToolchain(Toolchain):
         handler: str = HANDLER,
         of: float | None = None,
     ) -> Reply:
-        """A reply and its arrays, within what is left `of` the time. Raises `ToolchainError`."""
+        """Call `handler` in a new worker; returns its reply and arrays. `timeout` may be what is
+        left `of` the whole time limit, which errors name. Raises `ToolchainError`."""
         kept = _kept_builds(Path(request["source"]).read_bytes())
-        # The front end's place is part of the request: the worker's environment is cleared.
+        # The path of the front end is in the request: the worker's environment is cleared.
         result = run_worker(
             handler,
             request,
@@ -234,14 +239,16 @@ class TritonAscendToolchain(Toolchain):
 
 
 def _kept_builds(text: bytes) -> Path:
-    """Where one kernel's builds are: its code could write there, so others' are kept elsewhere."""
+    """The folder with the builds of one source `text`. Its code could write there, so every source
+    has a folder of its own."""
     kept = environment.cache_folder() / hashlib.sha256(text).hexdigest()[:32]
     kept.mkdir(parents=True, exist_ok=True)
     return kept
 
 
 def _replied(result: WorkerResult, timeout: float) -> Reply:
-    """A reply and its arrays. Raises `ToolchainError`."""
+    """The worker's reply and arrays. Raises `ToolchainError`, also for an illegal access or a
+    failed allocation that the launcher printed."""
     log = f"{result.traceback}\n{result.output}".strip()
     told = [line for line in result.output.splitlines() if line.startswith("sketchc: ")]
     if told and result.reply is None and not result.timed_out:
@@ -254,7 +261,8 @@ def _replied(result: WorkerResult, timeout: float) -> Reply:
 def _samples(
     sketch: ir.Sketch,
 ) -> Iterator[tuple[int, dict[str, int], dict[str, int | float | bool]]]:
-    """(size, symbols, params) for each sample size at which the sketch has shapes."""
+    """(size, symbols, params) for each of `SAMPLES` at which the sketch's shapes are valid and have
+    at most `SAMPLE_ELEMENTS` elements in all."""
     params: dict[str, int | float | bool] = {
         param.name: 1.0 if param.dtype.is_float else 1
         for param in sketch.params

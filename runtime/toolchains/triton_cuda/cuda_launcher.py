@@ -1,7 +1,7 @@
-"""In a worker: launch cubins through the CUDA driver, between guarded buffers.
+"""In a worker: launch cubins through the CUDA driver, on guarded buffers.
 
-Only ctypes and the driver: no Python of a kernel, no torch and no Triton is ever loaded here, and
-what a launch computes comes from the cubin alone. Source of the functions: CUDA Driver API,
+Needs only ctypes and the driver: no Python of a kernel, no torch and no Triton is ever loaded here,
+and what a launch computes comes from the cubin alone. Source of the functions: CUDA Driver API,
 "Module Management", "Memory Management" and "Execution Control".
 """
 
@@ -20,7 +20,7 @@ _GUARD_BYTES = 4096
 _PATTERN = 0xA5
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-#: Dynamic shared memory that needs no permission.
+#: Bytes of dynamic shared memory that a kernel may have without setting an attribute.
 _FREE_SHARED = 48 << 10
 _SCALARS: dict[str, Any] = {
     "i1": ctypes.c_int8,
@@ -28,7 +28,7 @@ _SCALARS: dict[str, Any] = {
     "i64": ctypes.c_int64,
     "fp32": ctypes.c_float,
 }
-#: Errors of the driver that are somebody's access, and those for want of something.
+#: The driver's errors for a kernel's illegal accesses, and those for a lack of resources.
 _ACCESS = frozenset(
     {"CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_MISALIGNED_ADDRESS", "CUDA_ERROR_INVALID_PC"}
 )
@@ -36,7 +36,7 @@ _WANT = frozenset({"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURC
 
 
 class CudaError(Exception):
-    """The driver refuses; `name` is its own for the error."""
+    """The driver reported an error; `name` is the driver's name of that error."""
 
     def __init__(self, name: str, doing: str) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class CudaError(Exception):
 
 
 class Driver:
-    """The driver with a context on the first GPU."""
+    """The CUDA driver with a context on the first GPU."""
 
     def __init__(self) -> None:
         self._cuda = ctypes.CDLL("libcuda.so.1")
@@ -75,7 +75,8 @@ class Driver:
         return 10 * found[0] + found[1]
 
     def function(self, artefact: Mapping[str, Any]) -> ctypes.c_void_p:
-        """A kernel of a cubin, loaded once, with the shared memory that it asks for."""
+        """The kernel of an artefact's cubin, loaded once, and allowed the shared memory that it
+        needs."""
         key = artefact["cubin"], artefact["function"]
         if key not in self._functions:
             module, function = ctypes.c_void_p(), ctypes.c_void_p()
@@ -90,24 +91,24 @@ class Driver:
         return self._functions[key]
 
     def allocate(self, size: int) -> ctypes.c_uint64:
-        """Memory of the device, full of the pattern."""
+        """Allocate `size` bytes of device memory, filled with `_PATTERN`."""
         place = ctypes.c_uint64()
         self.check("cuMemAlloc_v2", ctypes.byref(place), ctypes.c_size_t(size))
         self.check("cuMemsetD8_v2", place, ctypes.c_ubyte(_PATTERN), ctypes.c_size_t(size))
         return place
 
     def free(self, place: ctypes.c_uint64) -> None:
-        """Give memory of the GPU back."""
+        """Free memory of the GPU."""
         self.check("cuMemFree_v2", place)
 
     def to_device(self, place: int, data: memoryview) -> None:
-        """Copy bytes to a place in the GPU's memory."""
+        """Copy the bytes `data` to the address `place` in the GPU's memory."""
         source = (ctypes.c_char * data.nbytes).from_buffer(data)
         size = ctypes.c_size_t(data.nbytes)
         self.check("cuMemcpyHtoD_v2", ctypes.c_uint64(place), source, size)
 
     def from_device(self, place: int, size: int) -> bytearray:
-        """Copy bytes from a place in the GPU's memory."""
+        """Copy `size` bytes from the address `place` in the GPU's memory."""
         data = bytearray(size)
         if size:
             target = (ctypes.c_char * size).from_buffer(data)
@@ -117,7 +118,7 @@ class Driver:
 
 
 class _Buffer:
-    """Bytes on the device, with a guard on either side."""
+    """A copy of the bytes of `raw` on the device, with a guard of a pattern on either side."""
 
     def __init__(self, driver: Driver, raw: Raw) -> None:
         self._driver, self.size = driver, raw.data.nbytes
@@ -127,7 +128,7 @@ class _Buffer:
             driver.to_device(self.start, raw.data)
 
     def stray(self) -> str:
-        """On which side something was written past its ends; "" for none."""
+        """The side on which a guard was overwritten, "before" or "after"; "" for none."""
         guard = bytearray([_PATTERN]) * _GUARD_BYTES
         places = {"before": self._whole.value, "after": self.start + self.size}
         read = {side: self._driver.from_device(at, _GUARD_BYTES) for side, at in places.items()}
@@ -142,7 +143,7 @@ class _Buffer:
 
 @functools.cache
 def _driver() -> Driver:
-    """Once per process: a context takes a second."""
+    """The process's `Driver`, made once: a context takes a second."""
     return Driver()
 
 
@@ -150,8 +151,8 @@ def serve(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any]
     """The worker's handler. {"describe": true} is answered with {"capability"}; else "launches"
     (see `tracer`) are executed one after the other, and all buffers but "unchanged" come back.
 
-    {"failure": {"stage", "message", "kinds"}} says what went wrong; the process is of no further
-    use then.
+    {"failure": {"stage", "message", "kinds"}} reports an error; the process must not be used
+    afterwards.
     """
     try:
         driver = _driver()
@@ -189,11 +190,11 @@ def _execute(
 
 
 def _launch(driver: Driver, launch: Mapping[str, Any], buffers: Mapping[str, _Buffer]) -> None:
-    """One launch, to its end."""
+    """Execute one launch and wait for its end. Raises `CudaError`."""
     artefact, grid = launch["artefact"], launch["grid"]
     function = driver.function(artefact)
     values = [_value(argument, buffers) for argument in launch["arguments"]]
-    # Behind the kernel's own: scratch memory, and one for profiling, which nobody asked for.
+    # After the kernel's own arguments: scratch memory, and memory for profiling, which is unused.
     scratch = None
     if artefact["scratch"]:
         scratch = driver.allocate(artefact["scratch"] * math.prod(grid))

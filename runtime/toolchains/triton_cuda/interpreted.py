@@ -1,7 +1,7 @@
-"""What every run in Triton's interpreter needs, imported once by the server that forks the runs.
+"""Imports for every run in Triton's interpreter, made once by the template that forks the runs.
 
-Triton decides while it is imported whether its own functions are compiled or interpreted, so that
-the variable is set before. Imported by worker processes alone.
+Triton decides while it is imported whether its own functions are compiled or interpreted, so
+TRITON_INTERPRET is set before. Imported by worker processes alone.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Triton's interpreter on the CPU, mended where it differs from compiled kernels or is too slow."""
+"""Changes to Triton's CPU interpreter, where it differs from compiled kernels or is too slow."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def mend() -> None:
 
 
 def _prepare_once(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter replace the language's functions once per launch. It does so again
-    for each call of a device function, which takes longer than most such functions."""
+    """Let Triton's interpreter replace the functions of `triton.language` once per launch. It would
+    do so again for each call of a device function, which takes longer than most such functions."""
     original = interpreter._patch_lang
     done: set[int] = set()
 
@@ -47,7 +47,7 @@ def _prepare_once(tl: Any, interpreter: Any) -> None:
             return interpreter._LangPatchScope()
         scope = original(function)
         if not done:
-            # The launch itself: what it replaces is put back at its end.
+            # The launch itself: the functions that it replaces are restored at its end.
             restore = scope.restore
 
             def restore_all() -> None:
@@ -62,16 +62,17 @@ def _prepare_once(tl: Any, interpreter: Any) -> None:
 
 
 def _count_no_overflows(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter leave out what is only for assertions of kernels in debug mode: it
-    works out every sum and product of integers again in 64 bits, and then asserts nothing."""
+    """Let Triton's interpreter leave out the overflow checks of debug mode: without that mode it
+    computes every sum and product of integers again in 64 bits, and then asserts nothing."""
     options = interpreter.interpreter_builder.options
     if not options.debug:
         interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
 
 
 def _describe_types_once(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter look up what follows from a type alone. It makes a table of all
-    types for each number that it reads, and a type of its shape for each tensor."""
+    """Let Triton's interpreter cache what depends on a type alone: the NumPy type, and a tensor's
+    shape and number of elements. It would build a table of all types for each number that it reads,
+    and a type of its shape for each tensor."""
     numpy_type = interpreter._get_np_dtype
     equal, initialise = tl.dtype.__eq__, tl.tensor.__init__
     numpy_types: dict[str, Any] = {}
@@ -103,8 +104,8 @@ def _describe_types_once(tl: Any, interpreter: Any) -> None:
 def _reduce_whole_rows(tl: Any, interpreter: Any) -> None:
     """Let Triton's interpreter reduce with a combine function over whole slices.
 
-    It calls the function once per element, which takes a second per row of a softmax; the function
-    is element-wise, so halves of the axis (a power of two long) can be combined at once.
+    It would call the function once per element, which takes a second per row of a softmax; the
+    function is element-wise, so halves of the axis (a power of two long) can be combined at once.
     """
 
     def generic_reduce(self: Any, inputs: Any) -> Any:
@@ -124,7 +125,8 @@ def _reduce_whole_rows(tl: Any, interpreter: Any) -> None:
 
 
 def _combined(operation: Any, kinds: list[Any], *sides: list[Any]) -> list[Any]:
-    """What a combine function makes of two sides of whole slices."""
+    """Apply the combine function of `operation` to whole slices: the lists `sides` hold the arrays
+    of both operands, `kinds` their Triton types; returns the results' arrays."""
     arguments = [
         operation.to_tensor(part, kind)
         for side in sides
@@ -136,16 +138,17 @@ def _combined(operation: Any, kinds: list[Any], *sides: list[Any]) -> list[Any]:
 
 
 def _scan_as_a_tree(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter scan over whole slices, and pairwise, as compiled kernels do: each
-    lane is combined with the one before it, then with that two before it, and so on. A product of
-    some lanes may overflow where none from the first lane on does."""
+    """Let Triton's interpreter scan over whole slices, and as a tree, as compiled kernels do: each
+    lane is combined with the lane before it, then with that two before it, then four, and so on.
+    The order matters: a partial product of inner lanes may overflow where no prefix product does.
+    """
 
     def generic_scan(self: Any, inputs: Any) -> Any:
         kinds, axis = [value.dtype for value in inputs], self.axis
         parts = [value.handle.data for value in inputs]
         lanes, step = parts[0].shape[axis], 1
         while step < lanes:
-            # Whole blocks: a tensor's extents are powers of two.
+            # A tensor's extents are powers of two. The lanes that `roll` wraps around are replaced.
             before = [np.roll(part, step, axis) for part in parts]
             with np.errstate(all="ignore"):
                 combined = _combined(self, kinds, before, parts)
@@ -165,8 +168,8 @@ def _scan_as_a_tree(tl: Any, interpreter: Any) -> None:
 
 
 def _multiply_bfloat16(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter multiply bf16 matrices: it keeps their bits in integers, and its
-    `tl.dot` multiplies those."""
+    """Let Triton's interpreter multiply bf16 matrices: it keeps bf16 as bits in integers, and its
+    `tl.dot` would multiply these integers."""
     original = interpreter.InterpreterBuilder.create_dot
 
     def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
@@ -177,7 +180,7 @@ def _multiply_bfloat16(tl: Any, interpreter: Any) -> None:
 
 
 def _widened(handle: Any, tl: Any, interpreter: Any) -> Any:
-    """A bf16 handle as f32, exactly; others as they are."""
+    """A bf16 `handle` converted to f32, exactly; handles of other types unchanged."""
     if handle.dtype.scalar != tl.bfloat16:
         return handle
     bits = handle.data.view(np.uint16).astype(np.uint32) << 16
@@ -185,9 +188,9 @@ def _widened(handle: Any, tl: Any, interpreter: Any) -> Any:
 
 
 def _round_to_bfloat16(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter round to bf16 as compiled kernels do, to the nearest: it truncates
-    f32, and writes the whole part of anything else as if it were the bits. And let it widen all of
-    bf16: it makes the smallest numbers zero."""
+    """Let Triton's interpreter round to bf16 as compiled kernels do, to nearest: it would truncate
+    f32, and store the integer part of other types as if it were bf16 bits. And let it widen all
+    bf16 numbers: it would make the smallest ones zero."""
     original = interpreter.InterpreterBuilder.cast_impl
 
     def cast_impl(self: Any, source: Any, target: Any) -> Any:
@@ -207,9 +210,9 @@ def _round_to_bfloat16(tl: Any, interpreter: Any) -> None:
 
 
 def _take_bools(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter take Python's bools as arguments: it makes 32-bit numbers of them
-    and then finds that they are no bools. Our own kernels pass integers; files of others pass what
-    works on GPUs."""
+    """Let Triton's interpreter take Python's bools as arguments: it would convert them to 32-bit
+    numbers and then refuse these as bools. The kernels that this project lowers pass integers;
+    kernels by others may pass bools, which work on GPUs."""
     original = interpreter._implicit_cvt
 
     def implicit_cvt(argument: Any) -> Any:
@@ -222,8 +225,8 @@ def _take_bools(tl: Any, interpreter: Any) -> None:
 
 
 def _update_bfloat16(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter add bf16 in memory: it knows no such type there. Its programs and
-    lanes run one after another, so that plain reads and writes are atomic."""
+    """Let Triton's interpreter execute atomic additions of bf16, whose type it does not support
+    there. Its programs and lanes run one after another, so plain reads and writes are atomic."""
     original = interpreter.InterpreterBuilder.create_atomic_rmw
 
     def create_atomic_rmw(
@@ -245,9 +248,9 @@ def _update_bfloat16(tl: Any, interpreter: Any) -> None:
 
 
 def _flush_to_zero(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter take f32 below the smallest normal number for zero where compiled
-    kernels do (`sqrt.approx.ftz`, `rsqrt.approx.ftz`, `cvt.rmi.ftz`, `cvt.rpi.ftz`): the root of a
-    negative one is no NaN there, and the ceiling of a positive one is 0."""
+    """Let Triton's interpreter flush f32 subnormals to zero where compiled kernels do
+    (`sqrt.approx.ftz`, `rsqrt.approx.ftz`, `cvt.rmi.ftz`, `cvt.rpi.ftz`): the square root of a
+    negative subnormal is no NaN there, and the ceiling of a positive one is 0."""
     smallest = np.finfo(np.float32).smallest_normal
     builder = interpreter.InterpreterBuilder
 
@@ -268,9 +271,9 @@ def _flush_to_zero(tl: Any, interpreter: Any) -> None:
 
 
 def _approximate(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter divide f32, and raise e to it, by the chip's instructions, as
-    compiled kernels do: a product with the reciprocal (`div.full`), which is not always whole where
-    the quotient is, and 2 to the power of a rounded product (`ex2.approx`)."""
+    """Let Triton's interpreter compute f32 divisions and exponentials like the instructions of
+    compiled kernels: a product with the reciprocal (`div.full`), which is not always an integer
+    where the exact quotient is one, and 2 to the power of a rounded product (`ex2.approx`)."""
     builder = interpreter.InterpreterBuilder
     divide, exponential = builder.create_fdiv, builder.create_exp
 
@@ -296,7 +299,8 @@ def _approximate(tl: Any, interpreter: Any) -> None:
 
 
 def _multiply_and_add_at_once(tl: Any, interpreter: Any) -> None:
-    """Let Triton's interpreter round `tl.fma` of f32 once: the product of two is exact in f64."""
+    """Let Triton's interpreter round only after the addition in `tl.fma` of f32: it is computed in
+    f64, where the product is exact."""
     original = interpreter.InterpreterBuilder.create_fma
 
     def create_fma(self: Any, left: Any, right: Any, added: Any) -> Any:

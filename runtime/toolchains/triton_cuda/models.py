@@ -1,9 +1,10 @@
-"""Triton's launches of a `ModelNew`: tuned ones take turns, and all are compiled without a GPU.
+"""Triton's launches of a `ModelNew`: autotuned kernels use their configurations in turn, and all
+launches can be compiled without a GPU.
 
-An autotuner would time its configurations, which says nothing of whether they are right, and needs
-a GPU. Here each case takes the next one, so that all that there are cases for are verified.
-`compile_launches` runs forward once with its launches recorded, and builds cubins of what it would
-launch, as `triton_cuda.worker` does for wrappers.
+An autotuner would time its configurations, which does not show whether they are correct, and needs
+a GPU. Here each case takes the next configuration, so that as many are verified as there are cases.
+`compile_launches` runs forward once with its launches recorded, and builds cubins of these, as
+`triton_cuda.worker` does for wrappers.
 """
 
 from __future__ import annotations
@@ -32,13 +33,15 @@ from sketchc.runtime.toolchains.triton_cuda import interpreter, worker
 
 
 class Turns:
-    """Which configuration a tuned kernel takes; `number` counts the cases."""
+    """Chooses the configuration that a tuned kernel takes: `number`, the number of the case, modulo
+    the number of configurations."""
 
     def __init__(self) -> None:
         self.number = 0
 
     def install(self) -> None:
-        """Let autotuners take turns in place of timing."""
+        """Replace `Autotuner.run`, so that autotuners take the configuration of this turn instead
+        of timing all."""
         from triton.runtime.autotuner import Autotuner
 
         turns = self
@@ -57,7 +60,7 @@ class Turns:
         Autotuner.run = run
 
     def tuned(self, module: ModuleType) -> dict[str, int]:
-        """The tuned kernels of a file, and how many configurations each has."""
+        """The names of the autotuned kernels of `module`, with their numbers of configurations."""
         from triton.runtime.autotuner import Autotuner
 
         return {
@@ -68,7 +71,8 @@ class Turns:
 
 
 def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
-    """`ModelRun.prepare`: count launches, made on the GPU or by Triton's interpreter."""
+    """`ModelRun.prepare`: installs `Turns`; unless the request is "dry", chooses the device and
+    reports launches, on the GPU or in Triton's interpreter, to the session's guard."""
     session.turns = Turns()
     session.turns.install()
     if request["dry"]:
@@ -82,7 +86,7 @@ def prepare(session: LoadedModule, request: dict[str, Any]) -> None:
 
 
 def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Build what forward launches; no GPU is touched.
+    """Compile the kernels that forward launches, without a GPU.
 
     `request`: that of `torch_module.worker.load`, "inputs" (per position {"shape", "dtype"} with
     torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and

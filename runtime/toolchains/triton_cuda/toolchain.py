@@ -1,8 +1,8 @@
-"""Triton on NVIDIA GPUs: cubins for sm_80 and sm_90 without a GPU, runs on one where there is one.
+"""Triton on NVIDIA GPUs: builds cubins for sm_80 and sm_90 without a GPU, runs on a GPU if present.
 
 Without a GPU a run goes through Triton's interpreter on the CPU: the same kernel text, one program
-after another. All of it happens in worker processes; on a GPU, what launches a kernel of our own
-holds only its cubins.
+after another. Everything happens in worker processes; on a GPU, the process that launches a kernel
+which this project lowered loads only its cubins.
 """
 
 from __future__ import annotations
@@ -68,18 +68,18 @@ _WORKER = "sketchc.runtime.toolchains.triton_cuda.worker"
 _MODELS = "sketchc.runtime.toolchains.triton_cuda.models"
 _TRACE = f"{_WORKER}:trace"
 _LAUNCH = "sketchc.runtime.toolchains.triton_cuda.cuda_launcher:serve"
-#: Loaded once for all runs in Triton's interpreter.
+#: Modules and functions that the template of all runs in Triton's interpreter loads.
 INTERPRETED = (
     "sketchc.runtime.toolchains.triton_cuda.interpreted",
     TORCH_NOTED,
 )
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
-#: What every worker but the interpreting ones has imported.
+#: Modules and functions that the template of all other workers with Triton loads.
 _IMPORTED = ("torch", "triton", "sketchc.runtime.toolchains.triton_cuda.worker:prepare")
 #: Sizes that example launches try for all symbols together, then for each on its own.
 _SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
 _LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
-#: Address space of the compiler and of the interpreter; what the compiler may write to one file.
+#: Bytes of address space of the compiler and the interpreter; bytes of one file of the compiler's.
 MEMORY_BYTES = 32 << 30
 _COMPILER_FILE_BYTES = 1 << 30
 _COMPILER_ERRORS = frozenset(
@@ -93,7 +93,8 @@ class TritonCuda(Toolchain):
     target = "triton_cuda"
 
     def model_run(self, kernel: Kernel) -> ModelRun:
-        """Launches are made on the GPU, or interpreted and compiled apart."""
+        """How a `ModelNew` runs: its launches run on the GPU; without one, they are interpreted,
+        and compiled in another worker."""
         prepare, refusals = f"{_MODELS}:prepare", tuple(_COMPILER_ERRORS)
         if not self.status().interpreted:
             return ModelRun(prepare, on_device=True, refusals=refusals)
@@ -107,7 +108,7 @@ class TritonCuda(Toolchain):
         )
 
     def status(self) -> ToolchainStatus:
-        """Looks for packages and for the driver's device file; imports nothing heavy."""
+        """See `Toolchain.status`; looks for packages and for the driver's device file."""
         versions = installed("torch", "triton")
         missing = tuple(name for name in ("torch", "triton") if name not in versions)
         # An empty list hides all GPUs from CUDA's driver.
@@ -128,15 +129,16 @@ class TritonCuda(Toolchain):
         )
 
     def install(self) -> str:
-        """Packages come with the extras of sketchc; nothing is done here."""
+        """Install nothing, as the packages are extras of sketchc; returns what the user can do."""
         status = self.status()
         return "Nothing to install: torch and triton are here." if not status.missing else _ADVICE
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
-        """Cubins for every launch of the wrapper, in 32-bit and 64-bit index variants.
+        """Build cubins for every launch of the wrapper, in 32-bit and 64-bit index variants.
 
-        The wrapper runs once on small tensors with its launches recorded, not executed; what it
-        would launch is compiled. Raises `ToolchainError` ("compile", "timeout", "infrastructure").
+        The wrapper runs once on small tensors with its launches recorded, not executed; then the
+        recorded launches are compiled. Raises `ToolchainError` ("compile", "launch", "timeout",
+        "infrastructure").
         """
         self._require_packages()
         check_python(kernel.source)
@@ -181,8 +183,8 @@ class TritonCuda(Toolchain):
 
 
 class TritonSession(Session):
-    """One worker that has imported one kernel's file. On a GPU the driver is set up once for all
-    runs, which takes seconds."""
+    """Runs of one kernel in one worker, which imports the kernel's file once. On a GPU the worker
+    sets the driver up once for all runs, which takes seconds."""
 
     def __init__(self, artefact: Artefact, interpreted: bool) -> None:
         self._artefact = artefact
@@ -209,8 +211,9 @@ class TritonSession(Session):
         )
 
     def _on_the_gpu(self, tensor_bytes: int, file_bytes: int) -> Worker:
-        """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
-        built = _built(self._artefact.folder)  # compiled once for all runs
+        """A worker that runs the wrapper on the GPU. Its address space has no bound: the driver
+        reserves some for all of the GPU's memory."""
+        built = _built(self._artefact.folder)  # Triton's cache: kernels compile once for all runs
         return Worker(
             environment={"TRITON_CACHE_DIR": str(built / "cache")},
             preload=_IMPORTED,
@@ -220,11 +223,11 @@ class TritonSession(Session):
 
 
 class LaunchedSession(Session):
-    """Runs of a kernel of our own on a GPU: one worker runs the wrapper, without a GPU, another one
-    launches the cubins, without the wrapper (see `launching`).
+    """Runs on a GPU of a kernel that this project lowered: one worker runs the wrapper, without a
+    GPU, another one launches the cubins, without the wrapper (see `launching`).
 
-    `launch` says who launches cubins for which `architecture` (90 for sm_90), instead of a worker
-    on this machine's GPU.
+    `launch`, if given, launches the cubins, for the `architecture` (90 for sm_90), instead of a
+    worker on this machine's GPU.
     """
 
     def __init__(
@@ -238,7 +241,7 @@ class LaunchedSession(Session):
         self.workers = (self._tracer, self._launcher)
         self._launch = launch or self._on_the_gpu
         self._architecture = architecture
-        #: What the tracer answers with besides what it is given, in bytes.
+        #: Bytes of workspaces that the tracer's replies may have besides the tensors of the call.
         self._workspaces = 0
 
     def run(
@@ -271,7 +274,7 @@ class LaunchedSession(Session):
         try:
             return _reply(result, LAUNCH, round(left)), dict(result.arrays)
         except ToolchainError:
-            self._launcher.close()  # its context is lost
+            self._launcher.close()  # its CUDA context is unusable after an error
             raise
 
     def _tracing(self, tensor_bytes: int, file_bytes: int) -> Worker:
@@ -290,31 +293,32 @@ class LaunchedSession(Session):
         )
 
     def _launching(self, tensor_bytes: int, file_bytes: int) -> Worker:
-        """Nothing bounds its address space: a driver reserves some for all of the GPU's memory."""
+        """A worker that launches cubins. Its address space has no bound: the driver reserves some
+        for all of the GPU's memory."""
         return Worker(preload=(_LAUNCH.partition(":")[0],), readable=[self._built])
 
 
 def placed(kernel: Kernel, folder: Path) -> Path:
-    """Write the source of a kernel; returns the file."""
+    """Write the source of a kernel into `folder`; returns the file."""
     return place(kernel, folder, f"{kernel.name}.{kernel.target}.py")
 
 
 def _built(folder: Path) -> Path:
-    """Where the compiler may write: nothing else lies there."""
+    """The subfolder, made if missing, that only the compiler writes to."""
     built = folder / "built"
     built.mkdir(parents=True, exist_ok=True)
     return built
 
 
 def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
-    """The worker's reply. Raises `ToolchainError` where there is none, or it tells of a failure."""
+    """The worker's reply. Raises `ToolchainError` where there is none, or for a failure reply."""
     log = last_lines(result)
     kind, _, message = result.error.partition(": ")
     if kind in ("WrapperError", "LaunchError"):
         if kind == "WrapperError":
             message = message.removeprefix("LaunchError: ")
         raise ToolchainError(LAUNCH, message, log, result.kinds)
-    # A compiler that dies, or a kernel that does, is the doing of what they were given.
+    # Where a compiler or a kernel crashes, the source that it was given is held responsible.
     return reply_of(result, timeout, log, COMPILE if kind in _COMPILER_ERRORS else stage)
 
 
@@ -323,7 +327,7 @@ def example_values(
 ) -> tuple[dict[str, int], dict[str, int | float | bool]]:
     """Symbols and params at which the wrapper's checks pass, for a launch that only compiles.
 
-    Raises `ToolchainError` when none of the sizes tried satisfies the requires.
+    Raises `ToolchainError` when none of the sizes tried satisfies the sketch's requires.
     """
     params = example_params(sketch)
     names = [symbol.name for symbol in sketch.symbols]

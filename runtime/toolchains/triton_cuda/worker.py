@@ -1,6 +1,6 @@
 """Handlers of the worker processes of `triton_cuda`: compile a generated file, run it, or trace it.
 
-Generated code is only ever imported here, in a process of its own.
+Generated code is imported only here, in a process of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sketchc.runtime.process.messages import Arrays, failure
 from sketchc.runtime.sandbox.confine import import_file
 from sketchc.runtime.toolchains.tracer import Tracer, bound_call, names_of, require_entry, states_of
 
-#: What a launch may carry besides the kernel's arguments.
+#: Compile options that a launch may have besides the kernel's arguments.
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion")
 _LARGEST_GRID = (2**31 - 1, 65535, 65535)
 ALIGNMENT = 16
@@ -38,7 +38,8 @@ class TuningError(Exception):
 
 @attrs.frozen
 class Launch:
-    """One recorded launch: the kernel, its bound arguments, and the grid as it was given."""
+    """One recorded launch: the kernel, its bound arguments, compile options, and the grid's extents
+    as one number or a sequence."""
 
     function: Any
     arguments: dict[str, Any]
@@ -48,7 +49,8 @@ class Launch:
     def types(
         self, constants: Mapping[str, Any]
     ) -> tuple[dict[str, str], dict[tuple[int], list[list[Any]]]]:
-        """Types of the parameters, and which of them are multiples of 16."""
+        """The parameters' types by name ("constexpr" for those in `constants`), and by position the
+        attribute of those that are multiples of 16, as `triton.compiler.ASTSource` takes both."""
         signature: dict[str, str] = {}
         aligned: dict[tuple[int], list[list[Any]]] = {}
         for position, name in enumerate(self.function.arg_names):
@@ -58,14 +60,14 @@ class Launch:
             value = self.arguments[name]
             signature[name], is_aligned = argument_type(value)
             if isinstance(value, torch.Tensor):
-                # Buffers begin at multiples of far more than 16.
+                # Buffers themselves are aligned to far more than 16 bytes.
                 is_aligned = value.storage_offset() * value.element_size() % ALIGNMENT == 0
             if is_aligned:
                 aligned[(position,)] = [["tt.divisibility", ALIGNMENT]]
         return signature, aligned
 
     def compile(self, constants: Mapping[str, Any], architecture: int) -> Any:
-        """What Triton makes of it for sm_`architecture`, with these parameters known."""
+        """The kernel as Triton compiles it for sm_`architecture` and the values `constants`."""
         import triton
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource
@@ -76,7 +78,8 @@ class Launch:
         return triton.compile(source, target=target, options=self.options)
 
     def index_widths(self, wanted: Sequence[str]) -> Sequence[str | None]:
-        """The index types to build: those wanted where the wrapper chooses, else the kernel's."""
+        """The index types to build: `wanted` where the wrapper passes the kernel an `INDEX` type,
+        else (None,), which is the kernel's own."""
         return wanted if "INDEX" in self.arguments else (None,)
 
 
@@ -98,8 +101,8 @@ class LaunchError(ValueError):
 def bound_launch(
     function: Any, given: Sequence[Any], keywords: Mapping[str, Any], grid: Any
 ) -> Launch:
-    """One launch of a jitted function, its grid worked out. Raises `TypeError` for arguments that
-    do not fit, and `LaunchError`."""
+    """One launch of a jitted function with its arguments bound and its grid evaluated. Raises
+    `TypeError` for arguments that do not fit, and `LaunchError`."""
     options = {name: value for name, value in keywords.items() if name in _OPTIONS}
     named = {name: value for name, value in keywords.items() if name not in _OPTIONS}
     try:
@@ -115,7 +118,8 @@ def bound_launch(
 
 @contextmanager
 def recording(module: ModuleType, note: Callable[[Launch], None]) -> Iterator[None]:
-    """Have launches noted, not executed. Raises `TuningError` for a module that tunes itself."""
+    """Pass launches to `note` instead of executing them. Raises `TuningError` for a `module` with
+    autotuned kernels."""
     from triton.runtime.autotuner import Autotuner, Heuristics
 
     for name, value in vars(module).items():
@@ -128,7 +132,7 @@ def recording(module: ModuleType, note: Callable[[Launch], None]) -> Iterator[No
 
 @contextmanager
 def noting(note: Callable[[Launch], None]) -> Iterator[None]:
-    """Have launches noted, not executed."""
+    """Pass launches of jitted functions to `note` instead of executing them."""
     from triton.runtime.jit import JITFunction
 
     def run(self: Any, *arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
@@ -166,7 +170,7 @@ _LARGEST_BLOCK = 1024  # threads
 
 
 class WrapperError(Exception):
-    """The wrapper raised, not the compiler."""
+    """The wrapper, not the compiler, raised an exception."""
 
 
 def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
@@ -184,7 +188,7 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
         interpreter.mend()
     watch = wrapper_guard.Watch() if request.get("foreign") else None
     if watch is not None:
-        _count_launches(watch)  # of this call: the one before has ended
+        _count_launches(watch)  # replaces the watch of the previous call
         watch.theirs = (request["source"],)
     before = None if watch is None else torch_state.first_state()
     device = "cuda" if gpu else "cpu"
@@ -217,16 +221,16 @@ def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any],
 
 
 def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
-    """The wrapper that a request names. Raises `MissingEntryError`."""
+    """The wrapper of `module` that `request` names. Raises `MissingEntryError`."""
     return require_entry(getattr(module, request["entry"], None), request["entry"])
 
 
 def _count_launches(watch: Any) -> None:
-    """Let the watch see every launch, in Triton's interpreter and on a GPU."""
+    """Report every launch to `watch`, in Triton's interpreter and on a GPU."""
     from triton.runtime.interpreter import GridExecutor
     from triton.runtime.jit import JITFunction
 
-    # As Triton made them, however often this was done before in this process.
+    # Triton's own functions, even where this process has replaced them before.
     interpreted = _PLAIN.setdefault("call", GridExecutor.__call__)
     compiled = _PLAIN.setdefault("run", JITFunction.run)
 
@@ -256,7 +260,7 @@ def _count_launches(watch: Any) -> None:
     JITFunction.run = run
 
 
-#: Triton's own ways to launch, by name.
+#: Triton's own functions that launch a kernel: "call" (interpreted) and "run" (compiled).
 _PLAIN: dict[str, Any] = {}
 _NAME = "generated_kernel"
 #: Files that this process has imported, for all runs that it serves.
@@ -264,7 +268,7 @@ _MODULES: dict[str, ModuleType] = {}
 
 
 def loaded(path: str) -> ModuleType:
-    """A generated file as a module, imported once."""
+    """The generated file at `path` as a module, imported once per process."""
     if path not in _MODULES:
         _MODULES[path] = import_file(path, _NAME)
     return _MODULES[path]
@@ -274,15 +278,16 @@ def loaded(path: str) -> ModuleType:
 
 
 def prepare() -> None:
-    """In the template: Triton reads all its own files for the names of what it caches."""
-    with suppress(ImportError):  # it has another place in other versions
+    """In the template: have Triton hash all its own files, once, for the keys of its cache."""
+    with suppress(ImportError):  # other versions have it in another module
         from triton.runtime.cache import triton_key
 
         triton_key()
 
 
 def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """Build every launch of the wrapper for every architecture; no GPU is touched."""
+    """Compile every launch of the wrapper for every architecture, without a GPU. The reply is
+    {"kernels"} (see `build`) or {"failure"}."""
     try:
         return {"kernels": _compile_all(request)}, {}
     except HostTimeoutError:
@@ -320,8 +325,9 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
 def build(
     launch: Launch, wide: str | None, architecture: int, folder: Path, own: bool
 ) -> dict[str, Any]:
-    """Compile one variant; returns what people want to know about the cubin. `own`: the kernel
-    was planned for this architecture, and must fit it."""
+    """Compile one variant of a launch, with the index type `wide`, into `folder`; returns facts on
+    the cubin for the user. `own`: the kernel was planned for this architecture, and must fit it:
+    raises `OutOfResources` where it does not."""
     import triton.language as tl
     from triton.runtime.errors import OutOfResources
 
@@ -357,7 +363,7 @@ def build(
 
 
 def _resources(cubin: Path) -> dict[str, int]:
-    """Registers per thread and bytes of local memory (spills), as the driver will see them."""
+    """Registers per thread and bytes of local memory (spills) of a cubin, by cuobjdump."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
@@ -370,18 +376,19 @@ def _resources(cubin: Path) -> dict[str, int]:
 
 
 # ---------------------------------------------------------------- trace
-# What a launch specialises on (alignment, arguments that are 1) is what Triton's own launcher would
-# (triton.runtime.jit), so that it is the users' code that runs.
+# Launches are specialised (alignment, arguments that are 1) as by Triton's own launcher
+# (triton.runtime.jit), so that the code that runs is the code that users will run.
 
 
-#: What was built in this process, by everything that it depends on.
+#: The artefacts built in this process (see `built_launch`), by a hash of all that they depend on.
 _BUILT: dict[str, dict[str, Any]] = {}
 
 
 def trace(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """The worker's handler: see `tracer`. `request` is that of `run_kernel`,
-    with "states", "architecture" (90 for sm_90) and "folder" (for cubins). The reply is
-    {"launches", "done"}; arrays are the contents of buffers."""
+    """The worker's handler that records a wrapper's launches and compiles them: see `tracer`.
+    `request` is that of `run_kernel`, with "states" (how many are among `arrays`), "architecture"
+    (90 for sm_90) and "folder" (for cubins). The reply is {"launches", "done"}; the returned arrays
+    are the contents of buffers."""
     given, states = states_of(arrays, request["states"])
     tensors = {name: tensor_of(array) for name, array in given.items()}
     module = loaded(request["source"])
@@ -416,7 +423,7 @@ def _written(launch: Launch, tracer: Tracer) -> dict[str, Any]:
 
 
 def _constants(launch: Launch) -> dict[str, Any]:
-    """Parameters that the code is compiled for the values of: those that say so, None, and 1."""
+    """The parameters whose values are compiled into the code: constexprs, None, and integers 1."""
     found = {}
     for parameter in launch.function.params:
         value = launch.arguments[parameter.name]
@@ -427,8 +434,9 @@ def _constants(launch: Launch) -> dict[str, Any]:
 
 
 def built_launch(launch: Launch, architecture: int, folder: Path) -> dict[str, Any]:
-    """The cubin of a launch as {"cubin", "function", "threads", "shared", "scratch"}: a file, a
-    name, and bytes (of scratch memory: for each program)."""
+    """Compile a launch, once per process; returns {"cubin": file, "function": its name in the file,
+    "threads": per block, "shared": bytes per block, "scratch": bytes of scratch memory per
+    program}."""
     constants = _constants(launch)
     types = launch.types(constants)
     parts = (launch.function.__name__, constants, *types, launch.options, architecture)

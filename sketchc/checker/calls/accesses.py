@@ -57,7 +57,7 @@ def readable_tile(context: Context, node: syntax.Name) -> ir.Tile:
 
 
 def writable_tile(context: Context, node: syntax.Name) -> ir.Tile:
-    """The tile of this name, if it may be written here: a tile made outside a parallel loop is
+    """The tile that `node` names, if it may be written here: a tile made outside a parallel loop is
     read-only inside it (R7)."""
     tile = readable_tile(context, node)
     for loop in context.loops[tile.depth :]:
@@ -143,7 +143,7 @@ def tensor(context: Context, node: syntax.Subscript) -> TensorName:
 
 
 def index(context: Context, node: _Part) -> Typed:
-    """A scalar or index tile as a subscript; reports anything else and raises `InvalidError`."""
+    """The scalar or index tile of a subscript; reports anything else and raises `InvalidError`."""
     if isinstance(node, syntax.NewAxis | syntax.Slice):
         raise context.error(
             node.span, "SK0303", "`None` shapes index tiles; a tensor has no new axes", "an axis"
@@ -218,7 +218,7 @@ def _check_rank(context: Context, node: syntax.Subscript, tile: ir.Tile, lanes: 
 def _check_lane_form(
     context: Context, node: syntax.Subscript, tile: ir.Tile, indices: list[Typed]
 ) -> None:
-    """Index tiles without slices broadcast pointwise, to the tile's shape."""
+    """Check that index tiles, without slices beside them, broadcast to the tile's shape."""
     shapes = [typed.extents for typed in indices if typed.extents is not None]
     common = joined(context, node.span, shapes, SHAPE_INDICES, "index tiles of shapes")
     if not same(context, common, tile.extents):
@@ -235,7 +235,7 @@ def _check_lane_form(
 def _mixed(
     context: Context, node: _Part, typed: Typed, tile: ir.Tile, axis: int
 ) -> ir.IndexSubscript:
-    """An index tile beside slices: of rank 1, it takes one axis of the tile."""
+    """The subscript for an index tile beside slices: of rank 1, it takes one axis of the tile."""
     assert typed.extents is not None
     if len(typed.extents) != 1:
         raise context.error(
@@ -309,7 +309,7 @@ def _bound(context: Context, node: syntax.Expression) -> ir.Expr:
 
 
 def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> bool:
-    """Whether a slice runs backwards; a step of 0 or of unknown sign is an error."""
+    """Whether a slice runs backwards; reports a step of 0 or of unknown sign."""
     low, high = signs(context, step)
     if low >= 1:
         return False
@@ -333,8 +333,8 @@ def _check_step(context: Context, step: ir.Expr, node: syntax.Expression) -> boo
 def tile_with_subscripts(
     context: Context, node: syntax.Subscript, base: syntax.Name
 ) -> ir.TileOperand:
-    """`t[:, None]`: the same tile with axes of extent 1 added; or `x[N]`, which repeats the shape
-    of `x`, as some listings do. Raises `InvalidError` after reporting anything else."""
+    """The operand for `t[:, None]`, a tile with new axes of extent 1, or for `x[N]`, which repeats
+    the shape of `x`, as some listings do. Raises `InvalidError` after reporting others."""
     tile = readable_tile(context, base)
     if not all(marks_axis(part) for part in node.subscripts):
         _check_repeated(context, node, tile)

@@ -4,10 +4,10 @@ evaluation.
 The destinations stand last, or are given as `dst=`: one, or a list of them. Attributes are
 keywords; `axis` may also stand between the operands and the destinations.
 
-A scalar on which an operation on integers has no value (a divisor of 0, a negative power, a shift
-by as many bits as there are) stands on every lane. One that is known now is an error (SK0329); of
-one that the host knows it is a condition of the launches that get there. What loop variables and
-data decide is seen by the interpreter alone (SK0807).
+A scalar applies to every lane, so one on which an operation on integers has no value (a divisor of
+0, a negative power, a shift by as many bits as there are) is refused: with an error where it is
+known now (SK0329), by a condition of the launches that get there where the host knows it. Where
+loop variables or data decide it, the interpreter alone sees it (SK0807).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from sketchc.parsing.unparse import statement_text
 
 @records.frozen
 class Arguments:
-    """`axes` as written (not normalised); `attributes` with defaults filled in."""
+    """The arguments of a call: `axes` as written, `attributes` with defaults filled in."""
 
     operands: tuple[syntax.Expression, ...]
     destinations: tuple[syntax.Expression, ...]
@@ -114,7 +114,7 @@ def _keywords(
 
 
 def _order(row: Op) -> str:
-    """How operands are given."""
+    """The help that shows how operands are given: by position."""
     outputs = ("dst",) if row.outputs == 1 else tuple(f"dst{n}" for n in range(row.outputs))
     return f"operands have no keywords: write `{row.name}({', '.join((*row.operands, *outputs))})`"
 
@@ -196,8 +196,8 @@ def _axes(context: Context, node: syntax.Expression) -> tuple[int, ...]:
 
 @records.frozen
 class Call:
-    """A call with its operands resolved. The first destination has the result; `others` are the
-    further ones of an operation with several."""
+    """A call with its operands resolved. `destination` takes the first result; `others` take the
+    further results of an operation with several."""
 
     context: Context
     node: syntax.Compute
@@ -215,14 +215,14 @@ class Call:
         return operand_dtype(operand, self.context.tiles.__getitem__)
 
     def tile_label(self, tile: ir.Tile | None = None) -> tuple[Label, ...]:
-        """Where a tile, the destination, was made, and in what shape."""
+        """A label with the shape of `tile`, by default the destination, where that was made."""
         tile = tile or self.destination
         return (Label(tile.span, f"its shape is {shown(tile.extents)}"),)
 
     # ------------------------------------------------------------ shapes
 
     def broadcast(self) -> None:
-        """Operands broadcast to each other, and the result to the destination (R2)."""
+        """Check that operands broadcast to each other, and the result to the destination (R2)."""
         if Fact.ONE_SCALAR in self.row.facts and not isinstance(self.operands[0], ir.ScalarOperand):
             raise self.context.error(
                 self.operands[0].span,
@@ -250,14 +250,14 @@ class Call:
     def misfit(
         self, message: str, code: str, tile: ir.Tile | None = None, span: Span | None = None
     ) -> InvalidError:
-        """Report that a destination has another shape than it needs."""
+        """Report that `tile`, by default the destination, has another shape than it needs."""
         tile = tile or self.destination
         label = f"`{tile.source_name}` is {shown(tile.extents)}"
         labels = self.tile_label(tile)
         return self.context.error(span or self.node.span, code, message, label, labels=labels)
 
     def axis_fixes(self, shapes: list[tuple[ir.Expr, ...]]) -> tuple[Fix, ...]:
-        """Take a tile along the leading axes, `t[:, None]`, where that makes the shapes fit."""
+        """Fixes that read a tile with new last axes, `t[:, None]`, so that the shapes broadcast."""
         fixes = []
         rank = max(map(len, shapes))
         for place, operand in enumerate(self.operands):
@@ -272,7 +272,7 @@ class Call:
         return tuple(fixes)
 
     def source(self, operand: ir.Operand) -> tuple[ir.Expr, ...]:
-        """The shape of an operand that must have lanes."""
+        """The shape of an operand that must have lanes; reports a scalar."""
         shape = self.extents(operand)
         if not shape:
             message = f"`{self.row.name}` needs a tile here"
@@ -280,7 +280,7 @@ class Call:
         return shape
 
     def transpose(self) -> None:
-        """The last two axes exchanged."""
+        """Check that the destination has the operand's shape with the last two axes exchanged."""
         shape = self.source(self.operands[0])
         if len(shape) < 2:
             raise self.context.error(
@@ -289,7 +289,7 @@ class Call:
         self.check_shape((*shape[:-2], shape[-1], shape[-2]), self.destination)
 
     def check_shape(self, result: tuple[ir.Expr, ...], destination: ir.Tile) -> None:
-        """The destination has exactly this shape."""
+        """Check that `destination` has exactly the shape `result`."""
         if not same(self.context, result, destination.extents):
             message = f"a result of shape {shown(result)} does not fit the destination"
             raise self.misfit(message, "SK0305", destination)
@@ -310,7 +310,7 @@ class Call:
         return tuple(sorted(axes))
 
     def axes(self, given: tuple[int, ...], shape: tuple[ir.Expr, ...]) -> tuple[int, ...]:
-        """Axes counted from the front, in the order given; each exists and stands there once."""
+        """The axes `given`, counted from the front; each must exist and be named once."""
         rank = "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
         axes: list[int] = []
         for axis in given:
@@ -329,7 +329,7 @@ class Call:
         return tuple(axes)
 
     def warn_overwrite(self) -> None:
-        """A reduction into an accumulator inside a loop overwrites it each time."""
+        """Warn of a reduction inside a loop that overwrites an accumulator in every iteration."""
         tile, loops = self.destination, self.context.loops
         looks = tile.initial is not None or "accumulator" in tile.hints
         if not looks or len(loops) <= tile.depth or is_parallel(loops[-1]):
@@ -344,7 +344,7 @@ class Call:
         )
 
     def multiply(self, attributes: dict[str, object]) -> None:
-        """[M, K] with [K, N], each possibly transposed, into [M, N]."""
+        """Check that [M, K] is multiplied with [K, N], each possibly transposed, into [M, N]."""
         left, right = (self.source(operand) for operand in self.operands)
         if len(left) != 2 or len(right) != 2:
             raise self.context.error(
@@ -371,7 +371,7 @@ class Call:
     def transpose_fixes(
         self, left: tuple[ir.Expr, ...], right: tuple[ir.Expr, ...]
     ) -> tuple[Fix, ...]:
-        """Read one operand transposed, where that makes the product fit."""
+        """Fixes that read one operand transposed, where that makes the product fit."""
         fixes = []
         for name, a, b in (
             ("trans_b", left, _turned(right, True)),
@@ -419,7 +419,7 @@ class Call:
         return DType.BOOL if self.row.category is Category.REDUCTION else operand
 
     def check_condition(self, operand: ir.Operand) -> None:
-        """The first operand of `where` is a condition."""
+        """Check that the first operand of `where` is a condition."""
         dtype = self.dtype(operand)
         if dtype is not DType.BOOL:
             raise self.context.error(
@@ -431,7 +431,7 @@ class Call:
             )
 
     def check_operand(self, operand: DType) -> None:
-        """The operation has a meaning on this type."""
+        """Check that the operation is defined on operands of this type."""
         wrong = (
             (self.row.result is Result.INTEGER and operand.is_float)
             or (Fact.INTEGRAL in self.row.facts and not operand.is_integer)
@@ -447,14 +447,14 @@ class Call:
             )
 
     def from_scalars(self, scalars: list[ir.ScalarOperand]) -> DType:
-        """All operands are scalars: they take the destination's type, as far as they fit."""
+        """The type of the evaluation of scalars alone, each of which must fit the destination."""
         target = self.destination.dtype
         for scalar in scalars if Fact.CONVERTS not in self.row.facts else ():
             check_scalar(self.context, scalar, self.destination)
         return target if self.row.result is Result.DESTINATION else target.compute
 
     def needs_cast(self, result: DType) -> InvalidError:
-        """Report a result that the destination does not take."""
+        """Report a result type that does not convert to the destination's without `cast`."""
         target = self.destination.dtype
         label = f"the result is {result.value}, the tile {target.value}"
         fixes = cast_fix(self.context, self.node, result)
@@ -466,7 +466,7 @@ class Call:
 def split_operands(
     operands: Sequence[ir.Operand], tile: Callable[[str], ir.Tile]
 ) -> tuple[list[DType], list[DType | None]]:
-    """The types of the operands with lanes, and of the scalars as `common` takes them."""
+    """The types of the operands with lanes, and of the scalars (None for an integer literal)."""
     lanes = [operand_dtype(o, tile) for o in operands if not isinstance(o, ir.ScalarOperand)]
     scalars = [o for o in operands if isinstance(o, ir.ScalarOperand)]
     literals = [isinstance(o.value, ir.Literal) and type(o.value.value) is int for o in scalars]
@@ -528,8 +528,8 @@ _WRONG = {
 
 
 def check_second_operand(call: Call, dtype: DType) -> None:
-    """Refuse a scalar on which the operation, evaluated in `dtype`, has no value, or ask the host
-    for what gives it one. Raises `InvalidError` after reporting."""
+    """Check that the operation, evaluated in `dtype`, has a value for a scalar second operand: now
+    where that is known, else at launch. Raises `InvalidError` after reporting."""
     operand = call.operands[-1]
     partial = call.row.partial
     if partial is None or not dtype.is_integer:
@@ -558,7 +558,7 @@ def check_second_operand(call: Call, dtype: DType) -> None:
 
 
 def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
-    """What the operand must compare with, and how."""
+    """The comparisons that the second operand must satisfy, each as (operator, bound)."""
     match partial:
         case Partial.POWER:
             yield (">=", 0)
@@ -570,7 +570,7 @@ def _needed(partial: Partial, dtype: DType) -> Iterator[tuple[str, int]]:
 
 
 def _settled(operator: str, bound: int, known: Interval) -> bool | None:
-    """Whether a comparison holds, or does not, for all that its left side can be."""
+    """Whether `x operator bound` holds for all x in an interval, or for none; else None."""
     low, high = known
     below, reached = high < bound, low >= bound
     if operator == "!=":

@@ -21,7 +21,7 @@ from sketchc.ops.table import OPS
 def copied(
     context: Context, operand: ir.Operand, stem: str, extents: tuple[ir.Expr, ...], dtype: DType
 ) -> tuple[tuple[ir.Statement, ...], ir.Tile]:
-    """Statements that copy an operand, as it is, into a tile of its own, and that tile."""
+    """Statements that copy an operand into a new tile, and that tile."""
     tile = context.make_tile(stem, extents, dtype, operand.span)
     copy = primitive("copy", (operand,), tile.name, dtype.compute, operand.span)
     return (ir.Alloc(tile.name, span=operand.span), copy), tile
@@ -35,7 +35,7 @@ def primitive(
     span: Span,
     axis: tuple[int, ...] = (),
 ) -> ir.Compute:
-    """An operation that the sketch does not write, with the defaults of its attributes."""
+    """The statement of an operation that the sketch does not write, with default attributes."""
     attributes = {one.name: one.default for one in OPS[operation].attributes}
     if axis:
         attributes["axis"] = axis
@@ -118,7 +118,7 @@ class _Writer:
     def normalise(
         self, values: ir.Operand, scale: ir.TileOperand, count: ir.TileOperand, eps: object
     ) -> None:
-        """values / sqrt(scale / count + eps), `scale` being a sum of squares."""
+        """Write values / sqrt(scale / count + eps), where `scale` is a sum of squares."""
         self.compute("div", (scale, count), scale)
         self.compute("add", (scale, self.number(eps)), scale)
         self.compute("rsqrt", (scale,), scale)
@@ -131,13 +131,13 @@ class _Writer:
                 value = self.compute(operation, (value, self.number(bound)), self.target)
 
     def where_positive(self, source: ir.Operand, otherwise: ir.Operand) -> None:
-        """The source where it is above 0, else the other."""
+        """Write `source` where it is above 0, else `otherwise`."""
         zero = self.number(0.0)
         positive = self.compute("gt", (source, zero), self.tile("positive", DType.BOOL))
         self.compute("where", (positive, source, otherwise), self.target)
 
     def number(self, value: object) -> ir.ScalarOperand:
-        """An argument as an operand beside lanes of the evaluation's type."""
+        """A numeric argument as a scalar operand beside lanes of the evaluation's type."""
         if isinstance(value, ir.ScalarOperand):
             if value.dtype is DType.BOOL or (value.dtype.is_float and not self.dtype.is_float):
                 raise self.call.context.error(
@@ -154,7 +154,7 @@ class _Writer:
         return ir.ScalarOperand(ir.Literal(int(value)), DType.I64, span=span)
 
     def count(self, source: ir.Operand) -> ir.TileOperand:
-        """The number of valid lanes of each row."""
+        """The number of valid lanes of each row of `source`."""
         valid = self.compute("eq", (source, source), self.tile("valid", DType.BOOL))
         numbers = (self.number(1.0), self.number(0.0))
         ones = self.compute("where", (valid, *numbers), self.tile("ones"))
@@ -169,7 +169,7 @@ class _Writer:
     def tile(
         self, name: str, dtype: DType | None = None, extents: tuple[ir.Expr, ...] | None = None
     ) -> ir.TileOperand:
-        """A tile of its own, as wide as the source unless `extents` says otherwise."""
+        """A new tile with the source's shape, or with `extents`."""
         stem = f"{self.call.destination.source_name}_{name}"
         span = self.call.node.span
         tile = self.call.context.make_tile(stem, extents or self.shape, dtype or self.dtype, span)
@@ -183,7 +183,7 @@ class _Writer:
         destination: ir.TileOperand,
         axis: tuple[int, ...] = (),
     ) -> ir.TileOperand:
-        """One primitive; gives its destination."""
+        """Add one primitive; gives its destination."""
         span = self.call.node.span
         done = primitive(operation, operands, destination.tile, self.dtype, span, axis)
         self.statements.append(done)

@@ -47,7 +47,7 @@ def is_loaded(context: Context, value: ir.Expr) -> bool:
 
 
 def shaped(context: Context, value: ir.Expr, layout: tuple[bool, ...], rank: int) -> ir.Expr:
-    """Push new axes down to the index tiles of an expression of `rank` axes."""
+    """An expression of `rank` axes with new axes (False in `layout`) put into its index tiles."""
     match value:
         case ir.Iota(layout=own) | ir.TileLanes(layout=own):
             return records.evolve(value, layout=_composed(own, layout, rank))
@@ -235,7 +235,7 @@ def is_data(context: Context, node: syntax.Expression) -> bool:
 
 
 def _asks(context: Context, node: syntax.Call) -> bool:
-    """Whether a call asks something of data: `isnan(x)`."""
+    """Whether a call is a predicate on data, as `isnan(x)` is."""
     row = in_expressions(node.function)
     return row is not None and row.result is Result.BOOL and is_data(context, node)
 
@@ -317,8 +317,8 @@ def _integer_division(context: Context, node: syntax.Binary) -> InvalidError:
 
 
 def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir.Expr, ...] | None:
-    """The shape of an operation on both, None for scalars; raises `InvalidError` after reporting
-    shapes that do not broadcast, and floats beside lanes."""
+    """The shape to which both sides broadcast, None for scalars; raises `InvalidError` after
+    reporting shapes that do not broadcast, and floats beside lanes."""
     scalar = left.extents is None and right.extents is None
     if not scalar and (left.dtype.is_float or right.dtype.is_float):
         raise context.error(
@@ -334,7 +334,7 @@ def _joined(context: Context, left: Typed, right: Typed, span: Span) -> tuple[ir
 
 
 def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
-    """A divisor is at least 1: known now, or checked at launch; else an error."""
+    """Check that a divisor is at least 1: now, at launch, or (by loop variables) in the proofs."""
     low, high = signs(context, divisor)
     if low >= 1:
         return
@@ -348,7 +348,7 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
         raise context.error(span, "SK0314", f"the divisor is {size}", "must be at least 1")
     host = context.host_form(divisor)
     if host is None and _may_be_proved(context, divisor):
-        return  # `divisors` looks at it, where the ranges of loops are known
+        return  # `claims.subscripts` checks it, where the ranges of loops are known
     if host is None or has_lanes(host, {}):
         raise context.error(
             span,
@@ -361,7 +361,7 @@ def check_divisor(context: Context, divisor: ir.Expr, span: Span) -> None:
 
 
 def _may_be_proved(context: Context, divisor: ir.Expr) -> bool:
-    """Whether a divisor is a scalar of a launch that loop variables decide."""
+    """Whether a divisor is a scalar of a launch that neither a tile nor a host's fetch decides."""
     names = list(walk.references(divisor))
     lanes = has_lanes(divisor, {}) or any(one.name in context.index_ranks for one in names)
     host = any(one.kind is ir.NameKind.HOST for one in names)
@@ -498,13 +498,13 @@ def _subscript(context: Context, node: syntax.Subscript, host: bool) -> Typed:
 
 
 def marks_axis(part: object) -> bool:
-    """`:`, an axis of a tile as it is, or `None`, a new one."""
+    """Whether a subscript is `:`, an existing axis of a tile, or `None`, a new one."""
     return isinstance(part, syntax.NewAxis) or part == syntax.Slice(None, None, None)
 
 
 def new_axes(context: Context, node: syntax.Subscript, rank: int) -> tuple[bool, ...]:
-    """The layout that `[:, None]` gives to a tile of `rank` axes; those that are not named follow,
-    as in NumPy. Raises `InvalidError` after reporting anything else."""
+    """The layout that `[:, None]` gives to a tile of `rank` axes, False for a new axis; axes that
+    are not named follow, as in NumPy. Raises `InvalidError` after reporting anything else."""
     for part in node.subscripts:
         if not marks_axis(part):
             raise context.error(
@@ -545,7 +545,7 @@ def constant(
 
 
 def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | float | bool:
-    """Evaluate over the constants; raises `InvalidError` where the arithmetic fails."""
+    """The value of an expression of constants; raises `InvalidError` where arithmetic fails."""
     try:
         result = context.ask(lambda known: evaluate(value, known.values))
     except (ZeroDivisionError, OverflowError, ValueError, TypeError) as problem:
@@ -560,7 +560,7 @@ def evaluate_constant(context: Context, value: ir.Expr, span: Span) -> int | flo
 
 
 def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> ir.ScalarOperand:
-    """A scalar operand. Host float arithmetic is folded, or computed once as a host value."""
+    """A scalar as an operand. Float arithmetic of the host is folded, or hoisted into a `let`."""
     value, dtype = typed.value, typed.dtype
     if is_host(value):
         check_not_tunable(context, value, node.span, "is used as data")
@@ -584,13 +584,13 @@ def scalar_operand(context: Context, typed: Typed, node: syntax.Expression) -> i
 
 
 def is_constant(context: Context, node: syntax.Expression) -> bool:
-    """Whether the compile-time constants alone give the value. Errors in it are reported."""
+    """Whether an expression is a scalar of compile-time constants alone. Reports errors in it."""
     typed = expression(context, node, host=True)
     return typed.extents is None and walk.names(typed.value) <= context.values.keys()
 
 
 def as_held(value: Value, dtype: DType) -> Value | None:
-    """A number as tiles of this type hold it, 0 and 1 as bools; None where it does not fit."""
+    """`value` as a tile of type `dtype` holds it, 0 and 1 as bools; None where it does not fit."""
     natural = isinstance(value, int) and not isinstance(value, bool) and value in (0, 1)
     if not literal_fits(value, dtype) and not (dtype is DType.BOOL and natural):
         return None
@@ -600,7 +600,7 @@ def as_held(value: Value, dtype: DType) -> Value | None:
 
 
 def number(context: Context, node: syntax.Expression, what: str) -> Value | ir.ScalarOperand:
-    """A number that is an argument: the value of a constant, an operand for any other scalar."""
+    """The value of a numeric argument that is constant, or the operand for any other scalar."""
     typed = expression(context, node, host=True)
     if typed.extents is not None or is_constant(context, node):
         return constant(context, node, what)

@@ -2,7 +2,7 @@
 
 A shorter form stands for operations on tiles that the sketch does not name: `store(0 -> Y[lo:hi])`
 fills a tile first; a tile of extents `[TM, 1]` is stored to `S[lo:hi]` by way of one of extents
-`[TM]`. The statements that come first wait in `Context.before`.
+`[TM]`. The statements that come first are collected in `Context.before`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from sketchc.parsing.unparse import statement_text
 def stored_value(
     context: Context, node: syntax.Expression, access: syntax.Subscript, dtype: DType
 ) -> ir.Tile:
-    """The tile for a scalar or an index tile that is stored, or combined with memory, as it is.
-    A scalar takes the tensor's type, and stands at every element that the access names."""
+    """The tile for a stored (or combined) value that is no tile: a scalar, an index tile or an
+    expression. A scalar takes the type `dtype` and fills all lanes of the access."""
     value = operand(context, node)
     if isinstance(value, ir.IndexOperand):
         statements, tile = copied(context, value, "stored", value.extents, value.dtype)
@@ -52,8 +52,8 @@ def stored_value(
 
 
 def squeezed(context: Context, tile: ir.Tile, access: syntax.Subscript) -> ir.Tile | None:
-    """A tile to stand for one that has axes of extent 1 which the access lacks: `[TM, 1]` beside
-    `S[lo:hi]`. None where the access has as many axes as the tile, or they do not go together."""
+    """A new tile in place of one with axes of extent 1 that the access lacks: `[TM]` for `[TM, 1]`
+    beside `S[lo:hi]`. None where both have as many axes, or do not go together."""
     count = len(_axes(context, access))
     kept = tuple(extent for extent in tile.extents if not context.is_one(extent))
     if not 0 < count < len(tile.extents) or len(kept) > count:
@@ -67,7 +67,7 @@ def squeezed(context: Context, tile: ir.Tile, access: syntax.Subscript) -> ir.Ti
 
 
 def reshaped(source: ir.Tile, result: ir.Tile, span: Span) -> ir.Compute:
-    """The same lanes with other axes of extent 1."""
+    """A `reshape` between tiles with the same lanes and other axes of extent 1."""
     operand = ir.TileOperand(source.name, span=span)
     return primitive("reshape", (operand,), result.name, source.dtype.compute, span)
 
@@ -75,7 +75,7 @@ def reshaped(source: ir.Tile, result: ir.Tile, span: Span) -> ir.Compute:
 def _axes(
     context: Context, access: syntax.Subscript
 ) -> tuple[syntax.Slice | tuple[ir.Expr, ...], ...]:
-    """The axes of the lanes that an access names: a slice, or the extent of an index tile. Errors
+    """The axes along which an access has lanes, each a slice or the extent of an index tile. Errors
     in the subscripts are reported."""
     parts = [
         part if isinstance(part, syntax.Slice) else index(context, part).extents
@@ -170,8 +170,8 @@ def _load(
 
 
 def _stored(context: Context, node: syntax.Transfer) -> ir.Tile:
-    """The tile that a store or an atomic writes from. What is not a tile as it is gets one of its
-    own: `t[:, None]`, a scalar, `iota(T)`, and a tile with axes of extent 1 that the access
+    """The tile that a store or an atomic writes from. A value other than a plain tile gets a new
+    one: `t[:, None]`, a scalar, `iota(T)`, and a tile with axes of extent 1 that the access
     lacks."""
     value = node.tile
     base = value.base if isinstance(value, syntax.Subscript) else value
@@ -292,7 +292,7 @@ def _promise(context: Context, keywords: dict[str, syntax.Expression], name: str
 def _check_conversion(
     context: Context, node: syntax.Transfer, source: DType, target: DType
 ) -> None:
-    """What is loaded or stored converts to the type of its destination without `cast`."""
+    """Check that a loaded or stored type converts to that of its destination without `cast`."""
     if not writes_implicitly(source, target):
         fixes = cast_fix(context, node, source if node.operation == "load" else target)
         raise no_conversion(context, node.span, source, target, fixes=fixes)

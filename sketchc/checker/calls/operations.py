@@ -49,7 +49,7 @@ from sketchc.parsing.unparse import expression_text, statement_text
 
 
 def scan(call: Call, axis: int) -> tuple[int, ...]:
-    """A scan has the shape of its source; gives its axis."""
+    """Check that the destination of a scan has the source's shape; gives the axis."""
     shape = call.source(call.operands[0])
     axes = call.axes((axis,), shape)
     call.check_shape(shape, call.destination)
@@ -111,7 +111,7 @@ def order_dtype(call: Call) -> DType:
 
 
 def permute(call: Call, given: tuple[int, ...]) -> tuple[int, ...]:
-    """Axis `a` of the result is axis `axes[a]` of the source; gives the axes."""
+    """Check that axis `a` of the result is axis `given[a]` of the source; gives the axes."""
     shape = call.source(call.operands[0])
     axes = call.axes(given, shape)
     if len(axes) != len(shape):
@@ -126,7 +126,7 @@ def permute(call: Call, given: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def reshape(call: Call) -> None:
-    """As many elements as before."""
+    """Check that the destination of `reshape` has as many elements as its operand."""
     shape, target = call.source(call.operands[0]), call.destination.extents
     before, after = symbolic.product(shape), symbolic.product(target)
     if not call.context.equal(before, after):
@@ -141,7 +141,8 @@ def reshape(call: Call) -> None:
 
 
 def concat(call: Call, axis: int) -> tuple[int, ...]:
-    """Tiles that agree on all other axes, one after the other; gives the axis."""
+    """Check tiles joined along `axis`, which agree on all others, and the result; gives the
+    axis."""
     left, right = map(call.source, call.operands)
     axes = call.axes((axis,), left)
     place = axes[0]
@@ -206,7 +207,7 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
 
 
 def _made(call: Call, arguments: Arguments, text: str) -> tuple[ir.Statement, ...]:
-    """The statements of a call whose operands are settled; `text` stands for it where it is one."""
+    """The statements of a call with resolved operands; `text` is that of a single statement."""
     attributes = dict(arguments.attributes)
     moving = any(isinstance(value, ir.ScalarOperand) for value in attributes.values())
     if call.row.category is Category.COMPOSITE or moving:
@@ -305,8 +306,8 @@ def operand(context: Context, node: syntax.Expression) -> ir.Operand:
 
 
 def _own_tiles(call: Call) -> tuple[tuple[ir.Statement, ...], tuple[ir.Operand, ...]]:
-    """The operands, of which an operation across lanes needs tiles as they are: others, as
-    `t[:, None]` and `iota(T)`, are copied into tiles of their own first."""
+    """The operands of a call, after statements that come first. Operations across lanes take plain
+    tiles: other operands, such as `t[:, None]` and `iota(T)`, are copied into new tiles."""
     row = call.row
     if row.category in (Category.ELEMENTWISE, Category.RANDOM) or row.shape is Shape.DESTINATION:
         return (), call.operands
@@ -366,7 +367,7 @@ def _check_in_place(
     operands: tuple[ir.Operand, ...],
     destinations: tuple[ir.Tile, ...],
 ) -> None:
-    """An operation across lanes reads no tile that it writes (R3), and writes none twice."""
+    """Check that a call writes no tile twice, and across lanes reads none that it writes (R3)."""
     if len(destinations) > 1 and destinations[0] is destinations[1]:
         raise context.error(
             node.span,
@@ -395,9 +396,9 @@ def _check_in_place(
 
 
 def element_wise(context: Context, node: syntax.Expression) -> ir.TileOperand:
-    """The tile that an expression of data fills: a call for each operation in it, which come first,
-    with tiles of their own in the type of the evaluation. Raises `InvalidError` after reporting
-    what is wrong."""
+    """The tile that holds an expression of data. Each operation in it becomes a call, added to
+    `Context.before`, with a new tile in the type of the evaluation. Raises `InvalidError` after
+    reporting what is wrong."""
     row, given, keywords = _operation(context, node)
     span = node.span
     place = syntax.Name("_", span=span)  # stands for the destination
@@ -417,8 +418,8 @@ def element_wise(context: Context, node: syntax.Expression) -> ir.TileOperand:
 
 
 def predicate(context: Context, node: syntax.Binary | syntax.Call) -> Typed:
-    """A question that is asked of data tiles, as the predicate that its operation puts into a bool
-    tile."""
+    """A comparison or predicate on data tiles, as the lanes of the bool tile that its operation
+    fills."""
     name = element_wise(context, node).tile
     extents = context.tiles[name].extents
     lanes = ir.TileLanes(name, DType.BOOL, extents, (True,) * len(extents), span=node.span)
@@ -428,7 +429,7 @@ def predicate(context: Context, node: syntax.Binary | syntax.Call) -> Typed:
 def _operation(
     context: Context, node: syntax.Expression
 ) -> tuple[Op, tuple[syntax.Expression, ...], tuple[syntax.Keyword, ...]]:
-    """The operation that an expression ends with, and what it is given."""
+    """The outermost operation of an expression of data, with its operands and keywords."""
     match node:
         case syntax.Unary(operator="-", operand=inner):
             return OPS["neg"], (inner,), ()
@@ -462,7 +463,7 @@ def _operation(
 
 
 def _evaluated(context: Context, row: Op, operands: tuple[ir.Operand, ...]) -> DType:
-    """The type of the evaluation, which a tile for the result has."""
+    """The type in which `row` is evaluated on these operands; the result's tile has it, too."""
     values = operands[1:] if row.conditional else operands
     lanes, scalars = split_operands(values, context.tiles.__getitem__)
     found = result_of(row, common(lanes, scalars))
@@ -478,7 +479,7 @@ def filled(
     extents: tuple[ir.Expr, ...],
     dtype: DType,
 ) -> ir.Tile:
-    """A tile of its own that holds a scalar, which comes first."""
+    """A new tile that holds a scalar; the statements that fill it go to `Context.before`."""
     tile = context.make_tile("value_fill", extents, dtype, node.span)
     written = syntax.Compute("fill", (), span=node.span, operation_span=node.span)
     call = Call(context, written, OPS["fill"], (value,), tile, ())

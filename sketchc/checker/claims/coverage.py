@@ -1,4 +1,4 @@
-"""Coverage: every element that must be written is written, and nothing is read before (R7, R8).
+"""Coverage: every element that must be written is written, and none is loaded before (R7, R8).
 
 The quick way looks for a *witness* (`witnesses`): for element x, the iteration that writes it. What
 has no such witness goes to isl: the elements, less those that each store writes. A store under a
@@ -132,13 +132,13 @@ def _covers(store: Site) -> bool:
 
 
 def _promised(claim: str, tensor: ir.Tensor, store: Site) -> Finding:
-    """What a store promises and nothing here can judge; the interpreter does, at each run."""
+    """A claim that rests on the promise of a store, which the interpreter checks at each run."""
     detail = "`covers=True` promises that every element is written"
     return proved(claim, tensor.name, detail, store.access.span, ir.Tier.ASSUMED)
 
 
 def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) -> Finding:
-    """A promise to cover that does not hold, whatever the data."""
+    """The finding on a promise `covers=True` that does not hold, whatever the data."""
     diagnostic = error(
         store.access.span,
         "SK0514",
@@ -152,7 +152,7 @@ def _broken_promise(tensor: ir.Tensor, store: Site, example: ir.CounterExample) 
 
 
 def _scattered(tensor: ir.Tensor, stores: Sequence[Site]) -> Finding:
-    """An output whose stores go where the data says."""
+    """The finding on an output whose stores write elements that depend on data."""
     store = next(store for store in stores if from_memory(store))
     diagnostic = error(
         store.access.span,
@@ -167,7 +167,7 @@ def _scattered(tensor: ir.Tensor, stores: Sequence[Site]) -> Finding:
 
 
 def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Outcome:
-    """Do the stores, all through `name`, together write every element of it?"""
+    """Whether the stores, all through `name`, together write every element of it."""
     elements = Elements.of(prover, name)
     scope = prover.root.assume(elements.facts)
     if any(has_witness(scope, prover.root, store, elements.indices) for store in stores):
@@ -179,7 +179,7 @@ def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Out
 
 
 def _writes(touch: Touch, elements: Elements) -> list[tuple[Fact, ...]]:
-    """The access touches the element in some iteration and lane, by alternatives."""
+    """By alternative, the facts that some iteration and lane of an access touch the element."""
     same = [
         Fact(add(index, element, -1), equality=True)
         for index, element in zip(touch.indices, elements.indices, strict=True)
@@ -190,7 +190,7 @@ def _writes(touch: Touch, elements: Elements) -> list[tuple[Fact, ...]]:
 def _uncovered(
     prover: Prover, tensor: ir.Tensor, name: str, stores: Sequence[Site], outcome: Outcome
 ) -> Finding | None:
-    """The counter-example, once all iterations have been tried on it."""
+    """The finding with a counter-example that all iterations were tried on; None without one."""
     if outcome.verdict is Verdict.REFUTED:
         element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
         for params, host in prover.hosts(outcome.point):
@@ -216,7 +216,7 @@ def _missing(
     symbols: dict[str, int],
     params: concrete.ParamValues,
 ) -> Finding:
-    """An element that no iteration writes at these numbers."""
+    """The finding on an element that no iteration writes at these numbers."""
     params = concrete.named_params(prover.sketch, stores, params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
     told = f"no iteration writes {element_text(name, element)}"
@@ -244,7 +244,7 @@ def _missing(
 
 
 def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[int, ...]) -> bool:
-    """Tries all iterations; what cannot be tried counts as "maybe written"."""
+    """Whether some iteration writes the element; what cannot be tried counts as "maybe written"."""
     try:
         return any(
             element in concrete.box(store, values)
@@ -259,7 +259,7 @@ def _is_written(stores: Sequence[Site], host: concrete.Values, element: tuple[in
 
 
 def _load(prover: Prover, load: Site, stores: Sequence[Site]) -> Finding:
-    """An earlier launch writes all that is loaded."""
+    """The finding on whether an earlier launch writes all that is loaded."""
     tensor, name = load.tensor, load.access.tensor
     through = [store for store in stores if store.access.tensor == name]
     elements = Elements.of(prover, name)
@@ -296,7 +296,7 @@ def _written_before(
 
 def _written_as_another(prover: Prover, load: Site, stores: Sequence[Site]) -> bool:
     """Whether earlier launches write the whole tensor under some other name than the load's: a view
-    has the elements of its tensor, all of them."""
+    has all elements of its tensor."""
     names = dict.fromkeys(store.access.tensor for store in stores)
     for name in names:
         if name == load.access.tensor:
@@ -333,8 +333,8 @@ def _has_earlier_witness(
 def _earlier_writes(
     prover: Prover, load: Site, stores: Sequence[Site], elements: Elements
 ) -> list[tuple[Fact, ...]]:
-    """What launches before the load's write. Loops of the host around both order launches: an
-    earlier iteration, or an earlier phase of the same one."""
+    """Systems of the elements that launches before the load's write. Loops of the host around both
+    order launches: an earlier iteration, or an earlier phase of the same one."""
     host = touched(load, prover.root).scope
     return [
         (*system, *order)
@@ -369,7 +369,7 @@ def _orders(store: Site, load: Site, renamed: Scope, host: Scope) -> list[tuple[
 def _read_too_early(
     prover: Prover, load: Site, stores: Sequence[Site], elements: Elements, outcome: Outcome
 ) -> Finding | None:
-    """A load that finds nothing written, once the numbers have been tried."""
+    """The finding on a load of an element that nothing has written, once the numbers were tried."""
     element = tuple(outcome.point[atom] for atom in elements.variables)
     sketch, name = prover.sketch, load.access.tensor
 
@@ -402,7 +402,7 @@ def _too_early(
     params: concrete.ParamValues,
     host: concrete.Values,
 ) -> Finding:
-    """A load that finds nothing written at these numbers."""
+    """The finding on a load of an element that nothing has written at these numbers."""
     name, tensor = load.access.tensor, load.tensor
     what = f"{element_text(name, element)}, which no earlier phase has written"
     told = f"{in_iteration(where, 'reads')} {what}"
@@ -425,7 +425,7 @@ def _too_early(
 
 
 def _way_out(load: Site, stores: Sequence[Site]) -> str:
-    """What to do about a load of what is not written yet."""
+    """The help for a load of elements that are not written yet."""
     name = load.tensor.name
     workspace = load.tensor.role is ir.Role.WORKSPACE
     loops = [loop for store in stores for loop in shared_hosts(store, load)]
@@ -441,7 +441,7 @@ def _way_out(load: Site, stores: Sequence[Site]) -> str:
 def _before(
     store: Site, load: Site, where: Mapping[str, int]
 ) -> Callable[[Mapping[str, Value]], bool]:
-    """Whether an iteration of `store` belongs to an earlier launch than `load` at `where`."""
+    """A test of whether an iteration of `store` is in a launch before that of `load` at `where`."""
     loops = shared_hosts(store, load)
 
     def earlier(values: Mapping[str, Value]) -> bool:
@@ -455,7 +455,7 @@ def _before(
 
 
 def _not_shown_written(load: Site, stores: Sequence[Site]) -> Finding:
-    """A load of which it is not known whether an earlier phase wrote it; points at the stores."""
+    """The finding on a load that may precede all writes, with labels at the stores."""
     tensor, name = load.tensor, load.access.tensor
     before = [s for s in stores if s.phase < load.phase or shared_hosts(s, load)]
     labels = tuple(

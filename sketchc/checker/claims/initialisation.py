@@ -1,7 +1,7 @@
 """Definite assignment of tiles as proofs with counter-examples (LANGUAGE R12).
 
-What is read before it is assigned, `elaboration.assignment` finds. One verdict per tile that is
-read.
+`elaboration.assignment` finds the tiles that are read before they are assigned. One verdict per
+tile that is read.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _assignment(sketch: ir.Sketch) -> Assignment:
 
 
 def _refuted(prover: Prover, gap: Gap) -> Finding:
-    """The verdict on such a read, as elaboration reports it (R12)."""
+    """The finding on a read of a tile that some path has not assigned (R12)."""
     name, code = gap.tile.source_name, "SK0401" if gap.loop is None else "SK0402"
     example = _example(prover, gap)
     told = f"`{name}` is assigned only inside a loop that ended before this read"
@@ -81,7 +81,7 @@ def _example(prover: Prover, gap: Gap) -> ir.CounterExample | None:
 
 
 def explain(sketch: ir.Sketch, found: tuple[Diagnostic, ...]) -> tuple[Diagnostic, ...]:
-    """Adds to the elaborator's reports of unassigned tiles the sizes at which they happen."""
+    """Adds to elaboration's reports of unassigned tiles the sizes at which such a read happens."""
     prover = Prover.of(sketch)
     gaps = _assignment(sketch).gaps.values()
     examples = {gap.place: _example(prover, gap) for gap in gaps}

@@ -1,4 +1,4 @@
-"""The proofs of one sketch at one assignment of its constants (LANGUAGE section 6), or at all.
+"""The proofs of one sketch, for one assignment of its constants or for all (LANGUAGE section 6).
 
 `prove` states, for an elaborated sketch with inferred domains, every claim with its verdict: scalar
 subscripts in bounds, slices that fit, outputs covered, parallel iterations independent, loads that
@@ -6,7 +6,7 @@ find what an earlier phase wrote, tiles assigned before they are read. A refuted
 counter-example that was tried on concrete numbers.
 
 The proofs find their counter-examples with arithmetic of their own. Before one is shown, the sketch
-runs at exactly its sizes and params, and the rule must break there: else nothing is said but that
+runs at exactly its sizes and params, and the rule must break there: else the report is only that
 the claim is open, and what was tried. Conditions that contradict one another make every claim true,
 so whether any launch is accepted is asked, too.
 
@@ -87,7 +87,7 @@ def _broken(
 
 
 def _opened(finding: Finding, why: str) -> Finding:
-    """The claim as one that is neither proved nor refuted."""
+    """The finding as one that leaves its claim open; `why`: the counter-example does not count."""
     proof = finding.proof
     tried = f"a counter-example that {why}: {proof.detail}"
     about, advice = finding.about, "state what makes it true in a `require:`"
@@ -96,7 +96,7 @@ def _opened(finding: Finding, why: str) -> Finding:
 
 
 def without_contradictions(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without those that say of some accesses of a tensor what others of them refute:
+    """The findings without the proofs, over some accesses, of a claim that another finding refutes:
     a claim on one subject has one verdict."""
     refuted = {finding.about for finding in findings if finding.proof.tier is ir.Tier.REFUTED}
     return [
@@ -126,7 +126,7 @@ def _refuses_all(sketch: ir.Sketch) -> bool:
 
 
 def contradiction(sketch: ir.Sketch) -> Diagnostic:
-    """The warning for such a sketch."""
+    """The warning for a sketch whose conditions no launch satisfies (SK0660)."""
     own = [require for require in sketch.requires if not require.generated]
     return warning(
         own[-1].span if own else sketch.span,
@@ -139,7 +139,7 @@ def contradiction(sketch: ir.Sketch) -> Diagnostic:
 
 
 def vacuous(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, each proof saying what it is worth."""
+    """The findings, where each proof says that no launch satisfies the conditions."""
     return [
         records.evolve(finding, proof=records.evolve(finding.proof, detail=_VACUOUS))
         if finding.proved
@@ -148,7 +148,7 @@ def vacuous(findings: Sequence[Finding]) -> list[Finding]:
     ]
 
 
-#: How often accesses are judged anew because of launch checks that others of them made.
+#: How often accesses are judged: launch checks generated for some may prove others.
 ROUNDS = 3
 #: More cases than this are not told apart.
 CASE_LIMIT = 6
@@ -188,15 +188,15 @@ def prove(
 
 
 def _told(finding: Finding, allow_unproved: bool) -> Iterable[Diagnostic]:
-    """What is reported of a claim; of an open one warnings, where these are allowed."""
+    """The diagnostics of a finding; warnings for an open claim, where that is allowed."""
     if not allow_unproved or finding.proof.tier is not ir.Tier.UNPROVED:
         return finding.diagnostics
     return (records.evolve(found, severity=Severity.WARNING) for found in finding.diagnostics)
 
 
 def _judged(sketch: ir.Sketch) -> tuple[ir.Sketch, list[Finding]]:
-    """The sketch with its generated launch checks, and a verdict on every claim. What the host
-    checks before a launch, all claims know but the one that it was made for."""
+    """The sketch with its generated launch checks, and a verdict on every claim. A launch check is
+    a fact for all claims but the one that it was generated for."""
     settled: list[Finding] = []
     rest: list[Finding] = []
     prover = Prover.of(sketch)
@@ -230,8 +230,8 @@ def _judged(sketch: ir.Sketch) -> tuple[ir.Sketch, list[Finding]]:
 
 
 def _by_cases(sketch: ir.Sketch, found: list[Finding]) -> list[Finding]:
-    """What is open, tried in each case of a condition such as `G == 1 or G == C`: a claim that is
-    proved in all of them is proved."""
+    """The findings, where an open claim is tried in each case of a condition (`G == 1 or G == C`):
+    a claim that is proved in all of them is proved."""
     for require in sketch.requires:
         for part in conjuncts(require.condition):
             still = {one.about for one in found if one.proof.tier is ir.Tier.UNPROVED}
@@ -308,7 +308,7 @@ def with_symbols(sketch: ir.Sketch, names: frozenset[str]) -> ir.Sketch:
 
 
 def _rename(node: Any, names: frozenset[str]) -> Any:
-    """The same nodes with references to the constants as references to symbols."""
+    """The node with references to the constants `names` turned into references to symbols."""
     if isinstance(node, ir.Ref):
         if node.kind is ir.NameKind.CONSTANT and node.name in names:
             return records.evolve(node, kind=ir.NameKind.SYMBOL)

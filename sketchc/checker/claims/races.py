@@ -55,7 +55,7 @@ def _refuted_pair(
     element: tuple[int, ...],
     example: ir.CounterExample,
 ) -> Finding:
-    """Two parallel iterations that meet; `example` lacks its text."""
+    """The finding on two parallel iterations that touch one element; `example` lacks its text."""
     tensor = first.tensor.name
     one, two = map(assignments, example.iterations)
     touch = element_text(name, element)
@@ -96,7 +96,7 @@ def _refuted_pair(
 def _repeated(
     sketch: ir.Sketch, site: Site, symbols: dict[str, int], values: concrete.Values
 ) -> Finding:
-    """Two lanes of one store that write one element at these numbers."""
+    """The finding on two lanes of one store that write one element at these numbers."""
     seen: dict[tuple[int, ...], tuple[int, ...]] = {}
     for element, lane in concrete.footprint(site, values):
         lanes = (seen.setdefault(element, lane), lane)
@@ -125,13 +125,13 @@ def _repeated(
 
 
 def _promise_taken(site: Site) -> Finding:
-    """A store whose promise is taken."""
+    """The finding on a store whose promise `unique=True` is taken for granted."""
     detail = "`unique=True` promises that no two lanes or iterations write one element"
     return proved("independent", site.tensor.name, detail, site.access.span, ir.Tier.ASSUMED)
 
 
 def _unproved(first: Site, second: Site) -> Finding:
-    """A pair that could be neither proved nor refuted."""
+    """The finding on a pair that could be neither proved nor refuted."""
     name = first.tensor.name
     if first is second and from_memory(first):
         diagnostic = error(
@@ -160,7 +160,7 @@ def from_memory(site: Site) -> bool:
 
 @records.frozen
 class Pair:
-    """Two accesses with what they touch, the second under renamed loop variables."""
+    """Two accesses and the elements that they touch, the second under renamed loop variables."""
 
     first: Site
     second: Site
@@ -169,18 +169,18 @@ class Pair:
 
     @staticmethod
     def of(prover: Prover, first: Site, second: Site) -> Pair:
-        """Two accesses of one phase."""
+        """The pair of two accesses of one phase."""
         one = touched(first, prover.root)
         return Pair(first, second, one, touched(second, prover.root, "'", fetched=""))
 
     @property
     def shared(self) -> tuple[ir.For | ir.HostFor, ...]:
-        """The loops around both, outermost first."""
+        """The loops around both accesses, outermost first."""
         return concrete.shared_loops(self.first, self.second)
 
     @property
     def variables(self) -> tuple[int, ...]:
-        """The counters of the loops around both."""
+        """The counters of the loops around the first access, then around the second."""
         return (*self.one.scope.counters, *self.two.scope.counters)
 
 
@@ -254,7 +254,7 @@ def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
 
 
 def _conflicts(prover: Prover, first: Site, second: Site) -> Iterator[Finding]:
-    """The failure of one pair of accesses, if it has one."""
+    """The finding on one pair of accesses, unless these are proved independent."""
     pair = Pair.of(prover, first, second)
     equal = _same_element(prover, pair)
     shared = pair.shared
@@ -289,13 +289,13 @@ def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fac
 
 
 def _gap(pair: Pair, loop: ir.For | ir.HostFor, equality: bool = False) -> Fact:
-    """second - first, of one loop variable."""
+    """The fact `second - first >= 0` (or `== 0`) for a loop variable in the two iterations."""
     first, second = pair.one.scope.forms[loop.variable], pair.two.scope.forms[loop.variable]
     return Fact(add(second, first, -1), equality)
 
 
 def _same_element(prover: Prover, pair: Pair) -> tuple[Fact, ...]:
-    """Both accesses touch one element; through different views, one position in memory."""
+    """The facts that both accesses touch one element, or through views one position in memory."""
     one, two = pair.one, pair.two
     if pair.first.access.tensor == pair.second.access.tensor:
         same = [add(a, b, -1) for a, b in zip(one.indices, two.indices, strict=True)]
@@ -317,7 +317,7 @@ def _position(prover: Prover, name: str, indices: Sequence[Linear]) -> Linear:
 
 
 def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
-    """The failure with its counter-example, once the numbers have been tried."""
+    """The finding with its counter-example, once the numbers have been tried."""
 
     def failure(params: concrete.ParamValues, host: concrete.Values) -> Finding | None:
         one = iteration(pair.first.path, pair.one.scope, outcome.point, host)
@@ -328,7 +328,7 @@ def _refuted(prover: Prover, pair: Pair, outcome: Outcome) -> Finding | None:
 
 
 def _enumerated(prover: Prover, pair: Pair) -> Finding | None:
-    """The failure, where small sizes show one."""
+    """The finding on a conflict that small sizes show; None where they show none."""
     if pair.first.access.tensor != pair.second.access.tensor:
         return None
     found = concrete.conflicting_iterations(prover.sketch, pair.first, pair.second)
@@ -343,7 +343,7 @@ def _failure(
     two: dict[str, int],
     params: concrete.ParamValues,
 ) -> Finding | None:
-    """The failure at these numbers, or None where it does not happen."""
+    """The finding on a conflict at these numbers, or None where they show none."""
     sketch = prover.sketch
     params = concrete.named_params(sketch, (pair.first, pair.second), params)
     host = concrete.host_sample(sketch, {**symbols, **params})
@@ -374,7 +374,7 @@ def _failure(
 
 
 def _repeats(prover: Prover, site: Site, _: Site) -> Iterator[Finding]:
-    """The failure of a store two of whose lanes write one element."""
+    """The finding on a store of which two lanes may write one element."""
     one, two = touched(site, prover.root), touched(site, prover.root, tag="'")
     same = [
         Fact(add(a, b, -1), equality=True) for a, b in zip(one.indices, two.indices, strict=True)

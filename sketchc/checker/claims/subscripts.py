@@ -4,7 +4,7 @@ A claim `left <= right` that does not hold for all sizes becomes a launch check 
 some sizes of at least 2 satisfy it; otherwise it is refuted with a concrete iteration.
 
 Tile extents are not negative (proved, or checked at launch), and divisors that the host does not
-know, as `min(GM - first, G)` in a grouped order of tiles, follow to be at least 1 (SK0314).
+know, as `min(GM - first, G)` in a grouped order of tiles, must be proved at least 1 (SK0314).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Goal:
 
 
 def goals(prover: Prover, site: Site) -> Iterator[Goal]:
-    """What has to hold at one access. An axis `M|1` is judged by M."""
+    """The goals of one access. An axis `M|1` is judged by M."""
     extents = prover.sketch.extents(site.access.tensor)
     tile = iter(site.tile.extents)
     for axis, (subscript, extent) in enumerate(zip(site.access.subscripts, extents, strict=True)):
@@ -139,7 +139,7 @@ def _group(prover: Prover, claim: str, name: str, sites: Sequence[Site]) -> Iter
 
 
 def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
-    """What domain inference has seen to for the index tiles among the subscripts of a tensor."""
+    """The findings on index tiles among the subscripts of a tensor, settled by domain inference."""
     for loaded in (False, True):
         subject = [
             site
@@ -164,7 +164,7 @@ def _index_tiles(name: str, sites: Sequence[Site]) -> Iterator[Finding]:
 
 
 def _decide(prover: Prover, site: Site, goal: Goal) -> Finding | None:
-    """None where the goal is proved, wherever the access is guarded."""
+    """The finding on a goal where the access takes place; None where the goal is proved."""
     scope = site.scope
     for guard in site.guards:
         if not has_lanes(guard, scope.bindings):
@@ -227,8 +227,8 @@ def _least(expression: ir.Expr, scope: Scope) -> ir.Expr | None:
 
 def _where_reached(prover: Prover, site: Site, condition: ir.Expr) -> ir.Expr | None:
     """The condition, needed only where the branches around the site are taken; None where the host
-    does not know whether they are. (Of a branch that asks for `present(X)`, too, what the host does
-    not know counts as so.)"""
+    does not know whether they are. (Of a branch that asks for `present(X)`, the parts that the host
+    does not know count as true.)"""
     known: list[ir.Expr] = []
     for step in site.path:
         if not isinstance(step, Branch):
@@ -262,7 +262,7 @@ def _as_comparison(gap: ir.Expr) -> ir.Expr:
 
 
 def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Finding | None:
-    """The failure with its counter-example, once the numbers have been tried; none for loops whose
+    """The finding with its counter-example, once the numbers have been tried; None for loops whose
     bounds come from memory, which have no numbers to show."""
 
     def failure(params: concrete.ParamValues, host: concrete.Values) -> Finding | None:
@@ -275,7 +275,7 @@ def _refuted(prover: Prover, site: Site, goal: Goal, outcome: Outcome) -> Findin
 
 
 def _enumerated(prover: Prover, site: Site, goal: Goal) -> Finding | None:
-    """The failure, where small sizes show one."""
+    """The finding on a failure that small sizes show; None where they show none."""
     found = concrete.failing_iteration(
         prover.sketch, site, lambda values: _fails(site, goal, values)
     )
@@ -292,7 +292,7 @@ def _failure(
     where: dict[str, int],
     params: concrete.ParamValues,
 ) -> Finding | None:
-    """The failure at these numbers, or None where it does not happen."""
+    """The finding on a failure at these numbers, or None where the goal holds there."""
     params = concrete.named_params(prover.sketch, (site,), params)
     host = concrete.host_sample(prover.sketch, {**symbols, **params})
     values = concrete.runs(site, host, where)
@@ -326,7 +326,7 @@ def _failure(
 
 def _fails(site: Site, goal: Goal, values: Mapping[str, Value]) -> bool:
     """Whether the access takes place with these values and the goal does not hold. (A guard over a
-    fetched value may hold.)"""
+    fetched value counts as true.)"""
     for guard in site.guards:
         if has_lanes(guard, site.scope.bindings):
             continue

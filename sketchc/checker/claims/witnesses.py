@@ -1,10 +1,10 @@
 """The quick way to coverage: for every element, the iteration and the lanes that write it.
 
-Each dimension gives an equation, `index == element`. They are solved for one unknown after the
-other: loop counters, lanes, and the quotients between them, which solves the digits of a flattened
-index: from `m // H` and `m % H`, that is `m - H*(m // H)`, follows `m`. How the unknowns are found
-does not matter, for in the end loops, branches, lanes and guards are followed with these values,
-and every index must prove equal to the element.
+Each dimension gives an equation, `index == element`. The equations are solved for one unknown after
+the other: loop counters, lanes, and the quotients between them, which solves the digits of a
+flattened index: from `m // H` and `m % H`, that is `m - H*(m // H)`, follows `m`. How the unknowns
+are found does not matter, for in the end loops, branches, lanes and guards are followed with these
+values, and every index must prove equal to the element.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def has_witness(
 
 
 class _Solver:
-    """Values for the unknowns of one access, as forms over the element. The outermost is solved
-    first, and a lane takes up what is left; `by_size`: that with the largest step first, and a
-    counter may take up the rest, as `g` does in `c*G + g`."""
+    """Values for the unknowns of one access, as forms over the element. The unknown of the
+    outermost loop is solved first, and a lane takes up the remainder; `by_size`: the unknown with
+    the largest step is first, and a counter may take up the remainder, as `g` does in `c*G + g`."""
 
     def __init__(
         self,
@@ -114,8 +114,8 @@ class _Solver:
             self.pending.append((self.places.pop(atom), value))
 
     def _unknowns(self, form: Linear) -> tuple[int | None, list[int]]:
-        """The lane that takes up what the other unknowns leave, and those, in the order in which
-        they are solved."""
+        """The unknown of a form that takes up the remainder, a lane if there is one, and the other
+        unknowns in the order in which they are solved."""
         steps = {
             atom: abs(c)
             for atom, c in form.items()
@@ -144,15 +144,15 @@ class _Solver:
         return slack, sorted(others, key=order)
 
     def _stands_alone(self, atom: int, form: Linear) -> bool:
-        """Whether an atom is a counter to be found that no product in the form contains."""
+        """Whether an atom is an unsolved loop counter that occurs in no product of the form."""
         others = {other: c for other, c in form.items() if other != atom}
         return atom in self.order and atom in self.open and not self.atoms.occurs(atom, others)
 
     def _solved(
         self, form: Linear, target: Linear, unknown: Sequence[int], slack: int | None
     ) -> Linear | None:
-        """The first unknown for which `form` equals the target, or is the largest not above it
-        where a lane takes up the rest; the other unknowns are left out."""
+        """The value of the first unknown at which `form` equals the target, or is the largest not
+        above it if `slack` takes up the rest; other unknowns are left out. None for none."""
         first, *later = unknown
         left_out = {*later, slack}
         factor: Linear = {}
@@ -243,7 +243,8 @@ def _followed(
 def _variable(
     inside: Scope, loop: ir.For | ir.HostFor, touch: Touch, count: Linear | None
 ) -> Linear | None:
-    """The loop variable for a value of its counter (its start for none), if the loop gets there."""
+    """The loop variable at a value of its counter, by default at its start; None where the loop
+    does not provably reach it."""
     start, stop = inside.form(loop.start), inside.form(loop.stop)
     stride = constant_value(inside.form(loop.step))
     if not stride:
@@ -263,7 +264,7 @@ def _variable(
 
 
 def _provably(scope: Scope, condition: ir.Expr, holds: bool = True) -> bool:
-    """Whether one alternative of a condition follows."""
+    """Whether some alternative of a condition is proved."""
     return any(
         all(
             scope.proves(fact.form) and (not fact.equality or scope.proves(scale(fact.form, -1)))
@@ -276,7 +277,7 @@ def _provably(scope: Scope, condition: ir.Expr, holds: bool = True) -> bool:
 def _written(
     scope: Scope, store: Site, touch: Touch, solver: _Solver, element: Sequence[Linear]
 ) -> bool:
-    """Whether the solved lanes are written, and are those of the element."""
+    """Whether the solved lanes are provably written, and touch the element."""
     forms = dict(scope.forms)
     for axis, atom in enumerate(touch.lanes):
         forms[f"'lane{axis}"] = solver.replaced(solver.solved.get(atom, {}))

@@ -1,4 +1,4 @@
-"""What elaboration carries from declaration to declaration and from statement to statement.
+"""The state that elaboration carries from declaration to declaration and statement to statement.
 
 `Context` is the one mutable object of the stage. Errors are recorded through `Context.error`, which
 returns the exception that unwinds to the enclosing statement; the statement is then skipped, so
@@ -138,7 +138,6 @@ def identifier(name: str) -> str:
 
 
 Value = int | float | bool
-#: (lowest, highest) value; None where unbounded.
 #: The least and the greatest value that an integer may have; infinite where there is none.
 Interval = tuple[float, float]
 _Answer = TypeVar("_Answer")
@@ -193,17 +192,17 @@ class Context:
     loops: list[syntax.For] = records.field(factory=list)  # around the statement, in its phase
     phase: int = 0
     present: set[str] = records.field(factory=set)  # optional tensors known to be given here
-    #: what the host knows to hold here, by the branches around
+    #: conditions of the host that hold here, by the branches around
     guards: tuple[ir.Expr, ...] = ()
     #: by `let`, the optional tensors without which nothing uses it; None: not looked at yet
     needed_with: dict[str, frozenset[str]] | None = None
     mentioned: set[str] = records.field(factory=set)  # tensors that branches never taken access
     asking: bool = False  # in the condition of an `if`, where `present` may stand
     host_steps: list[ir.HostStep] = records.field(factory=list)  # bindings before the next launch
-    bound_symbols: set[str] = records.field(factory=set)  # warned of once each
-    #: statements that the current one begins with: what its shorter forms stand for
+    bound_symbols: set[str] = records.field(factory=set)  # symbols that were warned of
+    #: statements to insert before the current one, which its shorter forms stand for
     before: list[ir.Statement] = records.field(factory=list)
-    #: elaborates what asks something of data tiles (see `operations`, which needs the expressions)
+    #: elaborates a comparison or predicate of data tiles: `calls.operations.predicate`
     predicate: Callable[[Context, syntax.Binary | syntax.Call], Typed] = records.field(kw_only=True)
 
     # ------------------------------------------------------------ diagnostics
@@ -224,8 +223,8 @@ class Context:
     def unknown(
         self, span: Span, code: str, message: str, label: str, candidates: Iterable[str]
     ) -> InvalidError:
-        """Record an unknown name, the last word of `message`; in place of `label`, what it was
-        probably meant to be."""
+        """Record an error for the unknown name that `message` has last in backticks; where it
+        resembles one of `candidates`, that suggestion and its fix replace `label`."""
         meant = nearest(message.split("`")[-2], candidates, 0.7)
         if meant is None:
             return self.error(span, code, message, label)
@@ -256,13 +255,13 @@ class Context:
         raise self.unknown(span, "SK0201", f"unknown name `{name}`", "not declared", visible)
 
     def fresh(self, wanted: str) -> str:
-        """An identifier of its own for a name, valid in Python and in C++."""
+        """A new identifier of the IR for the name `wanted`, valid in Python and in C++."""
         name = free_name(identifier(wanted), self.taken)
         self.taken.add(name)
         return name
 
     def declare(self, name: str, span: Span) -> str:
-        """Check that a top-level name is new, reserve its identifier and return that."""
+        """Check that a top-level name is new; reserve and return its identifier."""
         self.check_new(name, span)
         spelt = self.fresh(name)
         self.sources[spelt] = name
@@ -276,7 +275,7 @@ class Context:
         return spelt
 
     def poison(self, name: str, span: Span) -> None:
-        """Keep uses quiet of a name whose declaration failed."""
+        """Mark a name whose declaration failed, so that its uses report nothing more."""
         if self.scopes.find(name) is None:
             self.scopes.add(name, PoisonedName(span))
 
@@ -319,8 +318,8 @@ class Context:
         initial: Value | None = None,
         hints: tuple[str, ...] = (),
     ) -> ir.Tile:
-        """A tile whose name begins with `stem`; its alloc is left to the caller. Where it stands
-        for a tile of the sketch, findings speak of that, `source_name`."""
+        """A new tile whose name begins with `stem`; the caller adds its alloc. Where the tile
+        stands for one of the sketch, diagnostics name that one: `source_name`."""
         name = self.fresh(stem)
         known = source_name or name
         depth = len(self.loops)
@@ -329,15 +328,15 @@ class Context:
         return tile
 
     def binding(self, name: str, spelt: str) -> Value | None:
-        """The value that the caller binds to a constant or param, by either of its names."""
+        """The caller's value for a constant or param, under its name in the sketch or in the IR."""
         return self.given.get(name, self.given.get(spelt))
 
     @contextmanager
     def branch(
         self, present: frozenset[str], condition: ir.Expr | None = None, holds: bool = True
     ) -> Iterator[None]:
-        """A block with names of its own, where these optional tensors are known to be given and a
-        condition holds, or does not."""
+        """A block with names of its own, in which the optional tensors `present` are known to be
+        given and `condition` holds, or with `holds=False` does not."""
         before, outer = set(self.present), self.guards
         self.present |= present
         if condition is not None:
@@ -351,7 +350,7 @@ class Context:
             self.present, self.guards = before, outer
 
     def trial(self) -> Context:
-        """A copy to try something on; only `mentioned` is shared."""
+        """A copy for elaborating something on trial, which shares `mentioned` alone."""
 
         def copied(value: object) -> object:
             return value.copy() if isinstance(value, list | dict | set) else value
@@ -370,11 +369,11 @@ class Context:
     # ------------------------------------------------------------ facts
 
     def ask(self, question: Callable[[Context], _Answer]) -> _Answer:
-        """The answer to a question about the values of constants, which may note intervals.
+        """The answer to `question`, which reads the values of constants and may note intervals.
 
-        Values decide nothing in any other way: a sketch is the same, but for these values, at all
-        values that give the same answers (see `binding`). So a question asks for no more than is
-        needed, such as a sign."""
+        The values of constants affect elaboration only through questions: values that give the same
+        answers give the same sketch, but for the values themselves (see `binding`). So a question
+        asks for no more than is needed, such as a sign."""
         answer: object = None
         try:
             answer = found = question(self)
@@ -386,7 +385,7 @@ class Context:
         return found
 
     def note_interval(self, name: str, found: Callable[[Context], Interval]) -> None:
-        """Let later questions know what an integer name can be."""
+        """Record the interval that `found` gives for the integer `name`, for later questions."""
 
         def question(context: Context) -> None:
             context.intervals[name] = found(context)
@@ -394,11 +393,11 @@ class Context:
         self.ask(question)
 
     def again(self, asked: list[tuple[Callable[[Context], object], object]]) -> bool:
-        """Whether questions that were asked elsewhere have the same answers here."""
+        """Whether the questions `asked` in another context have the same answers in this one."""
         return all(repr(_answer(question, self)) == repr(answer) for question, answer in asked)
 
     def define(self, name: str, value: ir.Expr) -> None:
-        """Let later comparisons see through an integer name (IR spelling)."""
+        """Record the value of an integer name (IR spelling); later comparisons substitute it."""
         polynomial = symbolic.normalize(value, self.definitions)
         if symbolic.is_small(polynomial):
             self.definitions[name] = polynomial
@@ -409,8 +408,8 @@ class Context:
         return symbolic.equal(left, right, self.definitions)
 
     def host_form(self, value: ir.Expr) -> ir.Expr | None:
-        """The expression over host scalars alone, seeing through bindings; None if it depends on a
-        loop variable."""
+        """`value` over host scalars alone, with bindings substituted; None if it depends on a loop
+        variable."""
         if is_host(value):
             return value
         expanded = symbolic.rebuild(symbolic.normalize(value, self.definitions))
@@ -426,7 +425,7 @@ class Context:
         return symbolic.constant_value(extent, self.definitions) == 1
 
     def require(self, condition: ir.Expr, span: Span) -> None:
-        """Add a host check at launch, once, for the launches that get here."""
+        """Add a launch check of `condition`, once, for the launches that get to this branch."""
         needed = guards.where(self.guards, condition)
         if needed is None or any(r.condition in (condition, needed) for r in self.requires):
             return
@@ -434,7 +433,7 @@ class Context:
 
 
 def _answer(question: Callable[[Context], object], context: Context) -> object:
-    """The answer to a question, or the type of what it raises."""
+    """The answer to a question, or the type of the exception that it raises."""
     try:
         return question(context)
     except (ArithmeticError, ValueError, TypeError, InvalidError) as problem:

@@ -26,7 +26,7 @@ def _free_name(context: Context, wanted: str) -> str:
 
 
 def init_fix(node: syntax.Alloc) -> Fix:
-    """Give an alloc `init=0`."""
+    """A fix that gives an alloc `init=0`."""
     zero = syntax.Number(0, "0")
     text = statement_text(records.evolve(node, init=zero))
     return Fix(f"initialise `{node.name}` with `init=0`", (Edit(node.span, text),))
@@ -35,8 +35,8 @@ def init_fix(node: syntax.Alloc) -> Fix:
 def cast_fix(
     context: Context, node: syntax.Transfer | syntax.Compute, dtype: DType
 ) -> tuple[Fix, ...]:
-    """Put a tile of type `dtype` and a `cast` between a statement and its tile; nothing where the
-    statement adds to what the tile holds."""
+    """A fix that puts a tile of type `dtype` and a `cast` between a statement and its tile; none
+    where the statement adds to what the tile holds."""
     match node:
         case syntax.Compute(arguments=(*_, syntax.Name(id=name))):
             keywords = {keyword.name for keyword in node.keywords}
@@ -65,12 +65,12 @@ def cast_fix(
 
 
 def late_positional_fix(node: syntax.Compute) -> Fix:
-    """Put the positional arguments before the keywords."""
+    """A fix that puts the positional arguments before the keywords."""
     return Fix("put the keywords last", (Edit(node.span, statement_text(node)),), safe=True)
 
 
 def accumulate_fix(context: Context, node: syntax.Compute, tile: ir.Tile) -> tuple[Fix, ...]:
-    """Reduce into a tile of its own, then add that to the accumulator."""
+    """A fix that reduces into a new tile, then combines that with the accumulator `tile`."""
     original = context.allocs.get(tile.name)
     operation = COMBINING.get(OPS[node.operation].identity or "")
     match node:

@@ -31,11 +31,11 @@ _HARDWARE = {
     "coreidx": "aicore vector_core",
     "parallel": "openmp",
 }
-#: ... and the portable word of each.
+#: Each of these words -> its portable word.
 HARDWARE_HINTS = {word: portable for portable, words in _HARDWARE.items() for word in words.split()}
 _GRID = ("grididx", "coreidx")
 
-#: Words of which one list has one at most: a tile lies in one memory.
+#: Words of which a list may have only one: a tile lies in one memory.
 _LEVELS = frozenset(["fastest", "fast", "medium", "slow"])
 
 
@@ -108,7 +108,7 @@ def _known(
 
 
 def _portable_fix(word: syntax.String, words: tuple[syntax.String, ...], portable: str) -> Fix:
-    """Say the portable word, or nothing where the list says as much, or names another memory."""
+    """A fix that says `portable`, or deletes the word if the list names it or another memory."""
     place = words.index(word)
     said = {other.value for other in words}
     said |= {HARDWARE_HINTS.get(other.value.lower(), "") for other in words[:place]}

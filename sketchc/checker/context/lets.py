@@ -3,7 +3,7 @@
 A kernel computes with integers and tiles. Host functions and float arithmetic on scalars are
 evaluated once, at launch; where the body uses them, a `let` with a made-up name holds the value.
 
-`let: per = ceil(N, G);` divides by G wherever it is used or not. Where all uses stand under
+`let: per = ceil(N, G);` divides by G whether `per` is used or not. Where all uses stand under
 `if present(S)`, a launch without `S` need not have a G to divide by: the value is 0 there, and
 nobody reads it.
 """
@@ -28,8 +28,8 @@ _NONE: frozenset[str] = frozenset()
 
 
 def needed_with(tree: syntax.Sketch) -> dict[str, frozenset[str]]:
-    """For each `let` the optional tensors without which nothing uses it; lets that are needed
-    without any are left out."""
+    """For each `let`, the optional tensors that are present wherever it is used; a `let` that is
+    used where none of them is known to be present is left out."""
     lets = list(syntax.declared(tree, "let"))
     uses: dict[str, list[frozenset[str]]] = {let.name: [] for let in lets}
 
@@ -91,8 +91,8 @@ def present_where(condition: ir.Expr | syntax.Expression, holds: bool) -> frozen
 
 
 def guarded(context: Context, value: ir.Expr, dtype: DType) -> ir.Expr:
-    """A host value that has a value in every launch: 0 where no branch is taken that needs it, and
-    what it divides by, say, is not as it must be. The launches that take one are asked for it."""
+    """`value` so that every launch can evaluate it: in a branch, a choice that is 0 where a divisor
+    or argument is out of range, which launches that take the branch check."""
     if not context.guards:
         return value
     wanted = list(dict.fromkeys([*_divisors(context, value), *domain(value)]))
@@ -106,7 +106,7 @@ def guarded(context: Context, value: ir.Expr, dtype: DType) -> ir.Expr:
 
 
 def _divisors(context: Context, value: ir.Expr) -> Iterator[ir.Expr]:
-    """Conditions that the integer divisors of an expression are at least 1, if not plainly so."""
+    """The conditions that the integer divisors in `value` are at least 1, if not plainly so."""
     for part in children(value):
         yield from _divisors(context, part)
     match value:
@@ -133,7 +133,7 @@ def add_let(
 
 
 def hoist(context: Context, value: ir.Expr, dtype: DType, span: Span) -> ir.Ref:
-    """A host value that holds this expression; one that exists already is used again."""
+    """A reference to a `let` of this value: one that exists already, or a new one."""
     value = guarded(context, value, dtype)
     for let in context.lets:
         if let.value == value:

@@ -4,9 +4,10 @@ Broadcasting is right-aligned; two extents agree when they are symbolically equa
 literally 1 (R2). Intervals follow from declarations, from bounds of loops, and from preconditions
 that bound single names, as `require: S >= 1` does.
 
-The linear reasoning of `checker/facts` cannot stand in for them: they answer while a sketch is
-read, before there is a tree to take facts from. And of 184 bounds that examples and tests ask for,
-it misses six, minima such as `min(i + 1, cdiv(M, T)) >= 0`, and takes 0.4 ms for each, not 0.004.
+The linear reasoning of `checker/facts` cannot replace these intervals: they are asked for while a
+sketch is read, before there is a tree to take facts from. And of 184 bounds that examples and tests
+ask for, it misses six, minima such as `min(i + 1, cdiv(M, T)) >= 0`, and takes 0.4 ms for each,
+not 0.004.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _UNKNOWN: Interval = (-inf, inf)
 def broadcast(
     context: Context, shapes: Sequence[tuple[ir.Expr, ...]]
 ) -> tuple[ir.Expr, ...] | None:
-    """The common shape of all, or None where two extents disagree."""
+    """The shape to which all `shapes` broadcast, or None where two extents disagree."""
     rank = max(map(len, shapes), default=0)
     result: list[ir.Expr] = [ir.Literal(1)] * rank
     for shape in shapes:
@@ -48,7 +49,7 @@ def joined(
     advice: str,
     what: str = "shapes",
 ) -> tuple[ir.Expr, ...]:
-    """The common shape of all; raises `InvalidError` after reporting that there is none."""
+    """The shape to which all broadcast; where there is none, reports and raises `InvalidError`."""
     common = broadcast(context, shapes)
     if common is None:
         listed = " and ".join(map(shown, shapes))
@@ -57,7 +58,7 @@ def joined(
     return common
 
 
-#: How index tiles come to broadcast.
+#: Advice where index tiles do not broadcast.
 SHAPE_INDICES = "shape index tiles with `[:, None]` and `[None, :]`"
 
 
@@ -104,7 +105,7 @@ def signs(context: Context, value: ir.Expr) -> Interval:
 
 
 def bounds(context: Context, value: ir.Expr) -> Interval:
-    """As `interval`, inside a question (see `Context.ask`)."""
+    """The (lowest, highest) value of an integer expression, in a question (see `Context.ask`)."""
     match value:
         case ir.Literal(number) if isinstance(number, int):
             return (int(number), int(number))
@@ -148,19 +149,19 @@ def _combined(operator: str, left: Interval, right: Interval) -> Interval:
 
 
 def _quotient(dividend: float, divisor: float) -> float:
-    """The floor quotient of two ends; a divisor of 0 is excluded at launch."""
+    """The floor quotient of two ends of intervals; a divisor of 0 is excluded at launch."""
     if divisor in (0, inf):
         return 0
     return dividend if dividend in _UNKNOWN else dividend // divisor
 
 
 def _join(left: Interval, right: Interval) -> Interval:
-    """The least interval around both."""
+    """The least interval that contains `left` and `right`."""
     return min(left[0], right[0]), max(left[1], right[1])
 
 
 def _meet(left: Interval, right: Interval) -> Interval:
-    """What lies in both."""
+    """The intersection of two intervals."""
     return max(left[0], right[0]), min(left[1], right[1])
 
 
@@ -168,9 +169,9 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
 
 def learn(context: Context, conditions: tuple[ir.Expr, ...]) -> None:
-    """Narrow the known intervals of the names that the conditions bound by numbers, then those of
-    the host values made from them. What bounds a symbol at every tuning point is a bound of it as
-    if it were declared (`symbols: D <= 128`); what bounds a `let` sizes tiles as wide as it."""
+    """Narrow the known intervals of the names that `conditions` bound by numbers, then those of the
+    host values made from them. A bound of a symbol at every tuning point counts as declared
+    (`symbols: D <= 128`); one of a `let` bounds the tiles as wide as the `let`."""
     fixed = tuple(c for c in conditions if context.tunable_in(c) is None)
     lets = tuple(let for let in context.lets if let.dtype.is_integer)
     context.ask(lambda values: _narrow(values, lets, fixed))
@@ -230,7 +231,7 @@ def _by_name(context: Context, condition: ir.Expr) -> dict[str, Interval]:
 
 
 def _limit(operator: str, other: Interval) -> Interval:
-    """What `name operator other` says about the name."""
+    """The interval of a name with `name operator other`, for a value in the interval `other`."""
     low, high = other
     match operator:
         case "<":

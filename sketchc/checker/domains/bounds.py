@@ -5,9 +5,9 @@ there; `where=` holds; the element is inside the tensor; for a store, the tile i
 separates by axis becomes an interval, what is proved is dropped, the rest is a guard (or, on a load
 without `pad=`, an error: the loaded tile's domain could not say it).
 
-A scalar subscript that is not proved in range becomes a launch check (R13); on a load with `pad=`
-it becomes a guard instead, since `pad=` says what lies outside, and so does a fetched one, which is
-an index from memory.
+A scalar subscript that is not proved in range becomes a launch check (R13). On a load with `pad=`
+it becomes a guard instead, since `pad=` says what lies outside; a fetched subscript becomes a
+guard, too, being an index from memory.
 
 Bounds are recognised as implied in the `Scope` of the statement: one that follows from `0 <= j <
 extent` and the bounds already kept is dropped, so that an empty `AxisDomain` means no mask. A
@@ -43,7 +43,7 @@ from sketchc.ir.walk import element_indices, names
 def _upper_implied(
     scope: Scope, bound: ir.Expr, kept: tuple[ir.Expr, ...], extent: ir.Expr, lower: ir.AxisDomain
 ) -> bool:
-    """Every lane below the extent and the kept bounds is below `bound`."""
+    """Whether `bound` is above every lane that the extent, `kept` and `lower` bound."""
     form = scope.form(bound)
     if any(form == scope.form(other) for other in kept):
         return True
@@ -82,7 +82,7 @@ def minimal(scope: Scope, domains: Iterable[ir.AxisDomain], extent: ir.Expr) -> 
 
 
 def covers(scope: Scope, outer: ir.AxisDomain, inner: ir.AxisDomain, extent: ir.Expr) -> bool:
-    """True when every lane of `inner` is provably a lane of `outer`."""
+    """Whether every lane of `inner` is provably a lane of `outer`."""
     if outer == inner or outer.full:
         return True
     return all(
@@ -127,8 +127,8 @@ def _count(distance: ir.Expr, step: ir.Expr) -> ir.Expr:
 
 
 def _gaps(condition: ir.Expr) -> tuple[ir.Expr, ...] | None:
-    """A condition without lanes of its own as values that must all be >= 0; None where it is not a
-    conjunction of integer comparisons."""
+    """A condition on one lane as values that must all be >= 0; None where it is not a conjunction
+    of integer comparisons."""
     result: list[ir.Expr] = []
     for part in guards.consequences(condition):
         if not isinstance(part, ir.Binary):
@@ -158,8 +158,8 @@ def _comparison(relation: str, left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, 
 
 
 def _sides(value: ir.Expr, operator: str) -> tuple[ir.Expr, ...]:
-    """The values that all must be above (or below) where `min` (or `max`) of them must: as an upper
-    bound, `min(a, b)` is both bounds."""
+    """The operands of a nested `min` (or `max`), else the value alone: an upper bound `min(a, b)`
+    is both bounds."""
     if isinstance(value, ir.Binary) and value.operator == operator:
         return (*_sides(value.left, operator), *_sides(value.right, operator))
     return (value,)
@@ -284,8 +284,8 @@ def is_loaded(scope: Scope, subscript: ir.Subscript) -> bool:
 
 
 class Reached:
-    """The lanes that one access reads or writes, by the conditions collected of it. `source`: the
-    domain of the tile stored."""
+    """Collects the conditions on the lanes that one access reads or writes. `source`: the domain of
+    the tile stored."""
 
     def __init__(
         self,
@@ -311,7 +311,7 @@ class Reached:
         self.troubles: list[Trouble] = []
 
     def reach(self) -> Reach:
-        """Work out the lanes from the subscripts of the access and its `where=`."""
+        """The lanes that follow from the subscripts of the access and its `where=`."""
         access, where = self.statement.access, self.statement.where
         self._slices()
         subscripts = [
@@ -410,7 +410,7 @@ class Reached:
                     self.troubles.append(Trouble("stretched", limit))
 
     def _where(self, lanes: Lanes, where: ir.Expr) -> Lanes:
-        """Sorts the parts of `where=`; gives the lanes for which it holds."""
+        """Sort the parts of `where=`, to intervals or guards; gives the lanes where it holds."""
         rest: list[ir.Expr] = []
         for part in guards.consequences(where):
             gaps = _gaps(lanes.pointwise(part))
@@ -438,8 +438,8 @@ class Reached:
         subscripts: list[tuple[int, ir.IndexSubscript | ir.ScalarSubscript]],
         indices: tuple[ir.Expr, ...],
     ) -> None:
-        """0 <= index < extent for each of the subscripts: those that separate first, since what
-        they say of the lanes may prove the others."""
+        """Collect 0 <= index < extent for each of the subscripts: those that separate first, since
+        their intervals may prove the others."""
         pending: list[tuple[int, ir.Expr, ir.Expr]] = []
         for number, _ in subscripts:
             last = ir.Binary("-", self.extents[number], ir.Literal(1))

@@ -8,10 +8,10 @@ domain of each write.
 Where the language contract is silent, these rules hold:
 
 * Where the branches of an `if` leave a tile with different valid lanes, it may not be read
-  afterwards; different bounds that say the same under the branch's condition do not differ.
-* What element-wise operations make of padded lanes counts as padded (R5), and so does an index
-  tile over them, what is loaded through it, and an `init=` tile that such lanes were written into,
-  until it is made again.
+  afterwards; bounds that are equivalent under the branch's condition do not differ.
+* Lanes that element-wise operations compute from padded lanes count as padded (R5), and so do the
+  lanes of an index tile over padded lanes, those of a tile that is loaded through such an index
+  tile, and those of an `init=` tile into which padded lanes were written, until it is made again.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def _swap(items: tuple[_T, ...]) -> tuple[_T, ...]:
 
 
 def own_axes(compute: ir.Compute, rank: int, first: int) -> tuple[int, ...]:
-    """The axes that `axis=` names, as axes of an operand of this rank. It names those of the first
-    operand, of rank `first`; an index of lower rank is aligned to the right."""
+    """The axes that `axis=` names, as axes of an operand of this rank. `axis=` counts the axes of
+    the first operand, of rank `first`; an index of lower rank is aligned to the right."""
     return tuple(axis - (first - rank) for axis in compute.axes if axis >= first - rank)
 
 
 def cross_lane(compute: ir.Compute, position: int, rank: int, first: int) -> tuple[int, ...]:
-    """The axes of an operand over which lanes meet; `first` is the rank of the first operand."""
+    """The axes of an operand along which lanes are combined; `first`: the first operand's rank."""
     op = OPS[compute.operation]
     match op.category:
         case Category.REDUCTION | Category.INDEX | Category.SCAN | Category.SORTING:
@@ -152,7 +152,7 @@ def _full(tile: ir.Tile) -> ir.Domain:
 class _Walk:
     """One pass over the statements with given domains for the `init=` tiles. `inner` keeps the
     scopes of loops, branches and bindings from pass to pass, and with them what was proved;
-    `reached` what accesses reach."""
+    `reached` keeps the `Reach` of each access."""
 
     sketch: ir.Sketch
     tiles: Mapping[str, ir.Tile]
@@ -281,8 +281,8 @@ class _Walk:
         tile: ir.Tile,
         source: ir.Domain | None = None,
     ) -> Reach:
-        """What an access reaches, worked out once for all rounds in which nothing changed; reports
-        what its domains cannot say."""
+        """The lanes that an access reaches, computed once for all rounds in which nothing changed;
+        reports what domains cannot express."""
         key = (id(scope), statement, source)
         if key not in self.reached:
             self.reached[key] = Reached(scope, self.sketch, statement, tile, source).reach()
@@ -291,7 +291,7 @@ class _Walk:
         return found
 
     def _renewed(self, statement: _Moved) -> _Moved:
-        """A transfer with the domains of the tiles that its indices and its condition come from."""
+        """A transfer with the current domains of the tiles in its indices and its condition."""
         access, where = statement.access, statement.where
         subscripts = tuple(
             records.evolve(subscript, value=self._read(subscript.value, statement))
@@ -345,7 +345,7 @@ class _Walk:
         self.writes[tile.name].append(Write(axes, scope, self.born[tile.name], span))
 
     def _version(self, tile: str, statement: ir.Statement) -> Version:
-        """The version of a tile that a statement reads."""
+        """The version of a tile that a statement reads; reports one that depends on a branch."""
         known = self.versions.get(tile)
         if known is None:
             return plain(_full(self.tiles[tile]))
@@ -378,7 +378,7 @@ class _Walk:
     def _stretch(
         self, operand: ir.TileOperand | ir.IndexOperand, valid: ir.AxisDomain, scope: Scope
     ) -> None:
-        """Reports a single lane that is broadcast and may be void."""
+        """Report a single lane that is broadcast and may be void."""
         if not bounds.minimal(scope, [valid], ir.Literal(1)).full:
             tile = self.tiles[operand.tile] if isinstance(operand, ir.TileOperand) else None
             self.diagnostics.append(reports.stretch(operand.span, tile, valid))
@@ -394,8 +394,8 @@ class _Walk:
         report: bool = False,
         apart: tuple[str, ...] = (),
     ) -> Axes:
-        """For each axis of the destination, the axis domains of the operands that count there.
-        Tiles in `apart` do not."""
+        """For each axis of the destination, the axis domains of the operands that count there,
+        except of the tiles in `apart`."""
         columns: list[list[ir.AxisDomain] | None] = [None] * len(tile.extents)
 
         def count(axis: int, domain: ir.AxisDomain) -> None:
@@ -428,7 +428,7 @@ class _Walk:
         return tuple(None if column is None else tuple(column) for column in columns)
 
     def _stretched(self, extent: ir.Expr, wanted: ir.Expr, scope: Scope) -> bool:
-        """True where an axis of extent 1 is broadcast to a longer one."""
+        """Whether an axis of extent 1 is broadcast to a longer one."""
         if extent == wanted:
             return False
         return scope.form(extent) == {0: 1} and scope.form(wanted) != {0: 1}
@@ -436,8 +436,8 @@ class _Walk:
     def _shifted(
         self, compute: ir.Compute, position: int, place: int, valid: ir.AxisDomain
     ) -> ir.AxisDomain:
-        """The lanes of an operand's axis in the destination: the right part of `concat` stands
-        after the left one, which is fully valid."""
+        """The valid lanes of an operand's axis as lanes of the destination: those of the second
+        operand of `concat` stand after the first operand, which is fully valid."""
         if OPS[compute.operation].layout is not Layout.JOINED or place not in compute.axes:
             return valid
         left = compute.operands[0]
@@ -455,7 +455,7 @@ class _Walk:
         operand: ir.TileOperand | ir.IndexOperand,
         places: tuple[int | None, ...],
     ) -> None:
-        """Axes that must be valid as a whole, or from lane 0 on."""
+        """Report axes that must be valid as a whole, or from lane 0 on, and are not."""
         named = own_axes(compute, len(operand.domain), len(self._extents(compute.operands[0])))
         row = OPS[compute.operation]
         joined = row.layout is Layout.JOINED
@@ -472,8 +472,8 @@ class _Walk:
     # ------------------------------------------------------------ padding (R5)
 
     def _padded(self, compute: ir.Compute, tile: ir.Tile, scope: Scope) -> Paddings:
-        """The destination's axes valid only by padding; reports cross-lane operations over such,
-        unless the padding is what the operation takes a lane that is not there to be."""
+        """The padding of the destination's axes. Reports cross-lane operations over padded lanes,
+        unless these hold the operation's identity."""
         result: list[Padding | None] = [None for _ in tile.extents]
         for position, operand in enumerate(compute.operands):
             if isinstance(operand, ir.ScalarOperand):
@@ -494,7 +494,7 @@ class _Walk:
         return tuple(result)
 
     def _neutral(self, compute: ir.Compute, operand: ir.Operand, padding: Padding) -> bool:
-        """Lanes with this padding count as nothing in a cross-lane operation (R5)."""
+        """Whether lanes with this padding hold the identity of a cross-lane operation (R5)."""
         row = OPS[compute.operation]
         combines = row.category in (Category.REDUCTION, Category.SCAN, Category.MATRIX)
         if not combines or not isinstance(operand, ir.TileOperand) or padding.value is None:
@@ -505,7 +505,7 @@ class _Walk:
     def _padding(
         self, operand: ir.TileOperand | ir.IndexOperand, scope: Scope
     ) -> dict[int, tuple[str, Padding]]:
-        """The axes of an operand valid only by padding, each with a tile that has it."""
+        """The axes of an operand valid only by padding, each with a padded tile and its padding."""
         if isinstance(operand, ir.IndexOperand):
             found = self._index_padding(operand.value, len(operand.extents), scope)
             return {axis: (tile, Padding()) for axis, tile in found.items()}
@@ -514,7 +514,7 @@ class _Walk:
         return {axis: (operand.tile, padded) for axis, padded in enumerate(flags) if padded}
 
     def _index_padding(self, value: ir.Expr, rank: int, scope: Scope) -> dict[int, str]:
-        """The same for an index tile that broadcasts to `rank` axes."""
+        """The axes of an index tile that are valid only by padding, each with a padded tile."""
         result: dict[int, str] = {}
         for part in parts(value, rank, scope.bindings):
             if isinstance(part.value, ir.TileLanes):
@@ -527,7 +527,7 @@ class _Walk:
         return result
 
     def _loaded_padding(self, load: ir.Load, tile: ir.Tile, found: Reach, scope: Scope) -> Paddings:
-        """The axes of a loaded tile valid only by padding: by its own, or by that of an index."""
+        """The padding of a loaded tile's axes: by `pad=`, or by padded lanes of an index."""
         own = Padding()
         if not isinstance(load.pad, ir.ScalarOperand) and load.pad == load.pad:  # and no nan
             own = Padding(load.pad)
@@ -539,7 +539,7 @@ class _Walk:
 
 
 def _moves(compute: ir.Compute) -> bool:
-    """Lanes of the result are lanes of the source as they are."""
+    """Whether the lanes of the result are unchanged lanes of the source."""
     row = OPS[compute.operation]
     copies = row.result is Result.SAME and Fact.HANDS_ON in row.facts
     return copies or (row.layout is not None and len(compute.operands) == 1)

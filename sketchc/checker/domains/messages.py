@@ -1,4 +1,4 @@
-"""What domain inference reports, and domains in words."""
+"""The diagnostics of domain inference, and domains as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sketchc.ops.table import OPS, Fact, Layout
 
 
 def describe(domain: ir.Domain) -> str:
-    """A domain in words: `all lanes`, or `[lane < M - i*T, all]`."""
+    """A domain as text: `all lanes`, or `[lane < M - i*T, all]`."""
     if all(axis.full for axis in domain):
         return "all lanes"
     return f"[{', '.join(_axis(axis) for axis in domain)}]"
@@ -26,7 +26,7 @@ def _axis(axis: ir.AxisDomain) -> str:
 
 
 def stretch(span: Span, tile: ir.Tile | None, valid: ir.AxisDomain) -> Diagnostic:
-    """A tile of one lane is broadcast, and the lane may be void."""
+    """The error for a tile of one lane that is broadcast where the lane may be void."""
     limit = show(simplify((*valid.upper, *valid.lower)[0]))
     name = f"`{tile.source_name}`" if tile is not None else "this index tile"
     return error(
@@ -43,7 +43,7 @@ def stretch(span: Span, tile: ir.Tile | None, valid: ir.AxisDomain) -> Diagnosti
 
 
 def drift(tile: ir.Tile, before: ir.Domain, after: ir.Domain) -> Diagnostic:
-    """A tile carried around a loop changes its domain."""
+    """The error for a tile carried around a loop that changes its domain."""
     return error(
         tile.span,
         "SK0421",
@@ -60,7 +60,7 @@ def drift(tile: ir.Tile, before: ir.Domain, after: ir.Domain) -> Diagnostic:
 def torn(
     tile: ir.Tile, branch: ir.If, domains: tuple[ir.Domain, ir.Domain], span: Span
 ) -> Diagnostic:
-    """A tile is read after an `if` whose branches left it with different valid lanes."""
+    """The error for a tile read after an `if` whose branches left it with different valid lanes."""
     return error(
         span,
         "SK0427",
@@ -79,7 +79,7 @@ def torn(
 def trouble(
     statement: ir.Load | ir.Store | ir.Atomic, found: Trouble, sketch: ir.Sketch
 ) -> Diagnostic:
-    """Something about an access that its domain cannot say."""
+    """The error for something about an access that its domain cannot express."""
     span = statement.access.span
     match found.kind:
         case "stretched":
@@ -140,8 +140,8 @@ def _needs_pad(
 def padded(
     compute: ir.Compute, operand: ir.TileOperand | ir.IndexOperand, tile: ir.Tile, axis: int
 ) -> Diagnostic:
-    """Lanes that are valid only by `pad=` meet others in a cross-lane operation: those of `tile`,
-    which is the operand or a part of it."""
+    """The error for lanes valid only by `pad=` that meet others in a cross-lane operation: those of
+    `tile`, which is the operand or a part of it."""
     return error(
         operand.span,
         "SK0428",
@@ -163,7 +163,7 @@ def partial(
     axis: int,
     valid: ir.AxisDomain,
 ) -> Diagnostic:
-    """An axis must be valid as a whole, or from its first lane on, and is not."""
+    """The error for an axis that must be valid whole, or from its first lane on, and is not."""
     name = f"`{tile.source_name}`" if tile is not None else "the index tile"
     row = OPS[compute.operation]
     if Fact.FROM_THE_FIRST in row.facts:

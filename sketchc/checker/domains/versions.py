@@ -1,7 +1,7 @@
 """The versions of tiles during domain inference: which lanes are valid, and which only by `pad=`.
 
-At a join of two branches the versions must agree (R12): not in words, but in the lanes that they
-mean where each branch ends.
+At a join of two branches the versions must agree (R12): not as text, but in the lanes that their
+domains select where each branch ends.
 
 An `init=` tile has one domain (R4). Every write contributes, per axis, the domains of the tile
 operands that count there; variables of loops entered after the tile's `alloc` are existentially
@@ -52,7 +52,7 @@ def plain(domain: ir.Domain) -> Version:
 
 
 def either(first: Paddings, second: Paddings) -> Paddings:
-    """The padding of a tile that is the one version or the other."""
+    """The padding of a tile that has either of two versions."""
     return tuple(
         (a or b) if a is None or b is None or a == b else Padding()
         for a, b in zip(first, second, strict=True)
@@ -60,7 +60,7 @@ def either(first: Paddings, second: Paddings) -> Paddings:
 
 
 def updated(before: Paddings, written: Paddings) -> Paddings:
-    """The padding of a tile some of whose lanes are written."""
+    """The padding of a tile after lanes with the padding `written` overwrite some of its lanes."""
     return tuple(a if a == b else Padding() for a, b in zip(before, written, strict=True))
 
 
@@ -88,7 +88,7 @@ def joined(
 
 
 def _outside(domain: ir.Domain, inner: Scope, outer: Scope) -> ir.Domain | None:
-    """A domain in the names known outside the branch; None where that cannot be said."""
+    """A domain in the names known outside the branch; None where it needs others."""
     result = []
     for axis in domain:
         sides = []
@@ -114,8 +114,8 @@ Axes = tuple[tuple[ir.AxisDomain, ...] | None, ...]
 
 @records.frozen
 class Write:
-    """One write into an `init=` tile: what its operands say, the scope of the write, and the scope
-    in which the tile was allocated."""
+    """One write into an `init=` tile: the axis domains of its operands, the scope of the write, and
+    the scope in which the tile was allocated."""
 
     axes: Axes
     scope: Scope
@@ -135,9 +135,9 @@ class _Unquantifiable(Exception):
 def solve(
     sketch: ir.Sketch, before: Mapping[str, ir.Domain], writes: Mapping[str, Sequence[Write]]
 ) -> tuple[dict[str, ir.Domain], tuple[Diagnostic, ...]]:
-    """One round of the fixpoint: the domains that follow from the writes as they stand.
+    """One round of the fixpoint: the domains that follow from the writes of this round.
 
-    Disagreements are reported only when nothing changed any more.
+    Disagreements are reported only in the round in which no domain changes.
     """
     solved: dict[str, ir.Domain] = {}
     found: list[Diagnostic] = []
@@ -247,7 +247,7 @@ def _disagreement(
 
 
 def _same_lanes(tile: ir.Tile, axis: int, one: ir.AxisDomain, two: ir.AxisDomain) -> str:
-    """How two operands come to have the same lanes. One that has all of them is no slice of a
+    """The help on giving two operands the same lanes. One that has all lanes is no slice of a
     tensor, but an index tile or a tile that was filled, and is bounded by its `iota`."""
     bound = next((each.upper[0] for each in (one, two) if each.upper), None)
     if not (one.full or two.full) or bound is None:

@@ -1,7 +1,7 @@
-"""Definite assignment of tiles: what some path has not assigned where it is read (LANGUAGE R12).
+"""Definite assignment of tiles: which tiles are read where some path has not assigned them (R12).
 
-A tile is assigned by `init=`, a load, or an operation. What a loop alone assigns does not count
-after it: the loop may run no iteration. After an `if`, what both branches assign counts.
+A tile is assigned by `init=`, a load, or an operation. An assignment inside a loop does not count
+after the loop, which may run no iteration. After an `if`, a tile counts that both branches assign.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ Step: TypeAlias = ir.For | ir.Bind | ir.Fetch | tuple[ir.Expr, bool]
 @records.frozen
 class Gap:
     """The first read of a tile that may not be assigned. `place` is the operand, access or
-    statement that reads it, `span` what of that names it; `accumulates` the operation that adds to
-    it; `loop` the one that alone wrote it, `branch` the `if` that left it so in one branch."""
+    statement that reads the tile, `span` the part of `place` that names it; `accumulates` the
+    operation that adds to the tile; `loop` the loop that alone wrote it, `branch` the `if` that
+    wrote it in one branch only."""
 
     tile: ir.Tile
     phase: int
@@ -37,8 +38,8 @@ class Gap:
 
 
 class Assignment:
-    """Follows which tiles are assigned. `read`: where each is read first; `gaps`: the first read of
-    each that some path has not assigned."""
+    """Follows which tiles are assigned. By tile, `read` is where it is read first, and `gaps` its
+    first read that some path reaches without assigning it."""
 
     def __init__(self, phases: tuple[ir.Phase, ...], tiles: Mapping[str, ir.Tile]) -> None:
         self.tiles = tiles
@@ -97,7 +98,7 @@ class Assignment:
 
 
 def _place(statement: ir.Statement, tile: str) -> Span | None:
-    """The operand or access that reads a tile; None where the statement itself does."""
+    """The span of the operand or access that reads a tile; None where the statement itself does."""
     match statement:
         case ir.Compute(operands=operands):
             for operand in operands:

@@ -80,7 +80,7 @@ def _attempt(context: Context, node: Any, function: Callable[[Context, Any], Non
 
 
 def _warn_tuple(context: Context, section: syntax.Section) -> None:
-    """The tuple form `m0, k0 = 128, 256` is accepted with a warning and a fix-it."""
+    """Warn of the tuple form `m0, k0 = 128, 256`, which is accepted, with a fix-it."""
     valued = [item for item in section.items if item.value is not None]
     texts = [f"{item.name} = {expression_text(item.value)}" for item in valued]
     fixes: tuple[Fix, ...] = ()
@@ -198,7 +198,7 @@ def _constexpr(context: Context, node: syntax.ConstexprDeclaration) -> None:
 def _without_value(
     context: Context, node: syntax.ConstexprDeclaration, use: str, instead: str
 ) -> InvalidError:
-    """The error for a constant that is used so, and that nothing gives a value."""
+    """The error for a constant whose use needs a value, where nothing gives it one."""
     return context.error(
         node.span,
         "SK0209",
@@ -232,7 +232,7 @@ def _param(context: Context, node: syntax.ParamDeclaration) -> None:
 
 
 def _in_type(context: Context, name: str, dtype: DType, span: Span) -> None:
-    """A launch takes a value of the param's type only: proofs rely on it."""
+    """Require of launches that a param's value lies in its type: proofs rely on that."""
     if not dtype.is_integer or dtype is DType.I64 or dtype.limits is None:
         return
     param = ir.Ref(name, ir.NameKind.PARAM)
@@ -269,7 +269,7 @@ def _extents(
     parameter: bool,
     given: ir.Expr | None = None,
 ) -> tuple[ir.Expr, ...]:
-    """Extents, none of them negative in a launch where `given` holds."""
+    """The extents as integers, none of them negative in a launch where `given` holds."""
     result = []
     for extent in extents:
         value = integer(context, extent.value)
@@ -368,7 +368,7 @@ def _require(context: Context, node: syntax.Expression) -> None:
 
 
 def bound_fix(context: Context, symbol: str) -> tuple[Fix, ...]:
-    """Insert an upper bound after a symbol's declaration."""
+    """A fix that inserts an upper bound after a symbol's declaration."""
     for known in context.symbols:
         if known.name == symbol and known.upper_bound is None:
             edit = Edit(known.span.after, " <= 1024")
@@ -460,7 +460,7 @@ def _warn_unbounded(context: Context, node: syntax.Expression, value: ir.Expr) -
 def _initial(
     context: Context, node: syntax.Alloc, dtype: DType, hints: tuple[str, ...]
 ) -> Value | None:
-    """The value of `init=`, or 0 for the hint `init_zero`; None for neither."""
+    """The value of `init=` (0 where a fill follows) or of `init_zero`; None for neither."""
     zero = "init_zero" in hints
     if node.init is None:
         if zero and "no_init" in hints:
@@ -490,8 +490,8 @@ def _contradiction(context: Context, node: syntax.Alloc, message: str) -> None:
     context.warn(node.span, "SK0612", message, "`init=` counts, hints never change meaning")
 
 
-#: What is declared after symbols and constants, in order: the sections, and what declares
-#: one of their parts.
+#: The sections declared after symbols and constants, in order, each with the function that
+#: declares one of its items.
 _ORDER: tuple[tuple[str, Callable[[Context, Any], None]], ...] = (
     ("symbols", _bound),
     ("params", _param),

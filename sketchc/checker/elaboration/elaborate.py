@@ -88,7 +88,7 @@ def _carry(
     body: tuple[ir.Statement, ...], live: frozenset[str], tiles: Mapping[str, ir.Tile]
 ) -> tuple[tuple[ir.Statement, ...], frozenset[str]]:
     """Fill in `carried` of every loop and branch of a block, backwards from the tiles live after
-    it; gives those live before it too.
+    the block; gives the tiles live before it too.
 
     Live at a loop's header is what is live after the loop and what its body exposes: a body only
     takes away what it writes first, and the loop may run zero times.
@@ -133,8 +133,8 @@ def _before(
 
 @records.define(eq=False)
 class _Accesses:
-    """First places where a tensor is loaded and stored, as (phase, span), and the loops of the host
-    around the first load and around all stores."""
+    """The first load, store and atomic of a tensor, each as (phase, span), and the loops of the
+    host around the first load and around all stores."""
 
     load: tuple[int, Span] | None = None
     store: tuple[int, Span] | None = None
@@ -143,7 +143,7 @@ class _Accesses:
     stored_in: set[str] = records.field(factory=set)
 
     def note(self, access: _Access, phase: int, around: frozenset[str]) -> None:
-        """An access in a phase, or of the host before it, with the loops of the host around."""
+        """Record an access in a phase, or of the host before it, in the host's loops `around`."""
         place = (phase, access.access.span)
         match access:
             case ir.Load() | ir.Fetch():
@@ -241,7 +241,7 @@ def _settle(context: Context, tensor: ir.Tensor, seen: _Accesses) -> ir.Tensor:
 
 
 def _check_atomic(context: Context, tensor: ir.Tensor, seen: _Accesses) -> None:
-    """An atomic combines with what is there: `= c`, `inout`, or stores of an earlier phase."""
+    """Report an atomic on a tensor with no value from `= c`, `inout`, or an earlier phase."""
     if seen.atomic is None or tensor.initial is not None:
         return
     if seen.store is not None and seen.store[0] < seen.atomic[0]:
@@ -276,7 +276,7 @@ def _contradiction(
 
 
 def check_symbols(context: Context, tensors: tuple[ir.Tensor, ...]) -> None:
-    """Every symbol must follow from the shapes of inputs: launches bind it from there."""
+    """Report symbols that do not follow from shapes of inputs, from which launches bind them."""
     constants = {constant.name: constant.value for constant in context.constants}
     names = [symbol.name for symbol in context.symbols]
     bound = symbol_sources(names, tensors, constants)
@@ -301,19 +301,19 @@ _MISSPELT = "avaliable_tiling"  # as in the public listings
 
 @records.frozen
 class Elaboration:
-    """One sketch as elaborated for some constants: None with errors. `context` is what elaboration
-    knew in the end."""
+    """One sketch as elaborated for some constants: `sketch` is None where there are errors.
+    `context` is the state in which elaboration ended."""
 
     sketch: ir.Sketch | None
     diagnostics: tuple[Diagnostic, ...]
     context: Context
 
     def bind(self, constants: Mapping[str, Value]) -> ir.Sketch | None:
-        """The sketch for other constants, as `elaborate` gives it with the same diagnostics.
+        """The sketch for other constants, as `elaborate` would give it, with the same diagnostics.
 
-        The IR keeps constants by name, so other values of tunable integers are all that changes,
-        as long as what elaboration asked about values has the same answers. None where it has not,
-        and where more is bound otherwise than such constants: then the sketch may be another one.
+        The IR keeps constants by name, so other values of tunable integers change nothing else, as
+        long as the questions that elaboration asked about values have the same answers. None where
+        an answer differs, or anything but tunable integers: then the sketch may be another one.
         """
         known = self.context
         if self.sketch is None:
@@ -329,7 +329,7 @@ class Elaboration:
         return _verified(records.evolve(self.sketch, constants=(*context.constants, *rest)))
 
     def _only_constants(self, context: Context) -> bool:
-        """Whether nothing but tunable integers has other values there."""
+        """Whether `context` differs from this elaboration's in values of tunable integers alone."""
         known = self.context
         names = {item.name for item in context.constants}
         names |= {context.sources[name] for name in names}
@@ -349,7 +349,7 @@ class Elaboration:
 
 
 def _alike(context: Context, one: ir.Constant, other: ir.Constant) -> bool:
-    """Whether two declarations of a constant differ in nothing that a binding may not change."""
+    """Whether two declarations of a constant differ at most in what a binding may change."""
     free = one.name in context.tunable and one.dtype.is_integer
     same = records.evolve(other, value=one.value, chosen_by=one.chosen_by)
     return one == same and (free or repr(one.value) == repr(other.value))
@@ -358,7 +358,7 @@ def _alike(context: Context, one: ir.Constant, other: ir.Constant) -> bool:
 def elaborate(
     tree: syntax.Sketch, constants: Mapping[str, Value]
 ) -> tuple[ir.Sketch | None, tuple[Diagnostic, ...]]:
-    """The sketch for these constants, and what was found: see `elaboration`."""
+    """The sketch for these constants, and the diagnostics: see `elaboration`."""
     done = elaboration(tree, constants)
     return done.sketch, done.diagnostics
 
@@ -428,7 +428,7 @@ def bindable(tree: syntax.Sketch) -> frozenset[str]:
 
 
 def _check_tilings(context: Context) -> None:
-    """Every name of an `available_tiling` point is a constexpr of the sketch."""
+    """Report names of `available_tiling` points that are no constexpr of the sketch."""
     known = bindable(context.tree)
     for point in context.tree.tilings:
         for name, _ in point.values:
@@ -441,7 +441,7 @@ def _check_tilings(context: Context) -> None:
                 )
 
 
-#: Where a tile size that the sketch leaves open is tried, beside `elaborate.DEFAULT_TILE`.
+#: Where a tile size that the sketch leaves open is tried, beside `declarations.DEFAULT_TILE`.
 OPEN_TILE_SIZES = (16, 256)
 
 #: Beyond this many points in all, constants vary one at a time around the default.

@@ -1,7 +1,7 @@
 """Statements of the body: allocs, loads and stores, bindings, branches and loops; and phases (R8).
 
-Each takes a syntax node and gives the IR statements for it (usually one). A statement with an error
-is reported and left out; the rest of its block is still elaborated.
+A function here takes a syntax node and gives the IR statements for it (usually one). A statement
+with an error is reported and left out; the rest of its block is still elaborated.
 
 A phase is an outermost parallel nest, or a run of statements between such nests. The host launches
 them in order; a sequential loop or an `if` around a parallel nest, a `fetch` outside all phases and
@@ -52,15 +52,15 @@ from sketchc.parsing.prepass import is_parallel
 from sketchc.parsing.syntax import names
 from sketchc.parsing.unparse import expression_text, line_edit, statement_text
 
-#: What is reported of a branch that is not taken: the rest may depend on the constants.
+#: The errors reported in a branch that is not taken: others may depend on the constants.
 _ALWAYS_WRONG = frozenset(["SK0201", "SK0210"])
 
 _Made = TypeVar("_Made", bound=tuple[object, ...])
 
 
 def uniform(context: Context, node: syntax.Expression) -> ir.Expr:
-    """The condition of an `if`, without the parts that are known; raises `InvalidError` after
-    reporting one that has lanes or is none."""
+    """The condition of an `if`, without the parts known at compile time; raises `InvalidError`
+    after reporting a condition with lanes, or what is no condition."""
     context.asking = True
     try:
         typed = condition(context, node)
@@ -119,7 +119,7 @@ def look_over(context: Context, body: tuple[syntax.Statement, ...]) -> None:
 
 
 def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Statement, ...]:
-    """Elaborate the statements of one block, in the scope that is open."""
+    """Elaborate the statements of one block, in the current scope."""
     result: list[ir.Statement] = []
     for node in body:
         try:
@@ -132,7 +132,7 @@ def block(context: Context, body: tuple[syntax.Statement, ...]) -> tuple[ir.Stat
 
 
 def _poison(context: Context, node: syntax.Statement) -> None:
-    """What a failed statement would have defined stays quiet when it is used."""
+    """Mark the names that a failed statement would have defined: uses of them report nothing."""
     made: list[str] = []
     match node:
         case syntax.Alloc(name=name) | syntax.Fetch(name=name):
@@ -169,7 +169,7 @@ def statement(context: Context, node: syntax.Statement) -> tuple[ir.Statement, .
 
 
 def _alloc(context: Context, node: syntax.Alloc) -> tuple[ir.Statement, ...]:
-    """A tile; one whose initial value is known at launch, or later, is filled with it."""
+    """The alloc of a tile, then a `fill` where the initial value is no compile-time constant."""
     made = alloc(context, node)
     if node.init is None or is_constant(context, node.init):
         return (made,)
@@ -220,7 +220,7 @@ def _warn_binding(context: Context, node: syntax.Binding, constants: bool) -> No
 def _bind(
     context: Context, name: syntax.Name, node: syntax.Expression, whole: syntax.Binding
 ) -> tuple[list[ir.Statement], bool]:
-    """One name; the second part says whether it became a compile-time constant."""
+    """The statements that bind one name, and whether it became a compile-time constant."""
     typed = expression(context, node)
     context.check_assignable(name.id, name.span)
     if typed.dtype.is_float:
@@ -263,7 +263,7 @@ def _bind(
 def _host_binding(
     context: Context, name: syntax.Name, spelt: str, value: ir.Expr, dtype: DType
 ) -> bool:
-    """A scalar bound outside all loops: a constant where it can be, else a host value."""
+    """Bind a scalar outside all loops: as a constant if possible (then True), else as a `let`."""
     references = walk.names(value)
     given = context.binding(name.id, spelt)
     fixed = references <= context.values.keys() - context.tunable
@@ -296,9 +296,9 @@ def _branch(context: Context, node: syntax.If) -> tuple[ir.Statement, ...]:
 def _branches(
     context: Context, node: syntax.If, block_of: Callable[[tuple[syntax.Statement, ...]], _Made]
 ) -> tuple[ir.Expr | None, _Made, _Made]:
-    """The condition of an `if` and what its branches become: blocks with names of their own, where
-    more optional tensors are present. Where the condition is known already, it is None, and the
-    branch taken stands first."""
+    """The condition of an `if` and what `block_of` makes of its branches: blocks with names of
+    their own, where more optional tensors are present. Where the condition is known already, it is
+    None, and the branch taken stands first."""
 
     def inner(
         body: tuple[syntax.Statement, ...],
@@ -349,8 +349,9 @@ def _loop(context: Context, node: syntax.For) -> ir.For:
 def _looped(
     context: Context, node: syntax.For, kind: ir.NameKind, block_of: Callable[[str], _Made]
 ) -> tuple[tuple[ir.Expr, ir.Expr, ir.Expr], tuple[tuple[str, ...], int | None], str, _Made]:
-    """The range and the hints of a loop, the name of its variable, of this kind, and what its body
-    becomes; raises `InvalidError` after reporting what is wrong, in the body, too."""
+    """The range and the hints of a loop, the name of its variable, of this kind, and what
+    `block_of` makes of its body; raises `InvalidError` for a wrong range or variable, after the
+    body is read."""
     failed = False
     try:
         bounds = loop_range(context, node)
@@ -374,8 +375,8 @@ def _looped(
 
 
 def _warn_tile_index(context: Context, loop: ir.For) -> None:
-    """A sequential loop over tiles that slices elements reads overlapping parts of its tensor. In
-    a parallel loop the proofs refute it; here it is only unlikely to be meant."""
+    """Warn of a sequential loop over tiles that slices elements: it reads overlapping parts of its
+    tensor. In a parallel loop the proofs refute it; here it is only unlikely to be meant."""
     slices = tile_index_slices(loop)
     if not slices:
         return
@@ -407,7 +408,7 @@ def loop_range(context: Context, node: syntax.For) -> tuple[ir.Expr, ir.Expr, ir
 
 
 def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
-    """A step is never 0. One of unknown sign goes upwards, which the host checks at launch."""
+    """Report a step of 0; for a step of unknown sign, require at launch that it is at least 1."""
     low, high = signs(context, step)
     if low >= 1 or high <= -1:
         return
@@ -424,7 +425,7 @@ def _check_step(context: Context, step: ir.Expr, span: Span) -> None:
 def note_loop(
     context: Context, variable: str, start: ir.Expr, stop: ir.Expr, step: ir.Expr
 ) -> None:
-    """Let later questions know what a loop variable can be, where the loop's bounds tell."""
+    """Record the interval of a loop variable, as the loop's bounds give it, for later questions."""
 
     def found(values: Context) -> Interval:
         first, last = bounds(values, start), bounds(values, stop)
@@ -436,7 +437,7 @@ def note_loop(
 
 
 def phases_of(context: Context) -> tuple[tuple[ir.Phase, ...], tuple[ir.HostStep, ...]]:
-    """The phases of a sketch, and what the host does in order."""
+    """The phases of a sketch, and the steps of the host in order."""
     host = _Host(context)
     steps = host.block(context.tree.body)
     return tuple(host.phases), steps
@@ -448,7 +449,7 @@ class _Host:
     phases: list[ir.Phase] = records.field(factory=list)
 
     def block(self, body: tuple[syntax.Statement, ...]) -> tuple[ir.HostStep, ...]:
-        """The host steps of one block, in the scope that is open."""
+        """The host steps of one block, in the current scope."""
         steps: list[ir.HostStep] = []
         run: list[syntax.Statement] = []
         for node in body:
@@ -465,7 +466,7 @@ class _Host:
         return tuple(steps)
 
     def on_host(self, node: syntax.Statement) -> bool:
-        """Whether a statement ends the run before it: parallel nests, and what the host does."""
+        """Whether a statement ends the run before it: a parallel nest, or a step of the host."""
         match node:
             case syntax.Fetch():
                 return True
@@ -490,7 +491,7 @@ class _Host:
                 return self.launch((node,))
 
     def launch(self, nodes: tuple[syntax.Statement, ...]) -> tuple[ir.HostStep, ...]:
-        """One phase. Statements that neither load nor store (allocs, bindings) launch nothing."""
+        """The steps that launch `nodes` as one phase; allocs and bindings alone launch nothing."""
         if not nodes:
             return ()
         body = block(self.context, nodes)

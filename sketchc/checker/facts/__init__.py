@@ -1,4 +1,4 @@
-"""What is known of a sketch, and who decides: the one door of this room.
+"""Facts about a sketch, and the procedures that decide claims by them: the package's interface.
 
 A sketch's expressions become affine forms over numbered atoms, and what is known of its names
 becomes facts: inequalities between such forms. Domains and claims ask whether an inequality holds
@@ -12,11 +12,11 @@ concrete numbers, or that neither was found within the work that a check may do.
 - `sites`: every access of a sketch with where it stands, and the elements that it touches
 - `prover`: asks for a counter-example, of isl where the quick refutation does not decide
 - `concrete`: claims tried on concrete numbers; it never proves
-- `answers`: what a claim's proof hands back, and the words in which it is told
+- `answers`: the finding on a claim, and the text of counter-examples
 - `budget`: how much work a check may do
 
-Others import from here, never from these modules. `budget` and `concrete` are handed out whole:
-`budget.claim`, `concrete.runs` say what kind of function is called.
+Other packages import from here, never from these modules. `budget` and `concrete` are exported as
+modules: `budget.claim`, `concrete.runs` say what kind of function is called.
 """
 
 import sketchc.checker.facts.budget as budget

@@ -55,7 +55,7 @@ class Fact:
 
 
 def relation(operator: str, gap: Linear) -> Fact:
-    """`left operator right` for gap = right - left; any comparison but `!=`."""
+    """The fact `left operator right`, for `gap` = right - left; any comparison but `!=`."""
     if operator in (">", ">="):
         gap = scale(gap, -1)
     if operator in ("<", ">"):
@@ -97,8 +97,8 @@ class Extremum:
 
 @records.frozen
 class Chosen:
-    """One of two forms: each with the facts that hold where it is the one. `exact`: those of one
-    case hold nowhere else."""
+    """One of two forms, each with the facts that hold where that form is chosen. `exact`: the facts
+    of one case hold nowhere else."""
 
     then: tuple[tuple[Fact, ...], Linear]
     otherwise: tuple[tuple[Fact, ...], Linear]
@@ -119,7 +119,7 @@ class Chosen:
 
 @records.frozen
 class Opaque:
-    """A quantity of which nothing is known but the atoms it depends on. `key` tells equal ones."""
+    """A quantity of which only the atoms it depends on are known. Equal ones share a `key`."""
 
     key: str
 
@@ -183,14 +183,14 @@ class Atoms:
         return {number: 1}
 
     def opaque(self, key: str, dependencies: frozenset[int]) -> int:
-        """The quantity of this key, of which only the base variables below it are known."""
+        """The opaque atom of this key, which depends on these base variables."""
         number = self._numbers.get(("opaque", key))
         if number is None:
             number = self._new(("opaque", key), key, Opaque(key), dependencies, False)
         return number
 
     def depends(self, linear: Linear) -> frozenset[int]:
-        """The base variables below a form."""
+        """The base variables on which the atoms of a form depend."""
         found: frozenset[int] = frozenset()
         for atom in linear:
             found |= self.dependencies[atom]
@@ -254,7 +254,7 @@ class Atoms:
         return result
 
     def factors(self, atom: int) -> tuple[int, ...]:
-        """The factors of a product atom; any other atom stands alone."""
+        """The factors of a product atom; of any other atom, the atom itself."""
         definition = self.definitions[atom]
         return definition.factors if isinstance(definition, Product) else (atom,)
 
@@ -275,7 +275,7 @@ class Atoms:
         return add(whole, {self._nested_floor(rest, divisor): 1})
 
     def _nested_floor(self, rest: Linear, divisor: int) -> int:
-        """The atom of floor(rest / divisor); floor(floor(a / b) / c) is that of a / (b*c)."""
+        """The atom of floor(rest / divisor); floor(floor(a / b) / c) becomes floor(a / (b*c))."""
         inner = self.definitions[next(iter(rest))] if list(rest.values()) == [1] else None
         if isinstance(inner, Floor):
             number = self._floor(inner.numerator, inner.divisor * divisor)
@@ -307,8 +307,8 @@ class Atoms:
         """floor(numerator / divisor), the divisor known to be at least 1. Terms that are products
         with the divisor are taken out, and floor(floor(a / b) / c) becomes floor(a / (b*c)).
 
-        `non_negative` may be known in one branch alone: the quotient there is an atom apart, which
-        equals the one that stands elsewhere."""
+        `non_negative` may be known in one branch alone: the quotient there is a separate atom, with
+        a fact that it equals the atom made elsewhere."""
         whole, rest = self.divided(numerator, divisor)
         if not rest:
             return whole
@@ -342,7 +342,7 @@ class Atoms:
         return number
 
     def _remainder(self, numerator: Linear, divisor: Linear, quotient: int) -> tuple[Fact, Fact]:
-        """0 <= numerator - divisor * quotient < divisor."""
+        """The facts 0 <= numerator - divisor * quotient < divisor."""
         rest = add(numerator, self.multiply(divisor, {quotient: 1}), -1)
         return Fact(rest), Fact(add(add(divisor, rest, -1), constant(-1)))
 
@@ -355,7 +355,8 @@ class Atoms:
             self.answers.clear()
 
     def divided(self, numerator: Linear, divisor: Linear) -> tuple[Linear, Linear]:
-        """(whole, rest) with numerator = whole * divisor + rest, for a divisor of one term."""
+        """(whole, rest) with numerator = whole * divisor + rest, for a divisor of one term; a
+        longer divisor goes into an equal numerator alone."""
         if len(divisor) != 1:
             return ({ONE: 1}, {}) if numerator == divisor else ({}, numerator)
         ((by, scale_by),) = divisor.items()
@@ -374,7 +375,7 @@ class Atoms:
         return whole, rest
 
     def extremum(self, operator: str, left: Linear, right: Linear) -> Linear:
-        """min or max of two forms; equal up to a constant, it is decided here."""
+        """min or max of two forms; decided at once where they differ by a constant."""
         gap = constant_value(add(left, right, -1))
         if gap is not None:
             return left if (gap <= 0) == (operator == "min") else right
@@ -399,7 +400,7 @@ class Atoms:
         exact: bool,
         key: object,
     ) -> Linear:
-        """One of two forms, which lies between their minimum and their maximum."""
+        """One of two forms, as an atom that lies between their minimum and their maximum."""
         if then[1] == otherwise[1]:
             return then[1]
         definition = Chosen(then, otherwise, exact)
@@ -422,7 +423,7 @@ class Atoms:
         return {number: 1}
 
     def describe(self, linear: Linear) -> str:
-        """A form in words, for names of derived atoms and for tests."""
+        """A form as text, for names of derived atoms and for tests."""
         terms = [
             f"{'' if abs(c) == 1 else f'{abs(c)}*'}{self.names[a]}" if a else str(abs(c))
             for a, c in linear.items()

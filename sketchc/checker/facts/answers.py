@@ -1,4 +1,4 @@
-"""What a claim's proof hands back, and the words in which a counter-example is told."""
+"""The finding on a claim, and the text of its counter-example."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ UNDECIDED = (
 )
 
 
-#: What is told of a claim that is open.
+#: The label of a claim that is open: neither proved nor refuted.
 OPEN = "could be neither proved nor refuted"
 
-#: What is told of a counter-example that needs too many iterations to be tried.
+#: The text for a counter-example that needs too many iterations to be tried.
 RECHECKED = "a counter-example was found that takes too long to try"
 
 
 @records.frozen
 class Finding:
-    """One verdict with what follows from it: diagnostics, and launch checks to generate.
+    """The verdict on one claim, with its diagnostics and the launch checks to generate.
 
     `testable`: running the sketch at small sizes says something about the claim where it is not
-    proved; for one about arbitrary data it does not."""
+    proved; for a claim about arbitrary data it does not."""
 
     proof: ir.Proof
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -38,7 +38,7 @@ class Finding:
 
     @property
     def about(self) -> tuple[str, str]:
-        """The claim, and what it is about."""
+        """The claim and its subject, such as a tensor's name."""
         return self.proof.claim, self.proof.subject
 
     @property
@@ -55,7 +55,7 @@ def proved(
     tier: ir.Tier = ir.Tier.PROVED,
     requires: tuple[ir.Require, ...] = (),
 ) -> Finding:
-    """A claim that holds at every launch, or at those that are accepted with what it requires."""
+    """The finding on a claim that holds at every launch that passes the checks `requires`."""
     return Finding(ir.Proof(claim, subject, tier, words, span=span), (), requires)
 
 
@@ -66,15 +66,15 @@ def contested(
     example: ir.CounterExample | None = None,
     detail: str = "",
 ) -> Finding:
-    """A claim that the example refutes, or that is open where there is none; told as at the
-    diagnostic's carets where no detail is given."""
+    """The finding on a claim that `example` refutes, or that is unproved where `example` is None;
+    the proof's text is `detail`, or the diagnostic's label where no detail is given."""
     tier = ir.Tier.UNPROVED if example is None else ir.Tier.REFUTED
     told = detail or diagnostic.label
     proof = ir.Proof(claim, subject, tier, told, example, span=diagnostic.span)
     return Finding(proof, (diagnostic,))
 
 
-#: Open claims by name: the code, and the message for the subject.
+#: Claim -> the code and message of its diagnostic where it is open; `{}` is the subject.
 _UNPROVED = {
     "in-bounds": ("SK0502", "cannot prove that the subscripts of `{}` stay inside"),
     "slice-fits": ("SK0504", "cannot prove that the slices of `{}` fit their tiles"),
@@ -94,8 +94,8 @@ def unproved(
     labels: tuple[Label, ...] = (),
     tried: str = "",
 ) -> Finding:
-    """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it.
-    Says what can be decided, and what was tried: here, unless another text is given."""
+    """A claim that is neither proved nor refuted: an error, unless `prove` is told to allow it. Its
+    notes say what can be decided and what was tried: `tried`, or what `budget` has noted."""
     code, usual = _UNPROVED[claim]
     tried = tried or budget.tried()
     diagnostic = error(
@@ -117,7 +117,7 @@ def counter_example(
     element: tuple[int, ...],
     told: str,
 ) -> ir.CounterExample:
-    """What happens at these sizes and params; in iterations where there are loops."""
+    """A counter-example at these sizes, params and iterations; `told` says what happens there."""
     text = f"{for_sizes({**symbols, **params})}{told}"
     return ir.CounterExample(symbols, tuple(filter(None, iterations)), element, text, params)
 
@@ -133,5 +133,5 @@ def for_sizes(symbols: Mapping[str, object]) -> str:
 
 
 def severity(allow_unproved: bool) -> Severity:
-    """An unproved claim is an error unless the user allowed it; it is never silent."""
+    """The severity of an unproved claim: an error, or a warning where the user allowed it."""
     return Severity.WARNING if allow_unproved else Severity.ERROR

@@ -32,12 +32,12 @@ CLAIM = 1_200_000
 EXACT = 700_000
 RECHECK = 200_000
 SEARCH = 300_000
-#: What is kept for the verdicts on the runs of a sketch.
+#: What runs of a sketch leave of the work for judging their results.
 JUDGED = 50_000
 
 
 class OutOfWorkError(Exception):
-    """What was granted is spent."""
+    """The granted work is used up."""
 
 
 @records.define(eq=False)
@@ -65,27 +65,27 @@ def spend(work: int) -> None:
 
 
 def left() -> int | None:
-    """The work that may still be done here; None for any amount."""
+    """The work that may still be done here; None where it is not limited."""
     allowance = _CURRENT.get()
     return None if allowance is None else max(0, allowance.left)
 
 
 def note(tried: str) -> None:
-    """Tell what was tried in vain for the claim at hand."""
+    """Record what was tried in vain for the current claim."""
     allowance = _CURRENT.get()
     if allowance is not None and tried not in allowance.tried:
         allowance.tried.append(tried)
 
 
 def tried() -> str:
-    """What was tried in vain for the claim at hand, as the end of a sentence on it."""
+    """What was tried in vain for the current claim, joined to one text."""
     allowance = _CURRENT.get()
     return "; ".join(allowance.tried) if allowance is not None else ""
 
 
 def claim(limit: int, function: Callable[[], Result], otherwise: Callable[[], Result]) -> Result:
-    """What `function` gives, or `otherwise` where it does more work than `limit`: for one claim,
-    with what is tried for it alone."""
+    """The result of `function`, which decides one claim, or of `otherwise` where `function` does
+    more work than `limit`. What is tried meanwhile is noted for this claim alone."""
     return _granted(limit, [], function, otherwise, "the work that one check may do was used up")
 
 
@@ -97,8 +97,8 @@ def attempt(
     *args: Given.args,
     **named: Given.kwargs,
 ) -> Result:
-    """What `function` gives for these arguments, for one of the ways to decide a claim; `otherwise`
-    where it does more work than `limit`. That it ran out is noted as tried."""
+    """The result of `function` for these arguments, as one of the ways to decide a claim;
+    `otherwise` where it does more work than `limit`, and then `what` is noted as tried."""
     outer = _CURRENT.get()
     tried = [] if outer is None else outer.tried
     return _granted(limit, tried, lambda: function(*args, **named), lambda: otherwise, what)
@@ -126,15 +126,15 @@ def _granted(
             outer.left -= granted - max(0, inner.left)
 
 
-#: By question: the answer, and the work that it took, counted or not. The oldest make room.
+#: Question, and whether work is unlimited -> the answer and its work. The oldest are dropped.
 _KEPT: dict[Hashable, tuple[object, int]] = {}
 _MOST_KEPT = 1 << 13
 on_forget(_KEPT.clear)
 
 
 def known(question: Callable[[], Hashable], answer: Callable[[], Result]) -> Result:
-    """What `answer` gives, or gave for an equal question. The work is counted again, so that a
-    claim is given up at every point or at none."""
+    """The result of `answer`, or the one kept for an equal `question`. The work is counted again,
+    so that a claim is given up at every tuning point or at none."""
     before = left()
     key = (before is None, question())
     kept = _KEPT.get(key)

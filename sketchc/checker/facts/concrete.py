@@ -53,7 +53,7 @@ def host_values(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
 
 
 def host_sample(sketch: ir.Sketch, given: Mapping[str, Value]) -> Values:
-    """The same, where a let may have no value for the params assumed: see `sample_let`."""
+    """Host scalars as `host_values` gives them, where a let may have no value: see `sample_let`."""
     return evaluation.host_sample(sketch, given, _params(sketch, given))
 
 
@@ -68,7 +68,8 @@ def admissible(sketch: ir.Sketch, values: Mapping[str, Value]) -> bool:
 
 
 def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) -> Values | None:
-    """All names at `site` in this iteration; None if not reached. Raises `NeedsData`."""
+    """The values of all names at `site` in this iteration; None if it does not reach the site.
+    Raises `NeedsData` or another `Untried`."""
     values: Values = dict(host)
     bindings: dict[str, ir.Expr] = {}
     for step in site.path:
@@ -83,8 +84,8 @@ def runs(site: Site, host: Mapping[str, Value], iteration: Mapping[str, int]) ->
 
 
 def iterations(site: Site, host: Mapping[str, Value]) -> Iterator[Values]:
-    """All iterations that reach a site, each with all names. Raises `Untried`. Every iteration of
-    every loop is work: those within may all be empty."""
+    """The values of all names at a site, for each iteration that reaches it. Raises `Untried`.
+    Every iteration of every loop is work: the loops inside may all be empty."""
     count = 0
 
     def visit(place: int, values: Values, bindings: dict[str, ir.Expr]) -> Iterator[Values]:
@@ -114,7 +115,7 @@ def _range(loop: ir.For | ir.HostFor, values: Values) -> range:
 
 
 def _passes(step: Step, values: Values, bindings: dict[str, ir.Expr]) -> bool:
-    """Adds what a step binds; False where a branch is not taken."""
+    """Adds the name that a step binds to `values` and `bindings`; False for a branch not taken."""
     match step:
         case ir.Bind(name, value):
             bindings[name] = value
@@ -146,7 +147,7 @@ def known(expression: ir.Expr, values: Mapping[str, Value]) -> int:
 
 @records.frozen
 class Box:
-    """The elements that one iteration touches: a range per tensor axis, or a set of them."""
+    """The elements that one iteration touches: a range per tensor axis, or a set of elements."""
 
     ranges: tuple[range, ...]
     chosen: frozenset[Element] | None = None
@@ -163,7 +164,7 @@ class Box:
         return product(*self.ranges)
 
     def common(self, other: Box) -> Element | None:
-        """The first element in both."""
+        """The first element in both boxes; None where there is none."""
         if self.chosen is not None:
             budget.spend(len(self.chosen))
             return min((element for element in self.chosen if element in other), default=None)
@@ -180,8 +181,8 @@ class Box:
 
 
 def box(site: Site, values: Mapping[str, Value], resolved: Resolved | None = None) -> Box:
-    """What `site` touches with these values: the lanes of its domain for which its guards hold.
-    Raises `Untried`."""
+    """The elements that `site` touches with these values: those of the lanes of its domain for
+    which its guards hold. Raises `Untried`."""
     budget.spend(10 + 5 * len(site.access.subscripts))
     lanes = _lanes(site, values)
     plain = not any(isinstance(s, ir.IndexSubscript) for s in site.access.subscripts)
@@ -217,7 +218,7 @@ def _lanes(site: Site, values: Mapping[str, Value]) -> list[range]:
 def footprint(
     site: Site, values: Mapping[str, Value], resolved: Resolved | None = None
 ) -> Iterator[tuple[Element, tuple[int, ...]]]:
-    """Each element touched, with the lane that does. Raises `Untried`."""
+    """Each element that `site` touches, with the lane that touches it. Raises `Untried`."""
     access = resolved or resolve(site)
     names: Values = dict(values)
     ranges = _lanes(site, values)
@@ -236,8 +237,8 @@ def footprint(
 def base_element(
     sketch: ir.Sketch, name: str, element: tuple[int, ...], values: Mapping[str, Value]
 ) -> tuple[int, ...]:
-    """The element in the tensor's own coordinates, for an access through a view. What has another
-    number of coordinates than the view is in the tensor's own already, or names no element."""
+    """The element of `name`, a tensor or view, in the coordinates of its base tensor. One that has
+    another number of coordinates than `name` has these coordinates already, or names no element."""
     return same_element(sketch, name, element, sketch.tensor(name).name, values)
 
 
@@ -248,8 +249,8 @@ def same_element(
     other: str,
     values: Mapping[str, Value],
 ) -> tuple[int, ...]:
-    """The element of `name` in the coordinates of `other`, both a tensor or a view of it; what has
-    another number of coordinates than `name` stays as it is."""
+    """The element of `name` in the coordinates of `other`, both a tensor or a view of it; one that
+    has another number of coordinates than `name` stays as it is."""
     if name == other:
         return element
     extents = [int(evaluate(extent, values)) for extent in sketch.extents(name)]
@@ -266,7 +267,7 @@ def same_element(
 
 
 def in_base(sketch: ir.Sketch, name: str, touched: Box, values: Mapping[str, Value]) -> Box:
-    """Elements of a view in the tensor's own coordinates."""
+    """The elements `touched` of a view, in the coordinates of its base tensor."""
     elements = set()
     for element in touched:
         budget.spend(10)
@@ -300,8 +301,8 @@ Found = TypeVar("Found")
 
 
 def size_assignments(sketch: ir.Sketch, limit: int = ATTEMPTS) -> Iterator[dict[str, int]]:
-    """Sizes by symbol: all equal first, then each combination of small ones. What a `require:` ties
-    to others follows them."""
+    """Sizes by symbol: all equal first, then each combination of small ones. Symbols that a
+    `require:` ties to others get the values that follow from these."""
     tied = ties(sketch)
     own = {name for name, _ in tied}
     names = [symbol.name for symbol in sketch.symbols if symbol.name not in own]
@@ -417,7 +418,7 @@ def conflicting_iterations(
 
 
 def _touched(site: Site, host: Values) -> Iterator[tuple[Values, tuple[int, ...]]]:
-    """Every element that an access touches, each a step, with the names of that iteration."""
+    """Every element that a site touches, with the names of that iteration; each counts as work."""
     for values in iterations(site, host):
         for element in box(site, values):
             budget.spend(1)
@@ -425,7 +426,7 @@ def _touched(site: Site, host: Values) -> Iterator[tuple[Values, tuple[int, ...]
 
 
 def shared_loops(first: Site, second: Site) -> tuple[ir.For | ir.HostFor, ...]:
-    """The loops around both, outermost first."""
+    """The loops around both sites, outermost first."""
     pairs = zip(loops_of(first), loops_of(second), strict=False)
     return tuple(own for own, _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
 
@@ -433,7 +434,7 @@ def shared_loops(first: Site, second: Site) -> tuple[ir.For | ir.HostFor, ...]:
 def first_difference(
     shared: Sequence[ir.For | ir.HostFor], one: Mapping[str, int], two: Mapping[str, int]
 ) -> ir.For | None:
-    """The parallel loop in which two iterations first differ, if they do, and it is parallel."""
+    """The outermost of the `shared` loops in which two iterations differ, if it is parallel."""
     for loop in shared:
         if one[loop.variable] != two[loop.variable]:
             return loop if isinstance(loop, ir.For) and loop.parallel else None
@@ -441,7 +442,7 @@ def first_difference(
 
 
 def iteration_of(site: Site, values: Values) -> dict[str, int]:
-    """The loop variables around a site."""
+    """The values of the loop variables around a site."""
     return {loop.variable: int(values[loop.variable]) for loop in loops_of(site)}
 
 
@@ -456,7 +457,7 @@ _UNSIGNED = (DType.U8, DType.U32)
 
 
 def _param_options(param: ir.Param) -> tuple[int | float | bool, ...]:
-    """Zero, negative, positive and large values; both truth values."""
+    """The values to try for a param: zero, negative, positive and large; both truth values."""
     if param.dtype is DType.BOOL:
         return (False, True)
     if param.dtype.is_float:
@@ -483,8 +484,8 @@ def other_params(sketch: ir.Sketch, names: Collection[str]) -> tuple[ParamValues
 
 
 def deciding_params(sketch: ir.Sketch, places: Iterable[Site | Computation]) -> tuple[str, ...]:
-    """The params that decide which elements are accessed, other than through data; and what is
-    computed from indices."""
+    """The params that decide, other than through data, which elements are accessed at `places`, and
+    what is computed from indices there."""
     used: set[str] = set()
     for place in places:
         for expression in accessed(place):

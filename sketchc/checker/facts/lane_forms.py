@@ -32,9 +32,9 @@ def lane_name(axis: int) -> str:
 
 @records.frozen
 class Lanes:
-    """The lanes of one tile at one place. `atoms` are the lane variables by axis; `scope` knows
-    what is known of them and of loaded values. `base` knows no more than their extents: forms are
-    made there, so that they do not depend on what is found out later."""
+    """The lanes of one tile at one place. `atoms` are the lane variables by axis; `scope` has all
+    facts about lanes and loaded values. `base` has no facts about lanes but their extents: forms
+    are made there, so that they do not depend on facts that are added later."""
 
     base: Scope
     scope: Scope
@@ -66,20 +66,20 @@ class Lanes:
         return Lanes(inner, inner, extents, tuple(atoms))
 
     def within(self, axis: int, domain: ir.AxisDomain) -> Lanes:
-        """With the lanes of one axis inside a domain."""
+        """These lanes, with those of one axis inside a domain."""
         facts = domain_facts(self.scope, {self.atoms[axis]: 1}, domain)
         return records.evolve(self, scope=self.scope.assume(facts))
 
     def given(self, conditions: Iterable[ir.Expr]) -> Lanes:
-        """With lanes for which all conditions (bool index tiles) hold."""
+        """The lanes for which all conditions (bool index tiles) hold."""
         scope = self.scope
         for condition in conditions:
             scope = scope.assume(self.base.compare(self.pointwise(condition)))
         return records.evolve(self, scope=scope)
 
     def pointwise(self, value: ir.Expr) -> ir.Expr:
-        """An index tile that broadcasts to the tile, for one lane: a scalar expression over the
-        lane names (and one name for each loaded value)."""
+        """An index tile that broadcasts to the tile, rewritten for one lane: a scalar expression
+        over the lane names (and one name for each loaded value)."""
         return pointwise(value, self.extents, self.scope.bindings)
 
     def proves(self, form: Linear) -> bool:
@@ -90,14 +90,14 @@ class Lanes:
 def lane_facts(
     scope: Scope, lane: Linear, extent: ir.Expr, valid: ir.AxisDomain = ir.FULL
 ) -> Iterator[Fact]:
-    """0 <= lane < extent, and the axis domain's bounds."""
+    """The facts 0 <= lane < extent, and the bounds of the axis domain `valid`."""
     yield Fact(lane)
     yield Fact(add(add(scope.form(extent), lane, -1), constant(-1)))
     yield from domain_facts(scope, lane, valid)
 
 
 def domain_facts(scope: Scope, lane: Linear, valid: ir.AxisDomain) -> Iterator[Fact]:
-    """The bounds of an axis domain."""
+    """The facts that a lane is within the bounds of an axis domain."""
     for bound in valid.upper:
         yield Fact(add(add(scope.form(bound), lane, -1), constant(-1)))
     for bound in valid.lower:
@@ -133,7 +133,7 @@ def proves(scope: Scope, form: Linear, cases: int = _CASES) -> bool:
 def pointwise(
     value: ir.Expr, extents: Sequence[ir.Expr], bindings: Mapping[str, ir.Expr]
 ) -> ir.Expr:
-    """As `Lanes.pointwise`, for a tile with these `extents`."""
+    """`Lanes.pointwise` of an index tile that broadcasts to a tile with these `extents`."""
     return _Pointwise(extents, bindings).visit(value, tuple(range(len(extents))))
 
 
@@ -206,7 +206,7 @@ class Validity:
 @records.frozen
 class Part:
     """An `iota`, or the lanes of a tile, in an index tile. `places` are the axes of the whole at
-    which its own stand; `binding` is the innermost one that it is read through, if any."""
+    which the part's own axes stand; `binding` is the innermost binding that it is read through."""
 
     value: ir.Iota | ir.TileLanes
     places: tuple[int, ...]
@@ -214,7 +214,7 @@ class Part:
 
 
 def parts(value: ir.Expr, rank: int, bindings: Mapping[str, ir.Expr]) -> Iterator[Part]:
-    """What an index tile that broadcasts to `rank` axes is made of."""
+    """The `iota`s and lanes of tiles in an index tile that broadcasts to `rank` axes."""
 
     def visit(expression: ir.Expr, places: tuple[int, ...], binding: str) -> Iterator[Part]:
         match expression:

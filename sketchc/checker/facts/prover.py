@@ -43,7 +43,7 @@ Conjunction = Sequence[Fact]
 #: took it does not say, so what it was allowed is what is counted.
 STEPS = (5_000, 50_000, 500_000, 2_500_000)
 STEPS_PER_UNIT = 8
-#: What a question takes beside.
+#: The work of a question besides.
 QUESTION = 500
 
 
@@ -54,7 +54,7 @@ class GaveUpError(Exception):
 @records.frozen
 class Answer:
     """`empty`: no integer point exists. Else `point` is the smallest one, dimension by dimension;
-    it is a real one only if the system is `Space.exact`."""
+    only where `Space.exact` holds of the system is it sure to be a point of what was asked."""
 
     empty: bool
     point: dict[int, int] = records.field(factory=dict)
@@ -132,7 +132,7 @@ class Space:
         raise GaveUpError
 
     def _answer(self, texts: Sequence[str], steps: int) -> Answer:
-        """The same, within so many steps of isl's."""
+        """isl's answer on texts[0] less the others; `GaveUpError` where `steps` do not suffice."""
         import islpy
 
         context = islpy.Context()
@@ -171,7 +171,7 @@ class Space:
         return f"{{ [{', '.join(f'a{atom}' for atom in self.dimensions)}] : {body} }}"
 
     def _choice(self, atom: int) -> list[str]:
-        """`m` is one of the two operands of min or max (its facts say on which side it lies)."""
+        """Constraints that a min, max or choice equals one of its two forms; none for others."""
         match self.atoms.definitions[atom]:
             case Extremum(_, left, right):
                 return [f"(a{atom} = {_sum(left)} or a{atom} = {_sum(right)})"]
@@ -224,7 +224,7 @@ UNKNOWN = Outcome(Verdict.UNKNOWN)
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """The worst of some outcomes; none is asked for after one that is refuted."""
+    """The worst of `outcomes`, which are drawn only up to the first one that is refuted."""
     found = PROVED
     for outcome in outcomes:
         if outcome.verdict is Verdict.REFUTED:
@@ -236,7 +236,7 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 @records.frozen
 class Prover:
-    """What all claims of one sketch share."""
+    """A sketch with its root scope and the atoms of its symbols, which all its claims share."""
 
     sketch: ir.Sketch
     root: Scope
@@ -264,14 +264,14 @@ class Prover:
     def refute(
         self, facts: Sequence[Fact], goal: Sequence[Fact], variables: Iterable[int]
     ) -> Outcome:
-        """Is there a point of facts and goal? PROVED when there is none. `variables` are the loop
-        counters, lanes and element indices that a counter-example must name."""
+        """Whether `facts` and `goal` have a common point: PROVED when there is none. `variables`
+        are the loop counters, lanes and element indices that a counter-example must name."""
         if refuted(self.atoms, tuple(facts), tuple(goal), thorough=True):
             return PROVED
         return self.search((*facts, *goal), variables)
 
     def space(self, facts: Sequence[Fact], variables: Iterable[int]) -> Space:
-        """Symbols first, so that counter-examples are small; then the rest."""
+        """The space with symbols first, so that counter-examples are small; then all others."""
         bare = Space(self.atoms, self.host, ())
         products = bare.products(facts)
         return Space(
@@ -297,7 +297,7 @@ class Prover:
         return budget.attempt(GAVE_UP, budget.EXACT, UNKNOWN, search)
 
     def _conditions(self) -> Iterator[Fact]:
-        """Conditions that are not affine are 0 or 1."""
+        """Facts that the atoms of conditions that are not affine are 0 or 1."""
         for name in self.atoms.names:
             if name.startswith(HOST_CONDITION):
                 atom = self.atoms.variable(name)
@@ -332,7 +332,7 @@ class Prover:
     def _sizes(
         self, space: Space, answer: Answer, facts: Sequence[Fact]
     ) -> Iterator[tuple[Fact, ...]]:
-        """Assignments of sizes to try: the answer's own product as 1 * ... * p first."""
+        """Sizes to try, as facts: a product's value p split as 1 * ... * p, then small sizes."""
         symbols = list(self.symbols.values())
         firsts = []
         for atom in space.products(facts):
@@ -372,13 +372,13 @@ class Prover:
     # ------------------------------------------------------------ reading a point
 
     def sizes(self, point: Mapping[int, int]) -> dict[str, int]:
-        """The symbols' values at a point; what it does not mention is 1."""
+        """The symbols' values at a point; a symbol that the point does not mention is 1."""
         sizes = {name: point.get(atom, 1) for name, atom in self.symbols.items()}
         values = with_ties(ties(self.sketch), {**self._params(point), **sizes})
         return {name: max(0, values[name]) for name in sizes}
 
     def _params(self, point: Mapping[int, int]) -> dict[str, int]:
-        """The integer params at a point; what it does not mention has its default, or is 1."""
+        """The integer params at a point; one that it does not mention has its default, or is 1."""
         return {
             param.name: point.get(
                 self.atoms.variable(param.name), 1 if param.default is None else int(param.default)
@@ -388,9 +388,9 @@ class Prover:
         }
 
     def hosts(self, point: Mapping[int, int]) -> Iterator[tuple[ParamValues, dict[str, Any]]]:
-        """Params and all host scalars to try at a point: params at their defaults, then integer
-        ones as the point has them; where it says which way conditions on others go, these at other
-        values."""
+        """Params with all host scalars to try at a point: first params at their defaults, then
+        integer params as the point has them; where the point decides conditions on other params,
+        also with other values of those."""
         sizes = self.sizes(point)
         yield {}, concrete.host_sample(self.sketch, sizes)
         known = {self.atoms.names[atom] for atom in point}
@@ -416,7 +416,7 @@ class Prover:
         self, outcome: Outcome, failure: Callable[[ParamValues, dict[str, Any]], Found | None]
     ) -> Found | None:
         """What `failure` finds at the numbers of a refuted query, given params and all host
-        scalars; None where it finds nothing, or what it needs has no numbers."""
+        scalars; None where it finds nothing, or cannot be evaluated."""
         if outcome.verdict is not Verdict.REFUTED:
             return None
         for params, host in self.hosts(outcome.point):

@@ -6,9 +6,9 @@ isl). A scope made with `suffix` renames the loop variables it enters, so that t
 loop can stand in one system.
 
 A `require:` may tie sizes to others: with `D == DH*H`, D is that product wherever it stands. A name
-that stands for another, or for a product, needs no atom of its own: digits by DH and H then are
-digits of what D counts. Sums keep their names, since a quantity of one term is easier to divide by;
-what is required of them stays a fact.
+that equals another name, or a product, needs no atom of its own: mixed-radix digits by DH and H are
+then digits of a number below D. A name that equals a sum keeps its atom, since a form of one term
+is easier to divide by; the requirement on it stays a fact.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KINDS = (ir.NameKind.SYMBOL, ir.NameKind.PARAM)
 
 
 def ties(sketch: ir.Sketch) -> tuple[tuple[str, ir.Expr], ...]:
-    """The names that are tied, each with its value over names that are not or that come before."""
+    """The names that `require:`s tie to others, each with its value over untied or earlier ones."""
     integers = {symbol.name for symbol in sketch.symbols}
     integers |= {param.name for param in sketch.params if param.dtype.is_integer}
     found: dict[str, ir.Expr] = {}
@@ -87,7 +87,7 @@ def _is_term(value: ir.Expr) -> bool:
 
 
 def with_ties(found: tuple[tuple[str, ir.Expr], ...], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of names with those of the tied ones among them put right."""
+    """Values of names in which the tied ones, `found` by `ties`, follow from the others."""
     result = dict(values)
     for name, value in found:
         if name in result:
@@ -125,10 +125,10 @@ class Scope:
     hosts: tuple[ir.HostFor, ...] = ()
     loaded: frozenset[str] = frozenset()
     thorough: bool = False  # factors of products are compared where nothing else decides
-    #: what the host checks for the launches that take some branch, and the conditions known here
+    #: launch checks that hold as one of several alternatives, and the conditions that hold here
     open: tuple[ir.Expr, ...] = ()
     told: frozenset[ir.Expr] = frozenset()
-    lets: tuple[ir.Let, ...] = ()  # that depend on them
+    lets: tuple[ir.Let, ...] = ()  # whose value is a choice, which such conditions may decide
 
     # ------------------------------------------------------------ growing
 
@@ -152,9 +152,9 @@ class Scope:
                 assert_never(step)
 
     def _entered(self, loop: ir.For | ir.HostFor) -> Scope:
-        """The loop's variable with its range. A loop of literal step other than 1 counts its trips
-        (`i'trip`); one that runs down in steps of unknown length its distance from the start
-        (`i'back`)."""
+        """The scope with the loop's variable and its range. The atom of a loop with a literal step
+        other than 1 counts the trips (`i'trip`); that of one that runs down in steps of unknown
+        length, the distance from the start (`i'back`)."""
         start, stop = self.form(loop.start), self.form(loop.stop)
         length = self.form(loop.step)
         step = constant_value(length)
@@ -208,7 +208,7 @@ class Scope:
         return records.evolve(self, forms=forms, bindings=bindings, loaded=loaded)
 
     def unknown(self, name: str, dtype: DType) -> Scope:
-        """A name that may have any value of an integer type."""
+        """The scope with a name that may have any value of an integer type."""
         low, high = dtype.limits or (None, None)
         value = {self.atoms.variable(name + self.suffix, low == 0): 1}
         inner = records.evolve(self, forms={**self.forms, name: value})
@@ -224,8 +224,8 @@ class Scope:
         return inner._told(consequences(condition, holds)) if self.open else inner
 
     def _told(self, conditions: Iterable[ir.Expr]) -> Scope:
-        """With what the host has checked for where these conditions hold: the last alternative of
-        `not present(S) or G >= 1` that is left."""
+        """The scope where `conditions` hold, with what the launch checks then imply: where only one
+        alternative of a check such as `not present(S) or G >= 1` is left, that one holds."""
         scope = records.evolve(self, told=self.told | frozenset(conditions))
         for condition in self.open:
             left = [
@@ -236,7 +236,7 @@ class Scope:
             if len(left) == 1:
                 rest = tuple(other for other in scope.open if other != condition)
                 scope = records.evolve(scope, open=rest).assume(scope.compare(left[0]))
-        for let in self.lets:  # what it is where the branch is taken
+        for let in self.lets:  # its form where the branch is taken
             scope = records.evolve(scope, forms={**scope.forms, let.name: scope.form(let.value)})
         return scope
 
@@ -269,7 +269,7 @@ class Scope:
                 assert_never(expression)
 
     def _choice(self, expression: ir.Choice) -> Linear:
-        """One of two forms, with what the condition says in either case."""
+        """The form of the operand that the condition selects, or an atom that equals either."""
         condition = expression.condition
         then, otherwise = self.form(expression.then), self.form(expression.otherwise)
         cases = [self.compare(condition, holds) for holds in (True, False)]
@@ -339,8 +339,8 @@ class Scope:
         return {self.atoms.opaque(key, depends): 1}
 
     def compare(self, condition: ir.Expr, holds: bool = True) -> tuple[Fact, ...]:
-        """The affine facts that follow where a condition holds (or does not): of "one or the other"
-        those that both say; a part that is not affine gives none."""
+        """The affine facts that follow where a condition holds (or does not): of a disjunction
+        those that follow from both sides; a part that is not affine gives none."""
         match condition:
             case ir.Unary("not", operand):
                 return self.compare(operand, not holds)
@@ -375,7 +375,7 @@ class Scope:
         )
 
     def _relation(self, operator: str, gap: Linear) -> tuple[Fact, ...]:
-        """`left operator right` for gap = right - left."""
+        """The facts of `left operator right`, for `gap` = right - left."""
         if operator != "!=":
             return (relation(operator, gap),) if gap or operator != "==" else ()
         for side in (gap, scale(gap, -1)):  # on one side, where the other is excluded
@@ -450,7 +450,7 @@ def root_scope(sketch: ir.Sketch) -> Scope:
 
 
 def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
-    """With the forms of names that conditions tie to others, and what is known of these."""
+    """The scope with forms and bounds of the names that conditions tie to others."""
     limits = {symbol.name: symbol.upper_bound for symbol in sketch.symbols}
     for name, value in ties(sketch):
         form = scope.form(value)
@@ -464,10 +464,10 @@ def _tied(sketch: ir.Sketch, scope: Scope) -> Scope:
 
 
 def _let_form(scope: Scope, let: ir.Let, sized: bool) -> tuple[Linear, tuple[Fact, ...]]:
-    """A let by its value, and what is known of it; a sum becomes a quantity of its own that equals
-    the value, so that products with it, such as `N*OH*OW`, stay single terms. `sized`: it is an
-    extent, hence >= 0. One that is positive by its value is so by name, too, since one divides by
-    it."""
+    """The form of a `let`, and facts about it. A sum gets an atom of its own that equals the value,
+    so that products with it, such as `N*OH*OW`, stay single terms; where the value is positive, a
+    fact says so of the atom, since others may be divided by it. `sized`: it is an extent, so not
+    negative."""
     form = scope.form(let.value)
     if len(form) < 2:
         return form, ()
@@ -477,7 +477,7 @@ def _let_form(scope: Scope, let: ir.Let, sized: bool) -> tuple[Linear, tuple[Fac
 
 
 def host_path(sketch: ir.Sketch, phase: int) -> tuple[Step, ...]:
-    """What the host does around the launch of a phase: its loops, branches and values (R8)."""
+    """The steps of the host around the launch of a phase: its loops, branches and values (R8)."""
     return tuple(
         Branch(step.condition, launches(step.body, phase)) if isinstance(step, ir.HostIf) else step
         for step in walk.around(sketch.steps, phase)
@@ -535,7 +535,7 @@ def is_float(expression: ir.Expr) -> bool:
 
 
 def slope(form: Linear, counter: int, scope: Scope) -> int | None:
-    """The sign with which a form grows with a loop's counter; None where it is not plain."""
+    """1 or -1 where a form only rises or only falls with a counter; None where neither is plain."""
     signs = set()
     for atom, coefficient in form.items():
         if counter not in scope.atoms.dependencies[atom]:

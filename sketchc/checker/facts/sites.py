@@ -47,7 +47,7 @@ class Site:
 
     @property
     def access(self) -> ir.Access:
-        """What is accessed, and where."""
+        """The tensor that is accessed, and its subscripts."""
         return self.statement.access
 
     @property
@@ -81,7 +81,7 @@ class Site:
 
     @property
     def guards(self) -> tuple[ir.Expr, ...]:
-        """What else must hold for a lane to be read or written."""
+        """The conditions, beside `domain`, under which a lane is read or written."""
         return () if isinstance(self.statement, ir.Fetch) else self.statement.guards
 
     @property
@@ -97,7 +97,7 @@ class Site:
 
 @records.frozen
 class Computation:
-    """A statement that computes, and the steps that lead there, as of a site."""
+    """A statement that computes, with its scope and the steps that lead to it, as in `Site`."""
 
     statement: ir.Compute
     path: tuple[Step, ...]
@@ -196,7 +196,7 @@ def cases(scope: Scope, condition: ir.Expr, holds: bool = True) -> Cases:
 
 
 def both(left: Cases, right: Cases) -> Cases:
-    """The alternatives of two conditions that hold together."""
+    """The alternatives in which two conditions both hold."""
     if left == ALWAYS or not right:
         return right
     if right == ALWAYS or not left:
@@ -205,7 +205,7 @@ def both(left: Cases, right: Cases) -> Cases:
 
 
 def _related(operator: str, gap: Linear) -> Cases:
-    """`left operator right` for gap = right - left."""
+    """The alternatives of `left operator right`, for `gap` = right - left."""
     known = constant_value(gap)
     if known is not None:
         return ALWAYS if BINARY[operator](0, known) else ()
@@ -214,7 +214,7 @@ def _related(operator: str, gap: Linear) -> Cases:
 
 
 def _opaque(scope: Scope, condition: ir.Expr, holds: bool) -> Cases:
-    """A condition that is not affine: true is 1, false is 0."""
+    """The alternatives of a condition that is not affine: its form is 1 where it holds, else 0."""
     if isinstance(condition, ir.Ref) and condition.name in scope.forms:
         form: Linear = scope.forms[condition.name]
         known = constant_value(form)
@@ -230,8 +230,8 @@ def _opaque(scope: Scope, condition: ir.Expr, holds: bool) -> Cases:
 
 
 def unknown(scope: Scope, expression: ir.Expr, suffix: str | None = None) -> Linear:
-    """The atom for a quantity of which nothing is known but where it is evaluated. `suffix` tells
-    apart what two iterations know, as the scope's own does."""
+    """The atom for a quantity of which nothing is known but its expression and the values of the
+    names in it. `suffix`, or else the scope's own, tells apart its values in two iterations."""
     places = [
         f"{name}={scope.atoms.describe(scope.forms[name])}"
         for name in sorted(names(expression))
@@ -246,9 +246,9 @@ def unknown(scope: Scope, expression: ir.Expr, suffix: str | None = None) -> Lin
 class Resolved:
     """An access with its lanes as names, see `lane_forms.pointwise`: scalar expressions.
 
-    `indices`: one per dimension of the tensor. `places`: names for what the digits in them are
-    digits of, with their values. `guards`: the conditions on each lane. `loaded`: some index comes
-    from memory."""
+    `indices`: one per dimension of the tensor. `places`: names for the sums of which the indices
+    and guards take quotients or remainders, with these sums. `guards`: the conditions on each lane.
+    `loaded`: some index comes from memory."""
 
     indices: tuple[ir.Expr, ...]
     places: tuple[tuple[str, ir.Expr], ...]
@@ -257,7 +257,7 @@ class Resolved:
 
 
 def resolve(site: Site) -> Resolved:
-    """The lanes of an access written out."""
+    """The access of a site with index tiles and guards written out for one lane."""
     extents, bindings = site.tile.extents, site.scope.bindings
     written = element_indices(site.access, extents)
     places: dict[ir.Expr, str] = {}
@@ -270,7 +270,7 @@ def resolve(site: Site) -> Resolved:
 
 
 def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
-    """Names for the sums with lanes of which quotients and remainders are taken."""
+    """The expression with names for the sums of lanes that stand to the left of a `//` or `%`."""
     match value:
         case ir.Function():
             return value
@@ -282,7 +282,7 @@ def _placed(value: ir.Expr, places: dict[ir.Expr, str]) -> ir.Expr:
 
 
 def _is_sum_of_lanes(value: ir.Expr) -> bool:
-    """Whether lanes occur, and no quotients."""
+    """Whether lanes occur in `value`, and no quotients or remainders."""
     has_lane = any(name.startswith("'lane") for name in names(value))
     parts = (part for part in walk.parts(value) if isinstance(part, ir.Binary))
     return has_lane and not any(part.operator in ("//", "%") for part in parts)
@@ -294,9 +294,9 @@ def _is_sum_of_lanes(value: ir.Expr) -> bool:
 @records.frozen
 class Touch:
     """The elements of one access: per dimension, the index as a form over loop variables and lanes,
-    the facts that bound the lanes, and the alternatives that its conditions leave. `scope` is where
-    it stands, its loop variables renamed; its facts are not repeated in `facts`. `places` gives the
-    quantities whose digits occur, each with the sum that it is."""
+    the facts that bound the lanes, and the alternatives that its conditions leave. `scope` is that
+    of the access, its loop variables renamed; its facts are not repeated in `facts`. `places` gives
+    the quantities that stand for sums in quotients and remainders, each with its sum."""
 
     scope: Scope
     indices: tuple[Linear, ...]
@@ -315,8 +315,8 @@ class Touch:
 def touched(
     site: Site, root: Scope, suffix: str = "", fetched: str | None = None, tag: str | None = None
 ) -> Touch:
-    """What `site` touches in one iteration, its loop variables renamed with `suffix`; what the host
-    fetched with `fetched`, and the lanes with `tag`, where these are given."""
+    """The elements that `site` touches in one iteration, its loop variables renamed with `suffix`;
+    values that the host fetched with `fetched`, and the lanes with `tag`, where these are given."""
     scope, alternatives = arrived(site, root, suffix, suffix if fetched is None else fetched)
     resolved = resolve(site)
     facts: list[Fact] = []
@@ -345,8 +345,8 @@ def touched(
 
 def arrived(site: Site, root: Scope, suffix: str, fetched: str) -> tuple[Scope, Cases]:
     """The scope at a site with its loop variables renamed, and the alternatives in which its
-    branches are taken. What a loop or a fetch leaves open becomes an opaque quantity, so that no
-    system that depends on it can pass for exact."""
+    branches are taken. A loop's step or a fetched value that is not known becomes an opaque
+    quantity, so that no system that depends on it can pass for exact."""
     scope = records.evolve(root, suffix=suffix)
     alternatives = ALWAYS
     for number, step in enumerate(site.path):

@@ -1,7 +1,8 @@
 """Whether a system of facts has no integer point: a quick, sound refutation, without isl.
 
-A question is answered on the facts that matter for it, with what products and quotients add.
-Leaving facts out is sound, since a system only grows weaker by it; adding consequences is, too.
+A question is decided by the facts that share atoms with it, and what follows for their products
+and quotients. Leaving facts out is sound, since a system only grows weaker by it; adding
+consequences is, too.
 
 Then Fourier-Motzkin elimination (Fourier 1826; Motzkin 1936; see Schrijver, Theory of Linear and
 Integer Programming, 12.2) with the integer tightening of Pugh's Omega test (1991): each inequality
@@ -80,7 +81,7 @@ def _check_divisibility(form: Linear) -> None:
 
 
 def _insert(rows: _Rows, items: list[tuple[int, int]], rest: int) -> None:
-    """Add one inequality; of two with the same variables the tighter one stays."""
+    """Add one inequality; of two with the same coefficients the tighter one stays."""
     if not items:
         if rest < 0:
             raise _Empty
@@ -150,7 +151,7 @@ def refuted(
     atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...], thorough: bool = False
 ) -> bool:
     """Whether facts and goal have no common integer point, as far as linear reasoning goes;
-    `thorough`: with products of what compares (see `_impossible`)."""
+    `thorough`: also with products of comparisons (see `_impossible`)."""
     system = _connected(atoms, facts, goal)
     return budget.known(
         lambda: (thorough, _written(atoms, system)),
@@ -159,7 +160,7 @@ def refuted(
 
 
 def _written(atoms: Atoms, system: list[Fact]) -> Hashable:
-    """A system, with the origins of all atoms below those in it."""
+    """The facts of a system and the origins of all atoms in them, as a key for kept answers."""
     used = {atom for fact in system for atom in fact.form}
     quotients = [d for d in map(atoms.definitions.__getitem__, used) if isinstance(d, Quotient)]
     used |= {atom for one in quotients for atom in (*one.numerator, *one.divisor)}
@@ -193,7 +194,7 @@ def _connected(atoms: Atoms, facts: tuple[Fact, ...], goal: tuple[Fact, ...]) ->
 
 
 def _index(atoms: Atoms, facts: tuple[Fact, ...]) -> dict[int, list[int]]:
-    """Where each atom stands in the facts, by itself or in a product."""
+    """For each atom the positions of the facts in which it stands, by itself or in a product."""
     known = atoms.indices.get(id(facts))
     if known is None:
         known = {}
@@ -282,8 +283,8 @@ def lifted(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
 
 
 def _signs(facts: list[Fact]) -> frozenset[int]:
-    """The atoms that a fact about nothing else says are not negative: from `groups >= 1`, a
-    param."""
+    """The atoms that a fact with no other atom shows to be non-negative: `groups`, a param, from
+    `groups >= 1`."""
     return frozenset(
         atom
         for fact in facts
@@ -296,16 +297,16 @@ def _signs(facts: list[Fact]) -> frozenset[int]:
 
 
 def _non_negative(atoms: Atoms, factor: int, signs: frozenset[int]) -> bool:
-    """Whether a factor is not negative: by itself, or because none of its own factors is.
-    (Of atoms, which are no expressions any more: not the question of `never_negative`.)"""
+    """Whether a factor is not negative: by itself, or because none of its own factors is. (Of
+    atoms, which are no expressions any more: not the question of `never_negative`.)"""
     known = atoms.non_negative
     return known[factor] or all(known[part] or part in signs for part in atoms.factors(factor))
 
 
 def _impossible(atoms: Atoms, system: list[Fact], thorough: bool) -> bool:
-    """Whether a system has no integer point, as far as linear reasoning goes with what follows for
-    quotients and products; `thorough`: with products of what compares, since from `a < b` follows
-    `a*n + n <= b*n`, for n >= 0."""
+    """Whether a system has no integer point, as far as linear reasoning goes with the facts that
+    follow for quotients and products; `thorough`: also with products of comparisons between atoms,
+    since from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
     system = system + _quotient_bounds(atoms, system)
     system = system + lifted(atoms, system)
     if infeasible(system):
@@ -320,8 +321,8 @@ def _impossible(atoms: Atoms, system: list[Fact], thorough: bool) -> bool:
 
 
 def _compared(atoms: Atoms, system: list[Fact]) -> list[Fact]:
-    """How the atoms that stand in products with one and the same factor compare, where the system
-    says it: for `c*G + g` in two iterations, that both have the same c."""
+    """Facts that compare atoms which stand in products with one and the same factor, where the
+    system implies an order: for `c*G + g` in two iterations, that both have the same c."""
     partners: dict[int, dict[int, None]] = {}
     used = {atom: None for fact in system for atom in fact.form}
     for atom in used:

@@ -1,4 +1,4 @@
-"""At which settings to run so that comparisons come out either way, also two at a time.
+"""The choice of settings to run so that comparisons come out either way, alone and in pairs.
 
 Settings of all magnitudes are looked at without running them; those are run at which most pairs of
 outcomes are new, small ones first where they show as much.
@@ -51,7 +51,7 @@ MOST = 200
 #: tile sizes, which takes longer.
 WORTH = 1
 SMALL_WORTH = 15
-#: Where an outcome is the value of a param.
+#: The first part of an outcome that is the value of a param.
 _PARAM = 0
 #: So many bits of a setting's volume make a run half as welcome.
 LEVEL = 8
@@ -59,14 +59,14 @@ LEVEL = 8
 
 @records.frozen
 class Candidate:
-    """A setting, and what is seen there."""
+    """A setting, and the outcomes of comparisons that a run there would see."""
 
     setting: Setting
     outcomes: frozenset[Outcome]
 
 
 class CrossingPlan:
-    """What runs saw of the comparisons on the way to some accesses, and what they may still."""
+    """The outcomes of comparisons that runs saw, and candidate settings at which to see others."""
 
     def __init__(
         self,
@@ -76,17 +76,17 @@ class CrossingPlan:
         small: Collection[str] | None = None,
     ) -> None:
         """`varied`: values of the params that decide what is accessed, beside their defaults.
-        `small`: at small sizes only, since the tile sizes of the sketch are small; these params may
-        leave their defaults where one that is varied needs it."""
+        `small`: with it, only small sizes are chosen, since the tile sizes of the sketch are small;
+        the params that it names may leave their defaults where a varied one needs it."""
         self.settings = settings
         self.crossings = crossings
         self.seen: set[Outcome] = set()
         self.pairs: set[tuple[Outcome, Outcome]] = set()
-        self.refused: list[Candidate] = []  # what took too long, or has no inputs
+        self.refused: list[Candidate] = []  # took too long, or have no inputs
         self.small = small is not None
         self.deciding_params = small or ()
         self.worth = SMALL_WORTH if self.small else WORTH
-        # Which symbols decide what is seen, and the tile sizes of the sketch.
+        # The places of symbols that decide outcomes, and the tile sizes of the sketch.
         names = enumerate(settings.names)
         self.deciding = [place for place, name in names if name in crossings.names]
         constants = (c for c in settings.sketch.constants if c.dtype.is_integer)
@@ -95,7 +95,7 @@ class CrossingPlan:
         self.candidates = list(self._candidates(sizes, list(varied)))
 
     def ran(self, setting: Setting) -> None:
-        """Note what a run at this setting saw: nothing, where an output has no elements."""
+        """Record what a run at this setting saw: nothing, where an output has no elements."""
         host = self.settings.host_values(self.settings.sketch, setting)
         if host is not None and not self.settings.is_empty(setting):
             self.note(self._seen_at(setting, host, SEEN))
@@ -103,7 +103,7 @@ class CrossingPlan:
     def _seen_at(
         self, setting: Setting, host: Mapping[str, Value], draws: int
     ) -> frozenset[Outcome]:
-        """What a run at a setting sees; at small sizes also of two params beside their defaults."""
+        """The outcomes that a run at a setting sees; at small sizes also its changed params."""
         found = self.crossings.at(host, draws)
         if not self.small:
             return found
@@ -112,12 +112,12 @@ class CrossingPlan:
         return found | {(_PARAM, f"{name} = {value}") for name, value in params}
 
     def note(self, outcomes: frozenset[Outcome]) -> None:
-        """Note what a run saw."""
+        """Record the outcomes that a run saw, and their pairs."""
         self.seen |= outcomes
         self.pairs.update(combinations(sorted(outcomes), 2))
 
     def take(self) -> Candidate | None:
-        """The setting that shows most, each once; None where there are none worth a run."""
+        """The candidate that shows most, which is removed; None where none is worth a run."""
         best = max(self.candidates, key=self._value, default=None)
         if best is None or self._value(best) * 100 < self.worth * len(self.pairs) / LEVEL:
             return None
@@ -132,12 +132,12 @@ class CrossingPlan:
         return (len(unseen) + telling * (len(self.pairs) + 1)) / (LEVEL + size)
 
     def needs(self, candidate: Candidate) -> Collection[Outcome]:
-        """What is seen there, no run saw, and a claim may not rest on runs without."""
+        """The outcomes of a candidate that no run saw, and that a claim needs to rest on runs."""
         return (candidate.outcomes - self.seen) & self.crossings.needed.keys()
 
     def missed(self, ends: bool | None = None) -> dict[str, Setting]:
-        """What a launch may see and no run saw, in words, each with such a launch. `ends`: only of
-        how tiles end, or only of comparisons."""
+        """The outcomes, as text, that a claim needs and no run saw, each with a setting at which a
+        launch sees it. `ends`: True for the ends of tiles alone, False for comparisons alone."""
         found: dict[str, Setting] = {}
         for candidate in sorted(
             (*self.candidates, *self.refused), key=lambda one: volume(one.setting.symbols.values())
@@ -163,8 +163,9 @@ class CrossingPlan:
     def _drawn(
         self, drawn: Iterator[tuple[int, ...]], varied: list[ParamValues]
     ) -> Iterator[tuple[Setting, dict[str, Value]]]:
-        """Settings that launches have: at every other sizes with the next values of params that are
-        admitted there, and in the end with each of them where runs are to be short."""
+        """Settings that a launch accepts, one for each of the sizes drawn, every second one with
+        the next values of params that are accepted there; in the end, where sizes are small, those
+        of `_few`."""
         turns = [(params, REFUSALS) for params in varied]
         for place, sizes in enumerate(drawn):
             found = self._admitted(sizes, {})
@@ -205,7 +206,7 @@ class CrossingPlan:
     def _admitted(
         self, sizes: tuple[int, ...], params: ParamValues
     ) -> tuple[Setting, dict[str, Value]] | None:
-        """A setting with what the host knows there; None where no launch has it, or no result."""
+        """A setting and its host scalars; None where a launch refuses it, or an output is empty."""
         for others in ((), self.deciding_params):
             setting = self.settings.setting(sizes, params, keep=True, others=others)
             if setting is None or self.settings.is_empty(setting):
@@ -245,7 +246,7 @@ class CrossingPlan:
             yield self._those(some, 1)
 
     def _those(self, sizes: Mapping[int, int], rest: int) -> tuple[int, ...]:
-        """Sizes of all symbols: of those that decide nothing, 1."""
+        """Sizes of all symbols: `sizes` by place, else `rest`; 1 for those that decide nothing."""
         names = self.settings.names
         return tuple(
             sizes.get(place, rest if name in self.crossings.names else 1)
@@ -260,7 +261,7 @@ def _around(numbers: Collection[int], sizes: Collection[int]) -> list[int]:
 
 
 def tile_size_plan(sketch: ir.Sketch, given: ParamValues, seed: int) -> CrossingPlan:
-    """The plan for a sketch at small tile sizes, of which results must not depend. `given`: params
+    """The plan for a sketch at small tile sizes, on which results must not depend. `given`: params
     without default."""
     root = root_scope(sketch)
     sites, computed = collect(sketch, root), computations(sketch, root)

@@ -1,10 +1,10 @@
-"""Which sides of comparisons the runs of a sketch see, on the way to what a claim speaks of; and
-which loops run again, and which tiles meet a second one and a ragged tail.
+"""Which outcomes of comparisons runs see, on the way to the accesses of a claim; which loops run
+twice; and which tiles are followed by a second one and by a ragged tail.
 
 `min(GM, G)` is right for `min(GM - first, G)` while GM is no more than G, and `p % 27` for
 `p % OD` while OD is no more than 27. So what `min`, `max`, `//`, `%`, `ceil` and comparisons
 compare should be in either order in some run, a loop should have no, one and several iterations,
-and whole and ragged tiles. Which sides sizes of any magnitude show is seen without running: one
+and whole and ragged tiles. Which outcomes sizes of any magnitude show is seen without running: one
 iteration and one lane after the other is drawn, and the names on the way get their values.
 
 A loop that is cut to one iteration is right at all sizes at which it has no other, and a tile that
@@ -83,7 +83,7 @@ class Draw:
     work: int = 0
 
     def site(self, site: Site, used: Collection[str]) -> None:
-        """Draw what leads to a site, then what it accesses; of names those that it uses."""
+        """Draw the steps to a site, then its access; of bound names, only those in `used`."""
         try:
             self.path(site.path, used)
             extents = [int(self.value(extent, ())) for extent in site.tile.extents]
@@ -103,7 +103,7 @@ class Draw:
             self.work += work
 
     def computation(self, computation: Computation, used: Collection[str]) -> None:
-        """Draw what leads to a computation, then what it computes from indices."""
+        """Draw the steps that lead to a computation, then what it computes from indices."""
         try:
             self.path(computation.path, used)
             for operand in computation.statement.operands:
@@ -121,7 +121,7 @@ class Draw:
             return
 
     def path(self, steps: Sequence[Step], used: Collection[str]) -> None:
-        """Draw one way along these steps."""
+        """Draw one way along these steps; of bound names, only those in `used`."""
         for let in self.crossings.sketch.lets:
             if let.name in used:
                 self.known(let.value, ())
@@ -130,14 +130,14 @@ class Draw:
                 self.step(step)
 
     def place(self, count: int) -> int:
-        """One of `count` places: the first, then the last, then any."""
+        """One of `count` places: the first in draw 0, the last in draw 1, then any."""
         if count <= 0:
             raise Unknown
         kind = self.draw if self.draw < 2 else self.random.randrange(4)
         return 0 if kind == 0 else count - 1 if kind == 1 else self.random.randrange(count)
 
     def step(self, step: Step) -> None:
-        """Take one step: names get values, a branch not taken ends the way."""
+        """Take one step: its names get values; raises `Unknown` for a branch that is not taken."""
         match step:
             case ir.For() | ir.HostFor():
                 self.loop(step)
@@ -169,8 +169,8 @@ class Draw:
         self.values[loop.variable] = trips[spot]
 
     def head(self, loop: ir.For | ir.HostFor) -> tuple[range, int]:
-        """The iterations of a loop, and work that is left to be counted; notes how often it runs.
-        Kept for all draws of a launch where only that decides them."""
+        """The iterations of a loop, and the work still to be counted; notes how often the loop
+        runs. The iterations are kept for all draws where the launch alone decides them."""
         before = self.work
         start, stop, step = (int(self.value(e, ())) for e in (loop.start, loop.stop, loop.step))
         if step == 0:
@@ -185,14 +185,14 @@ class Draw:
         return trips, 0
 
     def rest(self, node: object, length: int, step: int) -> None:
-        """Whether a length is a multiple of a step, one more or one less."""
+        """Note whether a length is a multiple of a step, one more or one less."""
         rest, several = length % step, "several" if length >= step else "one"
         if rest in (0, 1, step - 1):
             word = "more" if rest == 1 else "whole" if rest == 0 else "less"
             self.crossings.note(self.found, node, f"{several}, {word}")
 
     def access(self, site: Site, extents: Sequence[int], lanes: tuple[int, ...]) -> None:
-        """See what a site accesses at one lane of its tile."""
+        """Note what a site accesses at one lane of its tile."""
         axes = iter(range(len(extents)))
         shape = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)
         for place, subscript in enumerate(site.access.subscripts):
@@ -223,7 +223,7 @@ class Draw:
             self.known(site.statement.where, lanes)
 
     def slice(self, site: Site, subscript: ir.SliceSubscript, place: int, axis: int) -> None:
-        """A slice of dimension `place` along one axis of the tile: more to look at, for some."""
+        """Look at a slice of dimension `place` along one axis of the tile; for subclasses."""
 
     def inside(self, node: object, lower: ir.Expr, low: int, high: int, extent: ir.Expr) -> None:
         """Note that part of what is accessed along an axis exists: runs in which nothing is read or
@@ -245,7 +245,7 @@ class Draw:
             return None
 
     def value(self, expression: ir.Expr, lanes: tuple[int, ...]) -> Value:
-        """The value at one lane."""
+        """The value of an expression at one lane; raises one of `NO_VALUE` where it has none."""
         known = self.crossings.evaluators.get(id(expression))
         return (known[1] if known else self.crossings.evaluator(expression))(self, lanes)
 
@@ -264,8 +264,8 @@ class Draw:
         return found
 
     def end(self, node: object, end: int, bound: ir.Expr, needed: bool) -> None:
-        """Note whether the last tile ends before what bounds it, there, or after it; a claim may
-        need the first, but not of slices: a window leaves a rest where its steps are long."""
+        """Note whether the last tile ends before its bound, at it, or after it. With `needed`, a
+        claim may need the first: not of slices, as a window with long steps leaves a rest."""
         if not (self.crossings.ends and self.last):
             return
         known = self.known(bound, ())
@@ -294,7 +294,7 @@ class Draw:
                 self.apart(node, left, right)
 
     def order(self, node: ir.Binary, word: str) -> None:
-        """Note an order of what is compared; that of equal ones in `min` or `max` is not needed."""
+        """Note the order of two operands; a claim needs no equal ones of `min` and `max`."""
         if (id(node), word) not in self.found:
             plain = word == "==" and node.operator in ("min", "max")
             text = "" if plain else show(ir.Binary(word, node.left, node.right))
@@ -314,8 +314,8 @@ class Draw:
 
 
 def _evaluator(expression: ir.Expr) -> _Evaluator:
-    """The function that gives the value of an expression at one lane, counts the work, and has what
-    it compares noted."""
+    """The function that gives the value of an expression at one lane, counts the work, and notes
+    the outcomes of comparisons."""
     match expression:
         case ir.Literal(constant):
 
@@ -411,9 +411,9 @@ class Crossings:
         ends: bool = False,
         computed: Sequence[Computation] = (),
     ) -> None:
-        """`ends`: also how tiles end where all loops around them do, before or after what bounds
-        them; what they leave out there depends on their size. `computed`: also on the way to these,
-        and in what they compute from indices."""
+        """`ends`: also notes how the last tiles end, before or after their bounds; the elements
+        that they leave out there depend on their size. `computed`: computations whose comparisons
+        are noted, too, on the way to them and in what they compute from indices."""
         self.sketch = sketch
         self.ends = ends
         self.shapes = {view.name: view.extents for view in sketch.views}
@@ -426,7 +426,7 @@ class Crossings:
         self.alike = frozenset(id(site) for site, _ in self.sites if _alike(site))
         #: Loops that run alike in all draws of one launch.
         self.steady = _steady([*self.sites, *self.computed])
-        #: What a claim may not rest on runs without.
+        #: The outcomes that runs must see before a claim rests on them, each as text.
         self.needed: dict[Outcome, str] = {}
         self.nodes: list[object] = []  # keeps the ids in outcomes from being used again
         self.evaluators: dict[int, tuple[ir.Expr, _Evaluator]] = {}
@@ -455,7 +455,7 @@ class Crossings:
         return found
 
     def note(self, found: set[Outcome], node: object, word: str, text: str = "") -> None:
-        """Note how a comparison came out; with a text where a claim needs it."""
+        """Note the outcome of a comparison; with a text where a claim needs it."""
         outcome = (id(node), word)
         if outcome not in found:
             found.add(outcome)
@@ -465,7 +465,7 @@ class Crossings:
 
 
 def _alike(site: Site) -> bool:
-    """Whether an access looks at no lane by itself."""
+    """Whether all lanes of an access show the same: scalars, slices of step 1, and no `where=`."""
     masked = not isinstance(site.statement, ir.Fetch) and site.statement.where is not None
     return walk.is_plain(site.access) and not masked
 
@@ -484,7 +484,7 @@ def _steady(places: Sequence[tuple[Site | Computation, frozenset[str]]]) -> froz
 
 
 def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
-    """The sites without those that access the same on the same way."""
+    """The sites without those whose access and path equal those of an earlier one."""
     seen: dict[tuple[object, ...], Site] = {}
     for site in sites:
         ways = tuple(
@@ -495,8 +495,8 @@ def _distinct(sites: Sequence[Site]) -> tuple[Site, ...]:
 
 
 def _tells(computation: Computation) -> bool:
-    """Whether a computation takes more from indices than their names, or not all launches get
-    there."""
+    """Whether a computation computes with indices, beyond reading names of them, or stands in a
+    branch."""
     return any(isinstance(step, Branch) for step in computation.path) or not all(
         isinstance(operand, ir.TileOperand) or isinstance(operand.value, ir.Ref | ir.Literal)
         for operand in computation.statement.operands
@@ -520,7 +520,7 @@ AGAIN, SECOND, TAIL = "a second iteration", "a second tile", "a ragged tail"
 
 @records.frozen
 class Mark:
-    """Something that a run may reach: `what` of `where`, in words. Equal marks of one sketch at
+    """Something that a run may reach, as text: `what` of `where`. Equal marks of one sketch at
     different tile sizes are equal."""
 
     where: str
@@ -528,7 +528,7 @@ class Mark:
 
     @property
     def text(self) -> str:
-        """The mark in words."""
+        """The mark as one text."""
         return f"{self.what} of {self.where}"
 
 
@@ -541,7 +541,7 @@ class _TileDraw(Draw):
         self.crossings.marks.add(Mark(where, what))
 
     def loop(self, loop: ir.For | ir.HostFor) -> None:
-        """Visit a loop, and mark one that runs again."""
+        """Draw an iteration of a loop, and mark a loop that runs again."""
         start, stop, step = (self.known(e, ()) for e in (loop.start, loop.stop, loop.step))
         if start is not None and stop is not None and step:
             count = len(range(int(start), int(stop), int(step)))
@@ -550,7 +550,7 @@ class _TileDraw(Draw):
         super().loop(loop)
 
     def slice(self, site: Site, subscript: ir.SliceSubscript, place: int, axis: int) -> None:
-        """How an axis goes on is told where its first tile begins."""
+        """In draw 0, mark what follows the first tile of an axis, which begins there."""
         if self.draw > 0:
             return
         extent = self.crossings.shapes.get(site.access.tensor, site.tensor.extents)[place]
@@ -562,7 +562,7 @@ class _TileDraw(Draw):
     def iota(
         self, extent: ir.Expr, lower: ir.Expr, upper: ir.Expr | None, lanes: tuple[int, ...]
     ) -> Value:
-        """Visit the lanes of a tile, and look behind the first tile."""
+        """The index at one lane; in the first draw, marks what follows the first tile."""
         if self.draw == 0 and upper is not None:
             where = f"`{show(upper)}` in tiles of {show(extent)}"
             self.tiled(where, lower, (upper, *_bounds(upper)), extent, ir.Literal(1))
@@ -576,7 +576,7 @@ class _TileDraw(Draw):
         tile: ir.Expr,
         step: ir.Expr,
     ) -> None:
-        """What there is behind a tile that begins at `lower`, before each of the bounds."""
+        """Mark what follows a tile that begins at `lower`, up to each of the bounds."""
         try:
             start, width, by = (int(self.value(e, ())) for e in (lower, tile, step))
         except NO_VALUE:
@@ -598,7 +598,7 @@ class TileCrossings(Crossings):
 
     def __init__(self, sketch: ir.Sketch) -> None:
         super().__init__(sketch, collect(sketch, root_scope(sketch)))
-        #: The ways to loops without an access inside, which lie on the way to no site.
+        #: The paths to loops without an access inside, which lie on the path to no site.
         self.bare = [
             (*path, statement)
             for statement, _, path, _ in placed(sketch, root_scope(sketch))
@@ -609,7 +609,7 @@ class TileCrossings(Crossings):
         self.axes: dict[str, tuple[int, int]] = {}
 
     def reached(self, host: Mapping[str, Value]) -> frozenset[Mark]:
-        """What a run with these host scalars reaches."""
+        """The marks that a run with these host scalars reaches."""
         self.marks, self.axes = set(), {}
         self.at(host, _LOOKED)
         generator = random.Random(0)
@@ -623,7 +623,7 @@ class TileCrossings(Crossings):
 
 
 def behind(length: int, width: int) -> Iterator[str]:
-    """What there is behind the first tile of an axis: enough to show."""
+    """The marks `SECOND` and `TAIL`, where enough lies behind the first tile of an axis."""
     if 2 * length >= 3 * width and length > width:
         yield SECOND
         if 4 * (length % width) >= width:
@@ -636,13 +636,13 @@ def _accesses(body: tuple[ir.Statement, ...]) -> bool:
 
 
 def _head(loop: ir.For | ir.HostFor) -> str:
-    """A loop as it is written, without its end."""
+    """The head of a loop as it is written, without the colon."""
     text = loop.text.strip().removesuffix(":")
     return text or f"for {loop.variable} in range({show(loop.start)}, {show(loop.stop)})"
 
 
 def _bounds(upper: ir.Expr) -> tuple[ir.Expr, ...]:
-    """What else ends an axis: `H` in `min((j + 1)*T, H)`."""
+    """The further bounds in the upper end of a slice: `H` in `min((j + 1)*T, H)`."""
     match upper:
         case ir.Binary("min", left, right):
             return (*_bounds(left), *_bounds(right))

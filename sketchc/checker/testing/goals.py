@@ -39,7 +39,7 @@ from sketchc.ir.evaluate import evaluate
 from sketchc.ir.show import show
 from sketchc.ir.walk import names
 
-#: Among the names that decide something: elements of tensors.
+#: Stands for elements of tensors among the names that decide something.
 DATA = "'data"
 
 
@@ -47,11 +47,12 @@ DATA = "'data"
 class Goal:
     """A loop, or one side of a branch.
 
-    `trips`: how often the loop must run in a row; `tiles`: that also differs from one tile size to
-    another, so that runs which agree say that it does not matter, and counts only where the tile
-    sizes differ from one another and from 1 (`i*TN` for `i*TM` is right where they are equal).
-    `names`: the symbols, params, constants and optional tensors that decide it, and `DATA`. `path`
-    leads there, itself included; `around` are the loops on it, outermost first.
+    `trips`: how often the loop must run in a row. `tiles`: the trips must also differ from one tile
+    size to another, so that runs which agree show that their number does not matter; and only runs
+    count whose tile sizes differ from one another and from 1 (`i*TN` for `i*TM` is right where they
+    are equal). `names`: the symbols, params, constants and optional tensors that decide the goal,
+    and `DATA`. `path` leads to the loop or side, which is its last step; `around` are the loops on
+    the path, outermost first.
     """
 
     place: int
@@ -65,11 +66,11 @@ class Goal:
     span: Span = records.field(eq=False, repr=False, kw_only=True)
 
     def met_within(self, runs: Collection[RunCoverage]) -> bool:
-        """Whether they reach it while the loops around it run as often as they should, too."""
+        """Whether the runs meet the goal, and the loops around it run as often as they should."""
         return self.met(runs) and all(loop.met(runs) for loop in self.around)
 
     def met(self, runs: Collection[RunCoverage]) -> bool:
-        """Whether runs on the same inputs, one for each assignment of tile sizes, reach it."""
+        """Whether runs on the same inputs, one for each assignment of tile sizes, meet the goal."""
         if self.side is not None:
             return any((self.place, self.side) in run.sides for run in runs)
         counts = [run.trips.get(self.place, 0) for run in runs]
@@ -87,7 +88,7 @@ class Goal:
 
     @property
     def needed(self) -> bool:
-        """Whether a claim stays open without it: a side that data has part in is only told."""
+        """Whether a claim stays open without the goal; not for a side that data decides."""
         return self.side is None or DATA not in self.names
 
 
@@ -178,7 +179,7 @@ class _Walk:
 
 
 def reachable(sketch: ir.Sketch, found: Iterable[Goal]) -> tuple[Goal, ...]:
-    """The goals without those of which it follows from the sketch that no launch reaches them."""
+    """The goals `found`, without those that provably no launch reaches."""
     root = root_scope(sketch)
     fixed = {constant.name for constant in sketch.constants if not constant.tunable}
     return tuple(goal for goal in found if not _excluded(sketch, root, goal, fixed))
@@ -203,8 +204,8 @@ def _excluded(sketch: ir.Sketch, root: Scope, goal: Goal, fixed: set[str]) -> bo
 
 
 def _alternatives(sketch: ir.Sketch, scope: Scope, path: tuple[Step, ...]) -> Cases:
-    """What the conditions of the sketch and the branches on a path leave open, one of which holds:
-    of `mode == 0 or mode == 1` and `mode != 0`, the alternatives."""
+    """The alternatives that the conditions of the sketch and the branches on a path leave, as
+    systems of facts of which one holds: as for `mode == 0 or mode == 1` and `mode != 0`."""
     found = ALWAYS
     conditions = [(require.condition, True) for require in sketch.requires]
     conditions += [(step.condition, step.holds) for step in path if isinstance(step, Branch)]
@@ -215,7 +216,7 @@ def _alternatives(sketch: ir.Sketch, scope: Scope, path: tuple[Step, ...]) -> Ca
 
 
 def _constant(sketch: ir.Sketch, goal: Goal) -> bool:
-    """Whether constants alone decide the goal, loop variables included, against it."""
+    """Whether the values of constants alone, without loop variables, exclude the goal."""
     values = {constant.name: constant.value for constant in sketch.constants}
     last = goal.path[-1]
     try:
@@ -254,9 +255,9 @@ class Planner:
     as it stands. `renamed` is that one with the tile sizes as symbols, `tunable` their names;
     `limit` bounds the work of one run, `larger` are the sizes tried for what small ones do not
     reach. `telling`: which sketches are at tile sizes that differ from one another and from 1; all
-    where it is empty. `goals`: what no run has reached so far; `wanted`: what none
-    has reached while the loops around it ran as often as they should. `dear`: whether some run was
-    left out because it takes too much work."""
+    where it is empty. `goals`: those that no run has met so far; `wanted`: those that no run has
+    met while the loops around them ran as often as they should. `dear`: whether some run was left
+    out because it takes too much work."""
 
     sketches: Sequence[ir.Sketch]
     renamed: ir.Sketch
@@ -272,11 +273,11 @@ class Planner:
     dear: bool = False
 
     def aim_at_all(self) -> None:
-        """Take everything that runs can reach as a goal."""
+        """Make every loop and every side of a branch a goal."""
         self.all_goals = self.goals = self.wanted = goals(self.renamed, self.tunable)
 
     def note(self, reached: Sequence[RunCoverage | None]) -> None:
-        """What runs on the same inputs reached, one for each sketch; None where it did not run."""
+        """Record what runs on the same inputs reached, by sketch; None where one did not run."""
         runs = self._ran(reached)
         self.goals = tuple(goal for goal in self.goals if not goal.met(runs))
         self.wanted = tuple(goal for goal in self.wanted if not goal.met_within(runs))
@@ -291,7 +292,7 @@ class Planner:
         return [records.evolve(run, telling=tells) for run, tells in pairs if run is not None]
 
     def loops_told(self) -> str:
-        """How often the loops ran that must run twice and did."""
+        """The text on how often those loops ran that must run twice, and did."""
         missed = {goal.place for goal in self.goals if goal.side is None}
         loops = [goal for goal in self.all_goals if goal.side is None and goal.trips > 1]
         loops = [goal for goal in loops if goal.place not in missed]
@@ -305,7 +306,7 @@ class Planner:
         return tuple(goal for goal in self.goals if goal.needed)
 
     def rehearsed(self, setting: Setting) -> list[Workload | None]:
-        """What each run takes and reaches; None where that is too much, or a launch refuses."""
+        """The rehearsal of a run of each sketch; None for too much work, or a refused launch."""
         hosts = [self.settings.host_values(sketch, setting) for sketch in self.sketches]
         found = [
             None if host is None else rehearse(sketch, host, self.limit)
@@ -386,7 +387,8 @@ class Planner:
                 yield setting
 
     def _reaching(self, goal: Goal, aims: int) -> Iterator[Setting]:
-        """Settings at which a goal may be reached: the best of a few, then single ones."""
+        """Settings at which a rehearsal meets a goal, each the best of up to `COMPARED`; for a goal
+        that data decides, every eighth setting that can run."""
         found: list[tuple[int, Setting]] = []
         for attempt in range(aims):
             if goal not in self.wanted:
@@ -435,12 +437,12 @@ class Planner:
 
 
 def told(goals: Sequence[Goal]) -> str:
-    """The goals as a list of words, without repeats."""
+    """The texts of the goals as a list, without repeats."""
     return ", ".join(dict.fromkeys(goal.text for goal in goals))
 
 
 def told_missed(goals: Sequence[Goal]) -> str:
-    """What no run did, of the goals that must be met."""
+    """The text on which goals, of those that must be met, no run met."""
     twice = [goal for goal in goals if goal.side is None and goal.trips > 1]
     never = [goal for goal in goals if goal not in twice]
     parts = [f"no run reached {told(never)}"] if never else []

@@ -1,5 +1,5 @@
 """Sizes, params and optional tensors at which a sketch is run, such that a launch accepts them, and
-what a run there takes.
+the work of a run there.
 
 Conditions tie sizes to each other and to params: `E == D*heads`, `N % 16 == 0`, a view with as many
 elements as its tensor. A setting drawn at random is mended: where a condition fails, a symbol or
@@ -72,16 +72,16 @@ class _Condition:
 
     names: frozenset[str]
     wanted: ir.Expr
-    any_value: bool = False  # it need only have one
+    any_value: bool = False  # it holds where `wanted` has any value at all
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Whether it does with these host scalars."""
+        """Whether the condition holds with these host scalars."""
         known = _known(self.wanted, values)
         return known is not None and (self.any_value or bool(known))
 
 
 def _known(value: ir.Expr, values: Mapping[str, Value]) -> Value | None:
-    """The value of a scalar; None where it has none, is an index tile or depends on data."""
+    """The value of a scalar; None where it cannot be computed, has lanes or depends on data."""
     try:
         return evaluate(value, values)
     except (InternalError, KeyError, ArithmeticError, ValueError):
@@ -106,7 +106,7 @@ class Settings:
         self.filled = self._conditions(_filled(sketch))
         values = [condition.wanted for condition in self.conditions]
         values += [let.value for let in sketch.lets]
-        self.work = sum(map(walk.size, values))  # of looking at one setting
+        self.work = sum(map(walk.size, values))  # of evaluating one setting
 
     def options(self, name: str) -> tuple[int | float | bool, ...]:
         """Other values of a param: small ones, and those around the numbers of the sketch."""
@@ -128,9 +128,9 @@ class Settings:
         others: Collection[str] = (),
         filled: bool = False,
     ) -> Setting | None:
-        """A setting with these sizes, or ones near them, that a launch accepts; None for none.
-        `keep`: with just these params, else they move where that helps; `others` may leave their
-        defaults; `filled`: outputs have elements."""
+        """A setting with these sizes, or ones near them, that a launch accepts; None for none. With
+        `keep`, the `params` stay as given, else they change where that helps; the params `others`
+        may leave their defaults; `filled`: outputs have elements."""
         drawn = zip(self.names, sizes, strict=True)
         symbols = {name: min(size, self._limit(name)) for name, size in drawn}
         given = {**self.given, **(params or {})}
@@ -192,7 +192,7 @@ class Settings:
 
     @staticmethod
     def _with_lets(values: dict[str, Value], lets: Iterable[ir.Let]) -> dict[str, Value]:
-        """These values, with the lets that have one added to them."""
+        """The same dict `values`, with those of `lets` added that can be evaluated."""
         for let in lets:
             with suppress(ArithmeticError, ValueError, KeyError):
                 values[let.name] = evaluate(let.value, values)
@@ -204,7 +204,8 @@ class Settings:
         movable: Collection[str],
         conditions: Sequence[_Condition],
     ) -> dict[str, Value] | None:
-        """Values at which all conditions hold; params move where they are in `movable`."""
+        """The values `given`, changed one by one until all conditions hold; None where that fails.
+        Symbols change, and the params in `movable`."""
         for _ in range(_ROUNDS):
             values = self._values(given)
             broken = next((c for c in conditions if not c.holds(values)), None)
@@ -229,8 +230,8 @@ class Settings:
         broken: _Condition,
         conditions: Sequence[_Condition],
     ) -> Iterator[tuple[tuple[int, int], str, Value]]:
-        """Values of one name with which a condition holds, each behind what ranks it: how many
-        others fail, then how near it is."""
+        """Values of one name with which the condition `broken` holds, as (rank, name, value): the
+        rank is how many other conditions fail, then how near the value is."""
         values: Iterable[Value]
         values = self._near(name, given) if name in self.limits else self.options(name)
         count = 0
@@ -260,7 +261,7 @@ class Settings:
         return sorted(suited, key=lambda size: abs(size - int(given[name])))
 
     def _compared(self, name: str, given: Mapping[str, Value]) -> Iterator[int]:
-        """What conditions compare a symbol with."""
+        """The values with which conditions compare a symbol."""
         values = self._values(given)
         for condition in self.conditions:
             match condition.wanted:
@@ -272,8 +273,8 @@ class Settings:
 
 
 def _tying(sketch: ir.Sketch) -> Iterator[ir.Expr]:
-    """What a launch checks that ties sizes and params to each other, part by part: not what small
-    sizes keep anyway, nor the domains of `let`s, each of which counts once, by its value."""
+    """The conditions of a launch that tie sizes and params to each other, part by part: not those
+    that small sizes keep anyway, nor the domains of `let`s: each counts once, by its value."""
     for condition in launch_conditions(sketch):
         if condition.kind in (Kind.REQUIRE, Kind.DERIVED):
             yield from conjuncts(condition.holds)
@@ -341,8 +342,8 @@ _REST = 3
 def literal_settings(
     sketch: ir.Sketch, sites: Sequence[Site], tried: Collection[int]
 ) -> Iterator[dict[str, int]]:
-    """Sizes of all symbols: for each number one symbol at a time, then all; but for constants whose
-    own sizes were `tried`."""
+    """Sizes of all symbols around each number of the sketch: one symbol at a time, then all;
+    constants whose own sizes were `tried` are left out."""
     names = [symbol.name for symbol in sketch.symbols]
     numbers = sorted(_literal_numbers(sketch, sites, tried), reverse=True)[:MOST_NUMBERS]
     seen: set[tuple[int, ...]] = set()
@@ -418,8 +419,8 @@ def executed(
 
 
 def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Workload | None:
-    """What one run with these host scalars takes and reaches; None for more than `limit`. Where a
-    condition depends on data, nothing is said of it, and its first side is counted (of the host's,
+    """The work of one run with these host scalars, and what it reaches; None for more than `limit`.
+    A condition that depends on data is not noted, and its first side is counted (on the host,
     both); a loop whose bounds depend on data counts once. Of a loop whose variable decides nothing
     inside, one iteration is counted for all."""
     counted = Workload(limit)
@@ -496,7 +497,7 @@ def _deciding(sketch: ir.Sketch) -> frozenset[str]:
 
 
 def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, Value]:
-    """The names with one more; without it where it is an index tile, or depends on data."""
+    """The values with `name` added; without it where it is an index tile, or depends on data."""
     known = _known(value, values)
     if known is not None:
         return {**values, name: known}
@@ -506,7 +507,7 @@ def _bound(name: str, value: ir.Expr, values: Mapping[str, Value]) -> dict[str, 
 def _holds(
     branch: ir.If | ir.HostIf, values: Mapping[str, Value], counted: Workload
 ) -> bool | None:
-    """The outcome of a condition; None where it depends on data."""
+    """The outcome of a condition, noted as reached; None where it depends on data."""
     known = _known(branch.condition, values)
     if known is None:
         return None

@@ -1,4 +1,4 @@
-"""What the proofs leave open is tried: shadow-memory interpretation at small sizes (section 6).
+"""Open claims are tried: shadow-memory interpretation at small sizes (section 6).
 
 A sketch runs in the interpreter at sizes around its constants (0, 1, T-1, T, T+1, a prime), within
 its conditions and symbol bounds, on random inputs; then at sizes around the numbers that its
@@ -91,8 +91,8 @@ LARGEST_CONSTANT = 300
 LARGEST_TILE = 4096
 ATTEMPTS = 300
 
-#: What is told of a claim that a run breaks: the code, and the message for the subject. The code of
-#: two iterations that meet says what they do.
+#: Claim -> the code and message where a run breaks it; `{}` is the subject. The code for two
+#: iterations that meet depends on what they do.
 _REFUTED = {
     "in-bounds": ("SK0501", "a subscript of `{}` leaves the tensor"),
     "slice-fits": ("SK0503", "a slice does not fit the tile `{}`"),
@@ -113,7 +113,7 @@ def try_out(
 ) -> list[Finding]:
     """The findings with every unproved one tried: refuted, tested, or left as it is where too few
     sizes could be run. `known` claims were tried at other tile sizes. With `shapes`, one run at
-    these sizes decides them, unless it depends on data or params."""
+    these sizes decides the open claims, unless what is accessed depends on data or params."""
     findings = [_at_other_tiles(finding, known) for finding in findings]
     if not any(_open(finding) for finding in findings):
         return findings
@@ -134,9 +134,9 @@ def try_out(
 
 
 def _but_for_broken(found: list[Finding], bases: Mapping[str, str]) -> list[Finding]:
-    """The findings, none of them tested on a tensor of which another claim is refuted, or where an
-    access is: the runs that broke a rule did less than the sketch says. The error is told; this
-    adds none."""
+    """The findings; one that was tested becomes unproved where another claim on its tensor, or any
+    on an access, is refuted: the runs that broke a rule did less than the sketch says. The refuted
+    claim is reported already, so no diagnostic is added."""
 
     def subject(finding: Finding) -> str:
         return bases.get(finding.proof.subject, finding.proof.subject)
@@ -154,8 +154,8 @@ def _but_for_broken(found: list[Finding], bases: Mapping[str, str]) -> list[Find
 
 
 def _try(runs: _Runs, findings: Sequence[Finding]) -> bool:
-    """All runs that the findings ask for. What the first of them found stays, should the others
-    be given up."""
+    """Do all runs that the findings ask for; True at the end. What earlier runs found stays in
+    `runs`, should later ones be given up."""
     runs.execute(settings(runs.sketch), RUN_LIMIT)
     if any(runs.stands(finding) for finding in findings):
         runs.aim()
@@ -167,8 +167,8 @@ def _try(runs: _Runs, findings: Sequence[Finding]) -> bool:
 
 
 def decided_by_sizes(sketch: ir.Sketch, sites: Sequence[Site]) -> bool:
-    """Whether what is accessed follows from the sizes alone, not from data, params, or whether an
-    optional tensor is there."""
+    """Whether the elements accessed follow from the sizes alone, not from data, params, or whether
+    an optional tensor is there."""
     if deciding_params(sketch, sites):
         return False
     for site in sites:
@@ -184,7 +184,7 @@ def decided_by_sizes(sketch: ir.Sketch, sites: Sequence[Site]) -> bool:
 
 
 def _asks_for_optional(step: Step) -> bool:
-    """Whether it is a branch that asks for an optional tensor."""
+    """Whether a step is a branch that asks for an optional tensor."""
     return isinstance(step, Branch) and any(
         name.kind is ir.NameKind.PRESENT for name in references(step.condition)
     )
@@ -203,7 +203,7 @@ def _open(finding: Finding) -> bool:
 
 
 class _Runs:
-    """What the interpreter found: violations by claim and tensor, and how many runs there were."""
+    """Runs of a sketch in the interpreter: how many, and their violations by claim and tensor."""
 
     def __init__(self, sketch: ir.Sketch) -> None:
         import numpy as np
@@ -211,7 +211,7 @@ class _Runs:
         self.sketch = sketch
         self.sites = collect(sketch, root_scope(sketch))
         self.count = 0
-        self.sizes = 0  # so many of them at different sizes, the others at other values of params
+        self.sizes = 0  # runs at different sizes, the others at other values of params
         self.tried: list[dict[str, int]] = []
         self.optional = tuple(tensor.name for tensor in sketch.tensors if tensor.optional)
         #: Other values of the params that decide what is accessed.
@@ -279,8 +279,8 @@ class _Runs:
         self.missed = [goal for goal in self.missed if goal in planner.goals]
 
     def cross(self, subject: str) -> None:
-        """Run at settings where what decides the accesses of a tensor compares otherwise than in
-        all runs so far."""
+        """Run at settings where comparisons that decide the accesses of a tensor come out otherwise
+        than in all runs so far."""
         subject = self.bases.get(subject, subject)
         sites = [site for site in self.sites if site.tensor.name == subject]
         if subject in self.plans or not sites:
@@ -329,7 +329,7 @@ class _Runs:
         return _open(finding) and self._broken(finding) is None
 
     def _broken(self, finding: Finding) -> tuple[Violation, Setting] | None:
-        """What a run has broken of a claim."""
+        """The violation of a claim that a run found, and its setting; None for none."""
         subject = self.bases.get(finding.proof.subject, finding.proof.subject)
         return self.broken.get((finding.proof.claim, subject))
 
@@ -341,7 +341,7 @@ class _Runs:
         absent: tuple[str, ...] | None = None,
     ) -> int | None:
         """The work of one run; None where it would be more than `limit`, or a launch refuses.
-        `absent`: the optional tensors that are; where nothing is said, all in every second run."""
+        `absent`: the absent optional tensors; by default, all of them in every second run."""
         if absent is None:
             absent = self.optional if self.count % 2 else ()
         setting = Setting(symbols, {**sample_params(self.sketch), **params}, absent)
@@ -365,8 +365,8 @@ class _Runs:
         return cost
 
     def at_shapes(self, finding: Finding, shapes: Mapping[str, int]) -> Finding:
-        """The verdict of one run at the sizes asked about: it is a proof for these shapes, which
-        the host then checks."""
+        """The finding after one run at the sizes `shapes`: a proof for these shapes, which the host
+        then checks."""
         proof = finding.proof
         broken = self._broken(finding)
         if broken is not None:
@@ -387,7 +387,7 @@ class _Runs:
         return Finding(records.evolve(proof, tier=tier, detail=detail), (), requires)
 
     def unreached(self, subject: str) -> tuple[Goal, ...]:
-        """What leads to the accesses of a tensor and no run reached, though some launch may."""
+        """The goals on the way to accesses of a tensor that no run met, though some launch may."""
         paths = [site.path for site in self.sites if site.tensor.name == subject]
         on_path = [
             goal
@@ -397,7 +397,7 @@ class _Runs:
         return reachable(self.sketch, on_path)
 
     def uncrossed(self, subject: str) -> str:
-        """Which comparisons came out one way in all runs, though some launch sees the other."""
+        """The text on comparisons that came out one way in all runs, but not in all launches."""
         missed = self.plans[subject].missed() if subject in self.plans else {}
         return "; ".join(
             f"no run reached `{text}`, as with {assignments({**found.symbols, **found.params})}"
@@ -405,7 +405,7 @@ class _Runs:
         )
 
     def judged(self, finding: Finding, given_up: str) -> Finding:
-        """What the runs say of a claim. `given_up`: why there were no more of them."""
+        """The finding on a claim after all runs. `given_up`: why there were no more of them."""
         proof = finding.proof
         subject = self.bases.get(proof.subject, proof.subject)
         broken = self._broken(finding)
@@ -454,7 +454,7 @@ class _Runs:
 
 
 def _left_open(finding: Finding, *reasons: str) -> Finding:
-    """A claim that stays unproved, with what was tried in vain."""
+    """The finding on a claim that stays unproved, with the reasons why runs did not decide it."""
     said = "; ".join(filter(None, reasons))
     if not said:
         return finding
@@ -464,7 +464,7 @@ def _left_open(finding: Finding, *reasons: str) -> Finding:
 
 
 def _told(violation: Violation) -> str:
-    """The violation in the words of the other counter-examples."""
+    """The text of a violation, in the words of the other counter-examples."""
     if violation.kind == "independent" and "both write" in violation.text:
         told = [assignments(iteration) for iteration in violation.iterations]
         place = element_text(violation.tensor, violation.element)
