@@ -26,7 +26,7 @@ from sketchc.runtime.report.files import facts_of, read_json, versions_of
 from sketchc.runtime.report.listings import LINKED, code_of, links_of, quotations
 from sketchc.runtime.report.results import Reproduce, measured_of, pairs, verified_of
 from sketchc.runtime.report.steps import OPEN, Call, Message, Trace, Visit
-from sketchc.runtime.report.text import clean, clean_line
+from sketchc.runtime.report.text import sanitised, sanitised_line
 from sketchc.runtime.verify.words import FAILED, PASSED, sizes_text
 
 #: Characters of one prompt or reply, and of all of them, that a page holds.
@@ -59,7 +59,7 @@ def page_of_run(folder: Path) -> Page:
     data = read_json(folder / "trace.json")
     if not isinstance(data, Mapping) or not isinstance(data.get("steps"), list):
         refuse(f"{folder / 'trace.json'} holds no trace of `sketchc gen`")
-    record = from_plain(RunRecord, data, text=clean_line)
+    record = from_plain(RunRecord, data, text=sanitised_line)
     found = folder / "verdict.json"
     result = from_plain(RunVerdict, read_json(found) if found.exists() else {})
     files = _Files(folder, record)
@@ -88,7 +88,7 @@ def page_of_run(folder: Path) -> Page:
         facts=tuple(facts.items()),
         verdicts=verdicts,
         measurements=measurements,
-        not_measured=clean_line(measured.get("not_measured", "")),
+        not_measured=sanitised_line(measured.get("not_measured", "")),
         code=files.code(),
         trace=_trace(folder, record),
         files=tuple((name, _about(name)) for name in record.files),
@@ -194,7 +194,7 @@ def _trace(folder: Path, record: RunRecord) -> Trace:
         try:
             records = read_ledger(ledger).records
         except UsageError as error:
-            note = f"The ledger cannot be shown: {clean_line(error)}"
+            note = f"The ledger cannot be shown: {sanitised_line(error)}"
     return trace_of(record, records, note)
 
 
@@ -229,14 +229,14 @@ def _totals(totals: Spend | None) -> Iterator[tuple[str, str]]:
 
 
 def _visit(step: Step, made: tuple[Call, ...]) -> Visit:
-    details = details_of(step, clean_line)
+    details = details_of(step, sanitised_line)
     evidence = details.evidence
     return Visit(
         attrs.evolve(step, seconds=max(step.seconds, 0.0)),
         details,
         _state(step),
         tuple(_evidence(evidence)),
-        clean("\n".join(map(str, evidence.log)), 20_000),
+        sanitised("\n".join(map(str, evidence.log)), 20_000),
         tuple(map(_tried, details.attempts[:40])),
         made,
     )
@@ -266,7 +266,7 @@ def _evidence(found: Evidence) -> Iterator[tuple[str, str]]:
         text = f"[{place}] is {first.actual} and should be {first.expected}"
         if first.allowed != "":
             text += f" (off by {first.error}, allowed {first.allowed})"
-        yield "first wrong element", clean_line(text)
+        yield "first wrong element", sanitised_line(text)
     asked = {
         "the sketch is right there": found.sketch_right,
         "the code does what the sketch says": found.code_as_sketch,
@@ -293,10 +293,10 @@ def _calls(records: Sequence[Record]) -> tuple[Call, ...]:
     found, room = [], _MOST_TEXT
     for record in records:
         messages = tuple(
-            Message(clean_line(m.role), clean(m.content, _LONGEST_MESSAGE))
+            Message(sanitised_line(m.role), sanitised(m.content, _LONGEST_MESSAGE))
             for m in record.request.messages
         )
-        said = clean(record.reply.text if record.reply else record.message, _LONGEST_MESSAGE)
+        said = sanitised(record.reply.text if record.reply else record.message, _LONGEST_MESSAGE)
         room -= sum(len(message.text) for message in messages) + len(said)
         call = attrs.evolve(_call(record), left_out=room < 0)
         found.append(call if room < 0 else attrs.evolve(call, messages=messages, reply=said))
@@ -312,12 +312,12 @@ def _call(record: Record) -> Call:
         tokens = f"{reply.usage.input_tokens:,} in, {reply.usage.output_tokens:,} out ({counted})"
     return Call(
         number=record.number,
-        purpose=clean_line(record.request.purpose),
-        level=clean_line(record.request.level),
-        provider=clean_line(record.provider),
-        model=clean_line(reply.model),
-        started=clean_line(record.started),
-        outcome=clean_line(record.error or reply.finish),
+        purpose=sanitised_line(record.request.purpose),
+        level=sanitised_line(record.request.level),
+        provider=sanitised_line(record.provider),
+        model=sanitised_line(reply.model),
+        started=sanitised_line(record.started),
+        outcome=sanitised_line(record.error or reply.finish),
         failed=record.reply is None,
         tokens=tokens,
         cost="" if reply.cost is None else f"{reply.cost:.4f}",

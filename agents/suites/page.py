@@ -10,7 +10,7 @@ from sketchc.agents.suites.run import Results, SuiteFolder
 from sketchc.base.version import __version__
 from sketchc.runtime.report.content import Category, Page, SuiteResults, TaskRow
 from sketchc.runtime.report.steps import OPEN
-from sketchc.runtime.report.text import clean_line
+from sketchc.runtime.report.text import sanitised_line
 from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED
 
 
@@ -44,13 +44,15 @@ def page_of(results: Results) -> Page:
         state=OPEN if results.left else state,
         word=f"{whole.passed} of {whole.tasks} passed",
         conclusion=f"{whole.passed} of {whole.tasks} tasks passed{incomplete}{left}",
-        facts=tuple((name, clean_line(value)) for name, value in told.items() if value),
+        facts=tuple((name, sanitised_line(value)) for name, value in told.items() if value),
         suite=SuiteResults(
             tuple(headings(whole)),
             tuple(_category(row, results, whole) for row in rows),
             tuple(map(_task, results.tasks)),
-            tuple((clean_line(name), clean_line(reason)) for name, reason in results.excluded),
-            tuple(map(clean_line, results.left)),
+            tuple(
+                (sanitised_line(name), sanitised_line(reason)) for name, reason in results.excluded
+            ),
+            tuple(map(sanitised_line, results.left)),
         ),
         versions=(("sketchc", __version__),),
     )
@@ -58,12 +60,12 @@ def page_of(results: Results) -> Page:
 
 def _category(row: Totals, results: Results, whole: Totals) -> Category:
     gains = tuple(
-        (clean_line(task.name), task.speedup)
+        (sanitised_line(task.name), task.speedup)
         for task in results.tasks
         if task.speedup is not None and (row is whole or task.category == row.category)
     )
     return Category(
-        clean_line(row.category),
+        sanitised_line(row.category),
         *(row.passed, row.incomplete, row.failed),
         tuple(cells(row, whole)),
         gains,
@@ -73,11 +75,11 @@ def _category(row: Totals, results: Results, whole: Totals) -> Category:
 def _task(task: TaskResult) -> TaskRow:
     best = task.best
     return TaskRow(
-        name=clean_line(task.name),
-        category=clean_line(task.category),
+        name=sanitised_line(task.name),
+        category=sanitised_line(task.category),
         state=OPEN if task.word == INCOMPLETE else task.word,
-        word=clean_line(best.outcome),
-        reason=clean_line(best.reason),
+        word=sanitised_line(best.outcome),
+        reason=sanitised_line(best.reason),
         right=f"{task.right} of {len(task.samples)}",
         sizes="own" if best.own else "scaled down" if best.static else "",
         shapes=f"{best.shapes_passed} of {best.shapes}" if best.shapes else "",

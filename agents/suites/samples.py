@@ -13,7 +13,7 @@ from sketchc.agents.suites.bounded import Ended
 from sketchc.base.diagnostics import UsageError
 from sketchc.base.json_form import from_plain
 from sketchc.runtime.report.files import read_json
-from sketchc.runtime.report.text import clean_line
+from sketchc.runtime.report.text import sanitised_line
 from sketchc.runtime.verify.verdict import from_json
 from sketchc.runtime.verify.words import INCOMPLETE, PASSED, SKIPPED
 
@@ -115,7 +115,7 @@ def _json(path: Path, kind: type[Data]) -> Data:
         data = read_json(path)
     except UsageError:
         data = {}
-    return from_plain(kind, data, text=clean_line)
+    return from_plain(kind, data, text=sanitised_line)
 
 
 def _shapes(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,9 @@ named here, one by one, with the reason; nothing else is left out.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -147,7 +149,9 @@ def write_task(task: SuiteTask, folder: Path) -> Path:
         if path.exists() and path.read_text("utf-8") == task.text:
             return path
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(task.text, "utf-8")
+        made = folder / f".{task.name}-{os.getpid()}-{threading.get_ident()}.py"
+        made.write_text(task.text, "utf-8")
+        made.replace(path)
     return path
 
 

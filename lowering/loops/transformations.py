@@ -252,7 +252,7 @@ def unroll_and_jam(
         most = _at_most(loop.upper, constants)
         if loop.lower == ir.Literal(0) and most is not None and most < ROWS:
             return [loop]
-        return _jammed(loop, lanes, fresh)
+        return _unrolled_and_jammed(loop, lanes, fresh)
 
     return nodes.expanded(body, nodes.Loop, change)
 
@@ -290,7 +290,9 @@ def _sum_of_rows(loop: nodes.Loop) -> nodes.LaneLoop | None:
     return lanes
 
 
-def _jammed(loop: nodes.Loop, lanes: nodes.LaneLoop, fresh: Fresh) -> list[nodes.Statement]:
+def _unrolled_and_jammed(
+    loop: nodes.Loop, lanes: nodes.LaneLoop, fresh: Fresh
+) -> list[nodes.Statement]:
     last = lanes.body[-1]
     assert isinstance(last, nodes.Accumulate)  # as _sum_of_rows found
     dtype = last.target.dtype

@@ -116,6 +116,9 @@ def _count(
 def _trips(loop: ir.For | ir.HostFor, ranges: dict[str, Range]) -> tuple[ir.Expr, ...]:
     """The most iterations of a loop, as factors; none where the host knows no bound."""
     count = trip_count(loop)
+    zero = ir.Literal(0)
+    if loop.step != ir.Literal(1) and loop.start != zero:
+        count = ir.Binary("max", count, zero)
     most = extreme(count, ranges, upper=True) if varies(count, ranges) else count
     return () if most is None or _fetched(most, ranges) else (most,)
 

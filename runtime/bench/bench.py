@@ -23,7 +23,7 @@ from sketchc.ir.evaluate import constants_of
 from sketchc.lowering.registry import load_language
 from sketchc.runtime.bench import driver
 from sketchc.runtime.bench.child import KERNEL, MODEL, Job, StateMismatchError
-from sketchc.runtime.bench.driver import Kept, MeasurementFailedError, Progress, Run
+from sketchc.runtime.bench.driver import MeasurementFailedError, Progress, Run, SampleOutputs
 from sketchc.runtime.bench.judgement import outdone, problems
 from sketchc.runtime.bench.machine import (
     Machine,
@@ -336,7 +336,7 @@ class _Bench:
             found += compared
         return tuple(found)
 
-    def _arguments(self, one: Kept) -> list[Array | Scalar | None]:
+    def _arguments(self, one: SampleOutputs) -> list[Array | Scalar | None]:
         """The arguments of forward in the sample `one`, by position."""
         values = {
             name: varied(array, one.variation.turns[name]) if name in one.variation.turns else array
@@ -347,7 +347,7 @@ class _Bench:
             for argument in arguments_of(self.binding)
         ]
 
-    def _reference(self, one: Kept) -> References:
+    def _reference(self, one: SampleOutputs) -> References:
         arguments = self._arguments(one)
         state, substitutes = self.inputs.sets[one.variation.base].state, self.inputs.substitutes
         exact = self.task.reference(arguments, state, substitutes)

@@ -101,7 +101,7 @@ class Burst:
 
 
 @attrs.frozen
-class Kept:
+class SampleOutputs:
     """The outputs of one sample, and the variation of its inputs."""
 
     contender: str
@@ -122,7 +122,7 @@ class Run:
     baselines: tuple[str, ...]
     samples: tuple[Sample, ...]
     bursts: tuple[Burst, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[SampleOutputs, ...]
     variations: tuple[Variation, ...]
     orders: tuple[tuple[str, ...], ...]
     changes: tuple[str, ...]
@@ -327,7 +327,7 @@ class _Rounds:
     _processes: dict[str, _Timer] = attrs.field(factory=dict)
     _running: str = ""
     _samples: list[Sample] = attrs.field(factory=list)
-    _kept: list[Kept] = attrs.field(factory=list)
+    _kept: list[SampleOutputs] = attrs.field(factory=list)
     _changes: dict[str, None] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -445,7 +445,7 @@ class _Rounds:
         )
         if keep:
             outputs = tuple(array_of(raw) for raw in answer["outputs"])
-            self._kept.append(Kept(name, number, variation, outputs))
+            self._kept.append(SampleOutputs(name, number, variation, outputs))
 
     def _bursts(self, baseline: str, usual: float) -> tuple[Burst, ...]:
         """Bursts of the kernel and one baseline in turn, so that both meet the same conditions.

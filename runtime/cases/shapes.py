@@ -144,13 +144,13 @@ class DrawnSizes:
         four times the lower end; with `prime`, a prime where one is found. An end where there is
         nothing between the ends."""
         random = self._random(place, 3 if prime else 2)
-        low, high = domain.whole
+        low, high = domain.integer_range
         low, high = max(low, 1), min(high, max(most, 4 * low))
         found = domain.near(low)
         for _ in range(_TRIES):
             drawn = low + int((high - low) * random.random() ** 2)
             size = domain.near(min(max(drawn, low + 1), max(high - 1, low)))
-            if size not in domain.whole:
+            if size not in domain.integer_range:
                 found = size
                 if not prime or is_prime(size):
                     break
@@ -407,7 +407,7 @@ class Trials:
         many elements, or four times those at the task's own sizes."""
         symbols = dict(self.binding.symbols)
         for name, domain in self.binding.sizes.items():
-            if name in self.free and (end := domain.whole[1]) < 1 << 40:
+            if name in self.free and (end := domain.integer_range[1]) < 1 << 40:
                 symbols[name] = end
         if symbols == dict(self.binding.symbols) or self._refused(symbols):
             return []
@@ -520,7 +520,7 @@ class Trials:
         own, domain = self.binding.symbols, self.binding.domain(name)
         tried = list(sizes)
         if ends and name in self.binding.sizes:
-            tried += [end for end in domain.whole if end < 1 << 40]
+            tried += [end for end in domain.integer_range if end < 1 << 40]
         found = []
         for size in map(domain.near, tried):
             further = [own[name]] if own[name] > size else []

@@ -178,7 +178,7 @@ class SuiteResults:
     left: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> Category:
+    def overall(self) -> Category:
         """The last category, which holds all tasks."""
         return self.categories[-1]
 

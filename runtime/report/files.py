@@ -19,7 +19,7 @@ from sketchc.runtime.bench.text import is_measurement
 from sketchc.runtime.report.content import Code, Measured, Page, Verified
 from sketchc.runtime.report.results import Reproduce, machine, measured_of, pairs, verified_of
 from sketchc.runtime.report.steps import OPEN
-from sketchc.runtime.report.text import clean_line, times
+from sketchc.runtime.report.text import sanitised_line, times
 from sketchc.runtime.verify.verdict import Verdict, from_json
 from sketchc.runtime.verify.words import FAILED, PASSED, SKIPPED, sizes_text
 
@@ -51,7 +51,7 @@ def read_json(path: Path) -> Any:
     except OSError as error:
         refuse(f"cannot read {path}: {error.strerror or error}", error)
     except (ValueError, RecursionError) as error:
-        why = clean_line(error, 120)
+        why = sanitised_line(error, 120)
         refuse(f"{path} holds no JSON ({why}); {_WHAT}", error)
 
 
@@ -81,7 +81,7 @@ def results_in(paths: Sequence[Path], sketch: str = "") -> tuple[list[Result], l
         if not found:
             refuse(f"{path} holds no verdict and no measurement; {_WHAT}")
         if len(found) > MOST:
-            notes.append(f"{clean_line(path)}: {len(found) - MOST} more are not shown")
+            notes.append(f"{sanitised_line(path)}: {len(found) - MOST} more are not shown")
         results += [Result(data, _reproduce(data, sketch)) for data in found[:MOST]]
     return results, notes
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from sketchc.runtime.report.content import Code, Line, Listing
-from sketchc.runtime.report.text import clean
+from sketchc.runtime.report.text import sanitised
 
 #: Instructions to the reader on finding lines that belong together.
 LINKED = (
@@ -97,7 +97,7 @@ def listing(
     colours: Mapping[int, int],
 ) -> Listing:
     """The listing of a file; `links` and `colours` are by line number."""
-    shown = clean(text, _LONGEST).rstrip("\n")
+    shown = sanitised(text, _LONGEST).rstrip("\n")
     found = lines_of(shown, language)[:_MOST_LINES]
     lines = tuple(
         Line(number, parts, links.get(number, ()), colours.get(number, 0))

@@ -112,7 +112,7 @@ def tiles(page: Page) -> list[Tile]:
     """The tiles of a page: its most important numbers."""
     found = []
     if page.suite:
-        whole = page.suite.whole
+        whole = page.suite.overall
         found.append(Tile(f"{whole.passed} / {whole.tasks}", "tasks passed", page.state))
         found.append(Tile(str(whole.incomplete), "incomplete"))
         found += [

@@ -15,7 +15,7 @@ from sketchc.runtime.bench import text as measurements
 from sketchc.runtime.bench.measurement import Baseline, Measurement
 from sketchc.runtime.report.content import Contender, Failure, Measured, Verified
 from sketchc.runtime.report.steps import OPEN
-from sketchc.runtime.report.text import clean, clean_line
+from sketchc.runtime.report.text import sanitised, sanitised_line
 from sketchc.runtime.verify.compare import PaperRule, Waiver
 from sketchc.runtime.verify.evidence import clean_log
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict, from_json
@@ -51,20 +51,20 @@ class Reproduce:
     def command(self, verdict: Verdict) -> str:
         """The command line; "" where the verdict does not name its task."""
         asked = verdict.asked
-        task, target = _word(asked.get("task") or verdict.task), clean_line(verdict.target)
+        task, target = _word(asked.get("task") or verdict.task), sanitised_line(verdict.target)
         if not task or not target:
             return ""
         words = ["sketchc", "verify", _word(self.file), "--task", task, "--target", target]
-        words += _option("--hardware", clean_line(verdict.hardware))
+        words += _option("--hardware", sanitised_line(verdict.hardware))
         if self.foreign:
-            words += _option("--entry", clean_line(verdict.kernel.get("entry", "")))
+            words += _option("--entry", sanitised_line(verdict.kernel.get("entry", "")))
             words += _option("--signature", _word(self.signature or asked.get("signature")))
-        words += _option("--sketch", clean_line(asked.get("sketch") or ""))
+        words += _option("--sketch", sanitised_line(asked.get("sketch") or ""))
         words += ["--seed", str(verdict.seed)]
         # A verdict of an older version has only the constants' values, not those of `--set`.
         given = asked.get("set") if asked else None if self.foreign else verdict.constants
         for name, value in sorted(given.items()) if isinstance(given, Mapping) else ():
-            words += ["--set", f"{clean_line(name)}={_number(value)}"]
+            words += ["--set", f"{sanitised_line(name)}={_number(value)}"]
         return shlex.join(words + _limits(asked))
 
 
@@ -88,18 +88,18 @@ def _limits(asked: Mapping[str, Any]) -> list[str]:
 
 def _word(value: object) -> str:
     """A path, cleaned so that it can be shown in one line; "" for other values."""
-    return clean(value).replace("\n", " ") if isinstance(value, str) else ""
+    return sanitised(value).replace("\n", " ") if isinstance(value, str) else ""
 
 
 def _number(value: object) -> str:
     """A value for `--set`, with all its digits."""
-    return str(value).lower() if isinstance(value, bool) else clean_line(value)
+    return str(value).lower() if isinstance(value, bool) else sanitised_line(value)
 
 
 def verified_of(data: object, reproduce: Reproduce | None = None) -> Verified:
     """The verification read from `data`, a verdict's JSON object."""
     plain = data if isinstance(data, Mapping) else {}
-    whole, verdict = from_json(plain), from_json(plain, clean_line)
+    whole, verdict = from_json(plain), from_json(plain, sanitised_line)
     notes = list(verdict.notes)
     if (more := len(verdict.cases) - MOST_CASES) > 0:
         notes.append(f"{more:,} more cases are in the JSON")
@@ -128,12 +128,12 @@ def pairs(values: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         for name, value in values.items()
         if not isinstance(value, Mapping | list | tuple) and value is not None
     }
-    return tuple((clean_line(name), _plain(value)) for name, value in plain.items())
+    return tuple((sanitised_line(name), _plain(value)) for name, value in plain.items())
 
 
 def _plain(value: object) -> str:
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return clean_line(text.lower() if isinstance(value, bool) else text)
+    return sanitised_line(text.lower() if isinstance(value, bool) else text)
 
 
 def sizes(case: CaseResult) -> str:
@@ -195,8 +195,8 @@ def _failure(number: int, case: CaseResult, log: str, sketch: str) -> Failure:
         meaning=FAILURES.get(case.failure, "a class that this version of sketchc does not know"),
         blame=blame,
         why=why,
-        excerpt=clean(excerpt),
-        log=clean(log).strip("\n"),
+        excerpt=sanitised(excerpt),
+        log=sanitised(log).strip("\n"),
         log_length=len(log),
     )
 
@@ -231,7 +231,7 @@ _FACTS = ("input_sets", "cold", "device")
 def measured_of(data: Mapping[str, Any]) -> Measured:
     """The measurement read from `data`, its JSON object."""
     read = measurements.from_json
-    whole, found = read(data), read(data, clean_line)
+    whole, found = read(data), read(data, sanitised_line)
     few = ["too few samples for a firm median"] if data.get("too_few") is True else []
     shown = {name: data[name] for name in _FACTS if data.get(name) is not None}
     bandwidth = _positive(found.machine.bandwidth)

@@ -38,7 +38,7 @@ def _written_out() -> dict[int, str]:
 _TABLE = _written_out()
 
 
-def clean(text: object, longest: int = LONGEST) -> str:
+def sanitised(text: object, longest: int = LONGEST) -> str:
     """`text` made harmless, and at most about `longest` characters long: of a longer text, the
     first two thirds and the last third, with a line between them on how much is left out."""
     shown = str(text).replace("\r\n", "\n")
@@ -52,9 +52,9 @@ def clean(text: object, longest: int = LONGEST) -> str:
     return "\n".join(_shortened(line) for line in shown.split("\n"))
 
 
-def clean_line(text: object, longest: int = 400) -> str:
+def sanitised_line(text: object, longest: int = 400) -> str:
     """`text` cleaned, in one line of at most `longest` characters, for names, reasons and cells."""
-    shown = " ".join(clean(str(text)[: 4 * longest], 4 * longest).split())
+    shown = " ".join(sanitised(str(text)[: 4 * longest], 4 * longest).split())
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}\u2026"
 
 

@@ -263,7 +263,7 @@ def check_hints(outline: Outline) -> None:
             )
             raise HintError(msg)
         if hint.domain is not None and hint.name not in names:
-            least, most = hint.domain.whole
+            least, most = hint.domain.integer_range
             if least < 1 or most < least:
                 msg = (
                     f"{where} leaves no size for {hint.name}: a size is a whole number from 1 on; "
@@ -278,6 +278,6 @@ def other_sizes(outline: Outline) -> Mapping[str, list[int]]:
     found = {}
     for hint in outline.hints:
         if hint.domain is not None and hint.name not in names:
-            least = hint.domain.whole[0]
+            least = hint.domain.integer_range[0]
             found[hint.name] = [least, hint.domain.at_least(least + 1) or least + 1]
     return found

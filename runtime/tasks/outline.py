@@ -63,7 +63,7 @@ class Domain:
         return above and below and aligned
 
     @property
-    def whole(self) -> tuple[int, int]:
+    def integer_range(self) -> tuple[int, int]:
         """The least and the greatest whole number (at least 1, at most 2^40, for sizes)."""
         if self.choices:
             return int(min(self.choices)), int(max(self.choices))
@@ -76,7 +76,7 @@ class Domain:
         """The smallest size in the domain that is not below `size`; None for none."""
         if self.choices:
             return min((int(c) for c in self.choices if c >= size), default=None)
-        low, high = self.whole
+        low, high = self.integer_range
         found = low + max(0, math.ceil((size - low) / self.step)) * self.step
         return found if found <= high else None
 
@@ -84,7 +84,7 @@ class Domain:
         """The largest size in the domain that is not above `size`; None for none."""
         if self.choices:
             return max((int(c) for c in self.choices if c <= size), default=None)
-        low, high = self.whole
+        low, high = self.integer_range
         found = low + (min(size, high) - low) // self.step * self.step
         return found if found >= low else None
 

@@ -20,7 +20,7 @@ from sketchc.runtime.report.files import MOST, Result, page_of
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
 from sketchc.runtime.report.results import Reproduce, pairs
 from sketchc.runtime.report.steps import Trace
-from sketchc.runtime.report.text import clean_line
+from sketchc.runtime.report.text import sanitised_line
 
 if TYPE_CHECKING:
     from sketchc.base.diagnostics import Source
@@ -176,7 +176,7 @@ def _trace(found: Mapping[str, Any]) -> Trace | None:
 
     if not found.get("trace"):
         return None
-    trace = from_plain(RunRecord, found["trace"], text=clean_line)
+    trace = from_plain(RunRecord, found["trace"], text=sanitised_line)
     lines = _rows(found, "ledger")
     if not lines:
         return trace_of(trace, ())
@@ -198,7 +198,7 @@ def _files(claim: Mapping[str, Any], folder: Path | None) -> tuple[_File, _File 
     """What was verified, and the sketch it was called by where that is another file. `folder` is
     that of the run in which this was done; it may be gone, and its files may be of a later step."""
     evidence, kernel = claim["evidence"], claim["kernel"]
-    given, name = evidence["kernel"].get("path", ""), clean_line(kernel["name"])
+    given, name = evidence["kernel"].get("path", ""), sanitised_line(kernel["name"])
     sketch = kernel["sketch_text"] or ""
     if kernel["origin"] == "builtin":
         return _file(sketch, given, f"{name}.sketch", folder), None
@@ -233,7 +233,7 @@ def _gone(claim: Mapping[str, Any], files: tuple[_File, _File | None]) -> list[s
     """A note where the files that the command names are not those of the verdict."""
     if claim["kind"] != "verdict":
         return []
-    lost = [clean_line(one.path) for one in files if one is not None and not one.same]
+    lost = [sanitised_line(one.path) for one in files if one is not None and not one.same]
     if not lost:
         return []
     note = f"To repeat it, write the texts that were verified to {' and '.join(lost)}: what is "
@@ -250,7 +250,7 @@ def _result(claim: Mapping[str, Any], verified: _File, called: _File | None) -> 
 
 def _texts(kernel: Mapping[str, Any]) -> Texts:
     return Texts(
-        name=clean_line(kernel["name"]),
+        name=sanitised_line(kernel["name"]),
         sketch=kernel["sketch_text"] or "",
         source=kernel["text"],
         language=kernel["language"],

@@ -441,7 +441,10 @@ class State:
 
         def note() -> None:
             here = self.shadow.paths[self.shadow.current]
-            there = self.tile_writers.setdefault(name, here)
+            # The last writer stands for those before it: whoever runs in parallel to one of them
+            # and not to it was in conflict with it already.
+            there = self.tile_writers.get(name, here)
+            self.tile_writers[name] = here
             if not runs_in_parallel(there, here):
                 return
             left, right = parallel_values(there), parallel_values(here)

@@ -166,9 +166,10 @@ def fetched_widths(sketch: ir.Sketch) -> dict[str, IndexWidth]:
     for place, name in enumerate(fetched):
         later = set(fetched[place + 1 :])
         # A bound less the terms with later names still bounds all that uses none of those names.
-        parts = [
-            {m: c for m, c in bound.items() if not later & _names(m)} for bound in seen.largest
-        ]
+        parts = []
+        for bound in seen.largest:
+            parts.append({m: c for m, c in bound.items() if not later & _names(m)})
+            seen.places[id(parts[-1])] = seen.places.get(id(bound), NOWHERE)
         bounds = [part for part in parts if any(name in _names(monomial) for monomial in part)]
         found[name] = _condition(sketch, seen, bounds)
     return found

@@ -139,15 +139,19 @@ class _Expansion:
     def _loop(self, loop: syntax.For) -> syntax.For:
         self.scope.names_known(loop.arguments)
         name = loop.variable.id
-        before = self.scope.kinds.get(name)
+        before, turns = self.scope.kinds.get(name), name in self.turning
         self.scope.kinds[name] = DType.I64
         self.turning.add(name)
         self.matching.later.append(frozenset(written(loop.body)))
         body = self._block(loop.body)
         self.matching.later.pop()
-        self.turning.discard(name)
+        # A loop within a loop of the same name is an error that is reported elsewhere.
+        if not turns:
+            self.turning.discard(name)
         if before is None:
             del self.scope.kinds[name]
+        else:
+            self.scope.kinds[name] = before
         return records.evolve(loop, body=body)
 
     # ------------------------------------------------------------ one call

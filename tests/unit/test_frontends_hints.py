@@ -73,7 +73,7 @@ def test_sizes_are_moved_to_the_nearest_that_is_allowed(domain: Domain) -> None:
         assert domain.at_least(size) == min((a for a in allowed if a >= size), default=None)
         assert domain.at_most(size) == max((a for a in allowed if a <= size), default=None)
         assert domain.holds(domain.near(size))
-    assert domain.whole[0] == allowed[0]
+    assert domain.integer_range[0] == allowed[0]
 
 
 DOMAINS = [Domain(0, 10, open_upper=True), Domain(0, 1, open_lower=True), Domain(-3, 5), Domain(2)]

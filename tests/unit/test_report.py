@@ -19,7 +19,7 @@ from sketchc.cli.main import run
 from sketchc.runtime.report.listings import lines_of
 from sketchc.runtime.report.plots import linear_scale, log_scale, times_plot
 from sketchc.runtime.report.results import measured_of
-from sketchc.runtime.report.text import clean, clean_line
+from sketchc.runtime.report.text import sanitised, sanitised_line
 
 ROOT = Path(__file__).parents[2]
 
@@ -288,11 +288,11 @@ def test_numbers_that_are_none(value: object, tmp_path: Path) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.text() | st.just(ODD))
 def test_clean_text_is_clean(text: str) -> None:
-    shown = clean(text)
+    shown = sanitised(text)
     shown.encode("utf-8")
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]", shown)
-    assert "\n" not in clean_line(text)
-    assert clean(shown) == shown
+    assert "\n" not in sanitised_line(text)
+    assert sanitised(shown) == shown
 
 
 @settings(max_examples=100, deadline=None)

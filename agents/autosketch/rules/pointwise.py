@@ -11,7 +11,6 @@ from sketchc.agents.autosketch.builder import (
     Builder,
     Rule,
     alike,
-    as_float,
     broadcast,
     converted,
     plain,

@@ -20,12 +20,12 @@ from sketchc.checker.facts import (
     RECHECKED,
     Fact,
     Finding,
+    Footprint,
     Linear,
     Outcome,
     Prover,
     Scope,
     Site,
-    Touch,
     Verdict,
     add,
     budget,
@@ -34,12 +34,12 @@ from sketchc.checker.facts import (
     constant_value,
     contested,
     counter_example,
+    footprint,
     in_iteration,
     iteration,
     phase_scope,
     proved,
     scale,
-    touched,
     unproved,
     worst,
 )
@@ -173,12 +173,12 @@ def written_everywhere(prover: Prover, name: str, stores: Sequence[Site]) -> Out
     if any(has_witness(scope, prover.root, store, elements.indices) for store in stores):
         return PROVED
     written = [
-        system for store in stores for system in _writes(touched(store, prover.root), elements)
+        system for store in stores for system in _writes(footprint(store, prover.root), elements)
     ]
     return prover.search(scope.facts, elements.variables, written)
 
 
-def _writes(touch: Touch, elements: Elements) -> list[tuple[Fact, ...]]:
+def _writes(touch: Footprint, elements: Elements) -> list[tuple[Fact, ...]]:
     """By alternative, the facts that some iteration and lane of an access touch the element."""
     same = [
         Fact(add(index, element, -1), equality=True)
@@ -193,7 +193,7 @@ def _uncovered(
     """The finding with a counter-example that all iterations were tried on; None without one."""
     if outcome.verdict is Verdict.REFUTED:
         element = tuple(outcome.point[atom] for atom in Elements.of(prover, name).variables)
-        for params, host in prover.hosts(outcome.point):
+        for params, host in prover.host_samples(outcome.point):
             written = budget.attempt(
                 RECHECKED, budget.RECHECK, True, _is_written, stores, host, element
             )
@@ -288,7 +288,7 @@ def _written_before(
     if _has_earlier_witness(prover, load, stores, elements):
         return PROVED
     written = _earlier_writes(prover, load, stores, elements)
-    touch = touched(load, prover.root, tag="'load")
+    touch = footprint(load, prover.root, tag="'load")
     variables = (*touch.scope.counters, *elements.variables)
     systems = _writes(touch, elements)
     return worst(prover.search(system, variables, written) for system in systems)
@@ -322,7 +322,7 @@ def _has_earlier_witness(
         if store.phase >= load.phase:
             continue
         shared = frozenset(
-            touched(load, prover.root).scope.counter(loop) for loop in shared_hosts(store, load)
+            footprint(load, prover.root).scope.counter(loop) for loop in shared_hosts(store, load)
         )
         given = phase_scope(prover.sketch, prover.root, load.phase).assume(elements.facts)
         if has_witness(given, prover.root, store, elements.indices, shared):
@@ -335,11 +335,11 @@ def _earlier_writes(
 ) -> list[tuple[Fact, ...]]:
     """Systems of the elements that launches before the load's write. Loops of the host around both
     order launches: an earlier iteration, or an earlier phase of the same one."""
-    host = touched(load, prover.root).scope
+    host = footprint(load, prover.root).scope
     return [
         (*system, *order)
         for store in stores
-        for touch in (touched(store, prover.root, "'store"),)
+        for touch in (footprint(store, prover.root, "'store"),)
         for order in _orders(store, load, touch.scope, host)
         for system in _writes(touch, elements)
     ]
@@ -374,7 +374,7 @@ def _read_too_early(
     sketch, name = prover.sketch, load.access.tensor
 
     def failure(params: concrete.ParamValues, host: concrete.Values) -> Finding | None:
-        where = iteration(load.path, touched(load, prover.root).scope, outcome.point, host)
+        where = iteration(load.path, footprint(load, prover.root).scope, outcome.point, host)
         values = concrete.runs(load, host, where)
         if values is None or element not in concrete.box(load, values):
             return None

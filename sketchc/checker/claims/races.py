@@ -19,11 +19,11 @@ from sketchc.checker.facts import (
     RECHECKED,
     Fact,
     Finding,
+    Footprint,
     Linear,
     Outcome,
     Prover,
     Site,
-    Touch,
     Verdict,
     add,
     budget,
@@ -31,12 +31,12 @@ from sketchc.checker.facts import (
     constant,
     contested,
     counter_example,
+    footprint,
     for_sizes,
     iteration,
     proved,
     resolve,
     scale,
-    touched,
     unproved,
     worst,
 )
@@ -164,14 +164,14 @@ class Pair:
 
     first: Site
     second: Site
-    one: Touch
-    two: Touch
+    one: Footprint
+    two: Footprint
 
     @staticmethod
     def of(prover: Prover, first: Site, second: Site) -> Pair:
         """The pair of two accesses of one phase."""
-        one = touched(first, prover.root)
-        return Pair(first, second, one, touched(second, prover.root, "'", fetched=""))
+        one = footprint(first, prover.root)
+        return Pair(first, second, one, footprint(second, prover.root, "'", fetched=""))
 
     @property
     def shared(self) -> tuple[ir.For | ir.HostFor, ...]:
@@ -375,7 +375,7 @@ def _failure(
 
 def _repeats(prover: Prover, site: Site, _: Site) -> Iterator[Finding]:
     """The finding on a store of which two lanes may write one element."""
-    one, two = touched(site, prover.root), touched(site, prover.root, tag="'")
+    one, two = footprint(site, prover.root), footprint(site, prover.root, tag="'")
     same = [
         Fact(add(a, b, -1), equality=True) for a, b in zip(one.indices, two.indices, strict=True)
     ]

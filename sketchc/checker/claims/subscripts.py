@@ -39,13 +39,13 @@ from sketchc.checker.facts import (
     inlined,
     iteration,
     lane_name,
+    monotonicity,
     placed,
     pointwise,
     proved,
     proves,
     root_scope,
     scale,
-    slope,
     unproved,
 )
 from sketchc.ir import guards, walk
@@ -215,7 +215,7 @@ def _least(expression: ir.Expr, scope: Scope) -> ir.Expr | None:
     for loop in reversed(loops):
         if loop.variable not in names(result):
             continue
-        sign = slope(scope.form(result), scope.counter(loop), scope)
+        sign = monotonicity(scope.form(result), scope.counter(loop), scope)
         stride = constant_value(scope.form(loop.step))
         if sign is None or stride is None:
             return None

@@ -17,18 +17,18 @@ from sketchc.checker.facts import (
     ONE,
     Atoms,
     Branch,
+    Footprint,
     Linear,
     Scope,
     Site,
-    Touch,
     add,
     budget,
     cases,
     constant,
     constant_value,
+    footprint,
     lane_facts,
     scale,
-    touched,
 )
 from sketchc.ir import nodes as ir
 
@@ -43,7 +43,7 @@ def has_witness(
     """True when, for every element of `scope`, an iteration and a lane of `store` are found that
     provably write it. `scope` knows 0 <= element < extent, and of the loops only those of the host
     whose counters are in `shared`."""
-    touch = touched(store, root)
+    touch = footprint(store, root)
     if touch.resolved.loaded:
         return False  # what a lane holds depends on the lane: it cannot say which lane to take
     scope = records.evolve(scope, thorough=True)
@@ -65,7 +65,7 @@ class _Solver:
     def __init__(
         self,
         scope: Scope,
-        touch: Touch,
+        touch: Footprint,
         element: Sequence[Linear],
         shared: frozenset[int],
         by_size: bool = False,
@@ -213,7 +213,7 @@ def _floor(atoms: Atoms, numerator: Linear, divisor: int) -> Linear:
 
 
 def _followed(
-    scope: Scope, store: Site, touch: Touch, solver: _Solver, shared: frozenset[int]
+    scope: Scope, store: Site, touch: Footprint, solver: _Solver, shared: frozenset[int]
 ) -> Scope | None:
     """The scope at the store with the solved loop variables; None where a loop does not provably
     run there, or a branch is not provably taken."""
@@ -241,7 +241,7 @@ def _followed(
 
 
 def _variable(
-    inside: Scope, loop: ir.For | ir.HostFor, touch: Touch, count: Linear | None
+    inside: Scope, loop: ir.For | ir.HostFor, touch: Footprint, count: Linear | None
 ) -> Linear | None:
     """The loop variable at a value of its counter, by default at its start; None where the loop
     does not provably reach it."""
@@ -275,7 +275,7 @@ def _provably(scope: Scope, condition: ir.Expr, holds: bool = True) -> bool:
 
 
 def _written(
-    scope: Scope, store: Site, touch: Touch, solver: _Solver, element: Sequence[Linear]
+    scope: Scope, store: Site, touch: Footprint, solver: _Solver, element: Sequence[Linear]
 ) -> bool:
     """Whether the solved lanes are provably written, and touch the element."""
     forms = dict(scope.forms)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from sketchc.base import records
 from sketchc.base.diagnostics import Diagnostic, Label, Span, error
 from sketchc.checker.domains import bounds
-from sketchc.checker.facts import Scope, constant_value, inlined, slope
+from sketchc.checker.facts import Scope, constant_value, inlined, monotonicity
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import simplify
@@ -199,7 +199,7 @@ def widest(domain: ir.AxisDomain, scope: Scope, born: Scope) -> ir.AxisDomain:
 
 def _end(bound: ir.Expr, loop: ir.For, scope: Scope, is_upper: bool) -> ir.Expr:
     """The value of the loop variable, its first or last, at which the bound admits most lanes."""
-    sign = slope(scope.form(bound), scope.counter(loop), scope)
+    sign = monotonicity(scope.form(bound), scope.counter(loop), scope)
     if sign is None:
         raise _Unquantifiable(bound, loop.variable)
     if (sign < 0) == is_upper:

@@ -65,23 +65,23 @@ from sketchc.checker.facts.scope import (
     Step,
     host_path,
     inlined,
+    monotonicity,
     phase_scope,
     root_scope,
-    slope,
 )
 from sketchc.checker.facts.sites import (
     ALWAYS,
     CASE_LIMIT,
     Cases,
     Computation,
+    Footprint,
     Site,
-    Touch,
     both,
     cases,
     collect,
     computations,
+    footprint,
     placed,
     resolve,
-    touched,
 )
 from sketchc.checker.facts.systems import refuted

@@ -387,7 +387,9 @@ class Prover:
             if param.dtype.is_integer
         }
 
-    def hosts(self, point: Mapping[int, int]) -> Iterator[tuple[ParamValues, dict[str, Any]]]:
+    def host_samples(
+        self, point: Mapping[int, int]
+    ) -> Iterator[tuple[ParamValues, dict[str, Any]]]:
         """Params with all host scalars to try at a point: first params at their defaults, then
         integer params as the point has them; where the point decides conditions on other params,
         also with other values of those."""
@@ -419,7 +421,7 @@ class Prover:
         scalars; None where it finds nothing, or cannot be evaluated."""
         if outcome.verdict is not Verdict.REFUTED:
             return None
-        for params, host in self.hosts(outcome.point):
+        for params, host in self.host_samples(outcome.point):
             with suppress(concrete.Untried, ArithmeticError):
                 if (found := failure(params, host)) is not None:
                     return found

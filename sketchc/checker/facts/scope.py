@@ -534,7 +534,7 @@ def is_float(expression: ir.Expr) -> bool:
             return any(map(is_float, children(expression)))
 
 
-def slope(form: Linear, counter: int, scope: Scope) -> int | None:
+def monotonicity(form: Linear, counter: int, scope: Scope) -> int | None:
     """1 or -1 where a form only rises or only falls with a counter; None where neither is plain."""
     signs = set()
     for atom, coefficient in form.items():

@@ -292,7 +292,7 @@ def _is_sum_of_lanes(value: ir.Expr) -> bool:
 
 
 @records.frozen
-class Touch:
+class Footprint:
     """The elements of one access: per dimension, the index as a form over loop variables and lanes,
     the facts that bound the lanes, and the alternatives that its conditions leave. `scope` is that
     of the access, its loop variables renamed; its facts are not repeated in `facts`. `places` gives
@@ -312,9 +312,9 @@ class Touch:
         return tuple((*self.scope.facts, *self.facts, *case) for case in self.cases)
 
 
-def touched(
+def footprint(
     site: Site, root: Scope, suffix: str = "", fetched: str | None = None, tag: str | None = None
-) -> Touch:
+) -> Footprint:
     """The elements that `site` touches in one iteration, its loop variables renamed with `suffix`;
     values that the host fetched with `fetched`, and the lanes with `tag`, where these are given."""
     scope, alternatives = arrived(site, root, suffix, suffix if fetched is None else fetched)
@@ -340,7 +340,9 @@ def touched(
     for guard in resolved.guards:
         alternatives = _narrowed(inner, alternatives, guard, True)
     indices = tuple(inner.form(index) for index in resolved.indices)
-    return Touch(scope, indices, tuple(lanes), tuple(facts), alternatives, resolved, tuple(places))
+    return Footprint(
+        scope, indices, tuple(lanes), tuple(facts), alternatives, resolved, tuple(places)
+    )
 
 
 def arrived(site: Site, root: Scope, suffix: str, fetched: str) -> tuple[Scope, Cases]:
