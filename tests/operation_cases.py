@@ -121,6 +121,8 @@ UNARY_FLOAT = {
     "exp2": torch.exp2,
     "log": torch.log,
     "log2": torch.log2,
+    "expm1": torch.expm1,
+    "log1p": torch.log1p,
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "sin": torch.sin,

@@ -143,6 +143,17 @@ def _exponential(request: Request) -> Code:
     return PYTHON.call("tl.exp", request.first)
 
 
+def _exponential_less_1(request: Request) -> Code:
+    """The device function `expm1` near 0, where the difference cancels; the difference elsewhere,
+    since `tl.exp` is inexact for large operands."""
+    near = request.call("expm1")
+    if not request.approximate:
+        return near
+    size = PYTHON.call("tl.abs", request.first)
+    far = PYTHON.binary("-", request.call("exponential"), Code("1.0"))
+    return PYTHON.call("tl.where", PYTHON.binary("<", size, Code("1.0")), near, far)
+
+
 def _root(request: Request) -> Code:
     return PYTHON.call("tl.sqrt_rn" if request.approximate else "tl.sqrt", request.first)
 
@@ -219,7 +230,7 @@ def _invert(request: Request) -> Code:
 
 #: Operations that Triton and this package's device functions have under their own names.
 _PRIMITIVES = ("exp2", "log", "log2", "sin", "cos", "erf")
-_DEVICE = ("tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
+_DEVICE = ("log1p", "tanh", "sigmoid", "silu", "softplus", "softsign", "hardsigmoid", "selu")
 
 #: Operation -> writer. `cast`, `fill` and `where` depend on shapes and types, and stand in
 #: `compute`; what moves lanes stands in `cross_lane`.
@@ -233,6 +244,7 @@ WRITERS: dict[str, Writer] = {
     "relu": _relu,
     "clamp": _clamp,
     "exp": _exponential,
+    "expm1": _exponential_less_1,
     "sqrt": _root,
     "rsqrt": _inverse_root,
     "floor": _rounded(_whole("down")),

@@ -245,6 +245,8 @@ _ROWS = (
     _unary("exp2", Result.FLOAT, "2 to the x", lambda np, x: np.exp2(x)),
     _unary("log", Result.FLOAT, "natural logarithm", lambda np, x: np.log(x)),
     _unary("log2", Result.FLOAT, "logarithm to base 2", lambda np, x: np.log2(x)),
+    _unary("expm1", Result.FLOAT, "exp(x) - 1, also near 0", lambda np, x: np.expm1(x)),
+    _unary("log1p", Result.FLOAT, "log(1 + x), also near 0", lambda np, x: np.log1p(x)),
     _unary("sqrt", Result.FLOAT, "square root", lambda np, x: np.sqrt(x)),
     _unary("rsqrt", Result.FLOAT, "1 / sqrt(x)", lambda np, x: 1.0 / np.sqrt(x)),
     _unary("sin", Result.FLOAT, "sine", lambda np, x: np.sin(x)),

@@ -26,7 +26,7 @@ _POINTWISE = {
     **{
         name: name
         for name in (
-            *("abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "atan"),
+            *("abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "atan"),
             *("tanh", "erf", "neg", "floor", "ceil", "round", "trunc", "sign", "sigmoid", "silu"),
             *("add", "sub", "mul", "div", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge"),
             *("where", "bitwise_not", "isfinite", "relu", "hardsigmoid", "hardswish"),
@@ -305,8 +305,6 @@ RULES: Mapping[str, Rule] = {
     "fmod": _fmod,
     "signbit": _signbit,
     **dict.fromkeys(("empty", "empty_strided", "empty_permuted", "empty_like"), _empty),
-    "expm1": _unary(("exp", None), ("sub", 1.0)),
-    "log1p": _unary(("add", 1.0), ("log", None)),
     "log10": _unary(("log2", None), ("mul", 0.30102999566398120)),
     "convert_element_type": _convert,
     "full_like": _filled("fill_value"),
