@@ -237,7 +237,7 @@ class _Reader:
 
 
 _EXAMPLES = "examples"
-#: A kernel is one file: where it imports what several share, their text stands in place of this.
+#: The import of a shared module in an example, replaced by its text: a kernel is one file.
 _IMPORT = re.compile(r"^from sketchc\.docspec\.shared\.(\w+) import [^\n]*\n", re.MULTILINE)
 #: Files that a folder may hold although its manifest does not name them.
 _IGNORED = ("__pycache__", "__init__.py")
@@ -287,8 +287,8 @@ def inspect(folder: Path) -> tuple[DocSpec | None, tuple[Finding, ...]]:
 
 @lru_cache(maxsize=128)
 def _elaborated(file: str, text: str) -> tuple[int, ir.Sketch | None, tuple[Diagnostic, ...]]:
-    """How many sketches the text has (1 where it cannot be read), the one, and what was found.
-    Kept, since a run loads the same documents for each of its prompts."""
+    """The number of sketches in the text (1 where it does not parse), the sketch if it is one, and
+    the diagnostics. Cached, since a run loads the same documents for each of its prompts."""
     from sketchc.checker.api import elaborate
     from sketchc.parsing.parser import parse
 
@@ -340,7 +340,7 @@ class _Folder:
         return DocSpec(manifest, self.folder, tuple(sections), tuple(examples))
 
     def example(self, name: str, summary: str, suffix: str) -> Example | None:
-        """An example with what its sketch does; None where that cannot be read, or is wrong."""
+        """An example with what its sketch needs; None where a file is missing or wrong."""
         source_file, sketch_file = f"{_EXAMPLES}/{name}{suffix}", f"{_EXAMPLES}/{name}.sketch"
         text, source = self.text(sketch_file), self.text(source_file)
         if text is None or source is None:
@@ -367,7 +367,7 @@ class _Folder:
     # ------------------------------------------------------------ files
 
     def text(self, name: str) -> str | None:
-        """The text of a file of the folder; None, and a finding, when it cannot be had."""
+        """The text of a file of the folder; None, and a finding, if it cannot be read."""
         path = self.folder / name
         self.read.append(name)
         try:
@@ -387,7 +387,7 @@ class _Folder:
         return None
 
     def strays(self) -> None:
-        """Files that nothing names: forgotten in the manifest, or left behind."""
+        """Report the files that the manifest does not name: forgotten, or left behind."""
         for path in sorted(self.folder.rglob("*")):
             name = path.relative_to(self.folder).as_posix()
             hidden = any(part.startswith(".") or part in _IGNORED for part in Path(name).parts)
@@ -399,8 +399,8 @@ class _Folder:
 
 
 def _shared_text(found: re.Match[str]) -> str:
-    """What stands below the imports of the module that a kernel names; the line itself where there
-    is no such module."""
+    """The definitions of the shared module that a kernel's import line names; the line itself where
+    there is no such module."""
     path = Path(__file__).with_name("shared") / f"{found[1]}.py"
     return path.read_text("utf-8").partition("\n\n\n")[2] if path.exists() else found[0]
 

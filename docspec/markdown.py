@@ -43,7 +43,7 @@ _INLINE = re.compile(r"`([^`]+)`")
 def parse_document(
     file: str, text: str, category: Category
 ) -> tuple[tuple[Section, ...], tuple[Finding, ...]]:
-    """The sections of one document, and what is wrong with it. Kept, since a run loads the same
+    """The sections of one document, and what is wrong with it. Cached, as a run loads the same
     documents for each of its prompts."""
     text = text.replace("\r\n", "\n")
     document = _Document(file, category, text.split("\n"))
@@ -96,7 +96,7 @@ class _Document:
     def section(
         self, start: int, end: int, title: str, fences: tuple[Fence, ...], entry: bool
     ) -> None:
-        """The section on the lines from `start` to before `end`; `entry`: not a mere title."""
+        """Add the section on the lines from `start` to before `end`; `entry`: not a mere title."""
         keys, kept = self.keys(start, end)
         operations = self.words(keys, "ops", OPERATIONS, "operation")
         keywords = self.words(keys, "keywords", KEYWORDS, "keyword")

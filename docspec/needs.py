@@ -64,7 +64,7 @@ def needs_of(sketch: ir.Sketch) -> Needs:
 
 
 def _holding(shown: Mapping[str, object]) -> set[str]:
-    """The topics that hold."""
+    """The topics whose value in `shown` is true."""
     return {topic for topic, holds in shown.items() if holds}
 
 

@@ -99,7 +99,7 @@ class Section:
 
     @property
     def general(self) -> bool:
-        """Whether it serves every kernel: it names no operation, and failure classes at most."""
+        """Whether the section serves every kernel: no operation named, failure classes at most."""
         return not self.operations and all(word in FAILURES for word in self.keywords)
 
 

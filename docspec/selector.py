@@ -59,7 +59,7 @@ class Part:
 
     @property
     def tokens(self) -> int:
-        """What the part takes of a budget, with what stands between it and the next."""
+        """The estimated tokens of the part and of the separator behind it."""
         return estimate_tokens(self.text + _SEPARATOR)
 
 
@@ -74,7 +74,7 @@ class Selection:
 
     @property
     def tokens(self) -> int:
-        """What was taken of the budget."""
+        """The estimated tokens of all parts that were taken."""
         return sum(part.tokens for part in self.taken)
 
     def text(self) -> str:
@@ -184,7 +184,8 @@ def _overlap(left: Counter[str], right: Counter[str]) -> float:
 
 
 def _score(section: Section, operations: Collection[str], topics: Collection[str]) -> int:
-    """How much of what is wanted a section serves. Basic documents are read in their order."""
+    """The rank of a section: 2 for each operation and 1 for each topic of the kernel that it names;
+    0 for basic documents, which keep their order."""
     if section.category is Category.BASIC:
         return 0
     named = sum(name in operations for name in section.operations)

@@ -60,7 +60,7 @@ class Names:
         return self.derived(tensor, "given")
 
     def derived(self, name: str, suffix: str) -> str:
-        """The one name made of a sketch name and a suffix, `X_given`."""
+        """The identifier of a sketch name with a suffix, `X_given`; equal calls give the same."""
         key = f"{name} {suffix}"
         if key not in self.mapping:
             self.mapping[key] = self.fresh(f"{self[name]}_{suffix}")
@@ -125,7 +125,7 @@ class Host:
     used: set[str] = attrs.field(factory=set)
 
     def expression(self, expression: ir.Expr) -> Code:
-        """A scalar expression: Python's `//` and `%` already floor."""
+        """The text of a scalar expression: Python's `//` and `%` round down, as the sketch's do."""
         match expression:
             case ir.Literal(value):
                 return literal(value)
@@ -160,7 +160,7 @@ class Host:
                 assert_never(expression)
 
     def solved(self, sources: Sequence[SymbolSource]) -> str:
-        """A symbol from the shapes of those tensors among `sources` that are given."""
+        """The text of a symbol's value, by the shape of the first of `sources` that is given."""
         value = "0"
         for source in reversed(sources):
             name = self.names[source.tensor.name]

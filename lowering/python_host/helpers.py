@@ -20,7 +20,7 @@ def require(holds: bool, message: str) -> None:
 
 
 def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    """Raise `LaunchError` for 2**48 elements or more, an extent of 0 counted as 1."""
     elements = 1
     for extent in shape:
         elements *= max(extent, 1)
@@ -45,7 +45,7 @@ def check_tensor(
 
 
 def plain(value: object) -> object:
-    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    """A scalar of NumPy or PyTorch as a Python number; any other `value` unchanged."""
     try:
         return value.item()
     except (AttributeError, RuntimeError, TypeError, ValueError):
@@ -53,7 +53,7 @@ def plain(value: object) -> object:
 
 
 def check_number(name: str, value: object) -> float:
-    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    """`value` as a float. Raise `LaunchError` for what is no number, or too large for a float."""
     number = plain(value)
     require(isinstance(number, int | float), f"{name} = {value!r} is no number")
     fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
@@ -62,8 +62,8 @@ def check_number(name: str, value: object) -> float:
 
 
 def check_integer(name: str, value: object) -> int:
-    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
-    for more than 64 bits."""
+    """`value` as an integer; a bool is 0 or 1. Raise `LaunchError` for anything else, and for
+    integers of more than 64 bits."""
     number = plain(value)
     require(isinstance(number, int), f"{name} = {value!r} is no integer")
     require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
@@ -71,14 +71,14 @@ def check_integer(name: str, value: object) -> int:
 
 
 def check_bool(name: str, value: object) -> bool:
-    """The bool that an argument is, also as 0 or 1. Raise `LaunchError` for anything else."""
+    """`value` as a bool; 0 and 1 are taken, too. Raise `LaunchError` for anything else."""
     number = plain(value)
     require(isinstance(number, int) and 0 <= number <= 1, f"{name} = {value!r} is no bool")
     return bool(number)
 
 
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
-    """The nearest number of `bits` significant bits that is a multiple of 2**least."""
+    """`value` rounded to `bits` significant bits and multiples of 2**least; infinite at `limit`."""
     if not 0 < abs(value) < math.inf:
         return value
     unit = max(math.frexp(value)[1] - bits, least)
@@ -103,7 +103,7 @@ def row_major(output: torch.Tensor) -> torch.Tensor:
 
 
 def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a substitute for one without elements: void lanes read at its start."""
+    """The tensor, or one zero in place of an empty one: void lanes read its first element."""
     return tensor if tensor.numel() else tensor.new_zeros(1)
 
 

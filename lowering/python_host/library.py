@@ -49,7 +49,7 @@ def with_callees(names: Iterable[str], file: Path) -> list[str]:
 def part_of(
     file: Path, names: Iterable[str], renamed: Mapping[str, str] | None = None
 ) -> LibraryPart:
-    """These definitions of a file and all that they read; `renamed` ones under their new names."""
+    """The named definitions of a file and all that they read; `renamed` maps old names to new."""
     needed, new_names = with_callees(names, file), renamed or {}
     text = "\n\n\n".join(definitions(file)[name].text for name in needed)
     for old, new in new_names.items():

@@ -237,7 +237,7 @@ class Wrapper(Host, PythonLines, ABC):
     # `sketchc/launch/conditions.py` has those of the sketch itself.
 
     def refuse_wide(self, value: ir.Expr) -> None:
-        """Refuse an axis, whose extent is known at launch, that is wider than a tile may be."""
+        """Write the check that an axis with the extent `value` is no wider than a tile may be."""
         limit = self.plan.capabilities.maximum_elements
         bounds = {symbol.name: symbol.upper_bound for symbol in self.plan.sketch.symbols}
         bound = bounds.get(value.name) if isinstance(value, ir.Ref) else None
@@ -247,7 +247,7 @@ class Wrapper(Host, PythonLines, ABC):
             self.refuse(Condition(Kind.BUCKET, holds, text))
 
     def count_programs(self, phase: PhasePlan) -> None:
-        """Bind `programs`, how many a launch of the phase has: fewer than the target can count."""
+        """Bind `programs`, the number of programs of a launch, and check the target's limit."""
         known = {c.name: c.value >= 0 for c in self.plan.sketch.constants}
         counts = [
             count if never_negative(count, known) else ir.Binary("max", count, ir.Literal(0))
@@ -319,7 +319,7 @@ class Wrapper(Host, PythonLines, ABC):
             dense = self.call("row_major", self.names[tensor.name])
             self.line(f"{self.dense(tensor.name)} = {dense}")
         owners = shared_memory(self.plan.sketch)
-        # Those that have memory of their own come first.
+        # Workspaces with memory of their own come first, before those that share it.
         spaces = self._by_role(ir.Role.WORKSPACE)
         for tensor in sorted(spaces, key=lambda tensor: tensor.name in owners):
             if tensor.name in owners:
@@ -360,7 +360,7 @@ class Wrapper(Host, PythonLines, ABC):
                     assert_never(step)
 
     def _apart(self, text: str) -> None:
-        """A blank line, and a comment below it."""
+        """Write a blank line, and the comment `text` below it."""
         self.lines.append("")
         self.comment(text)
 
@@ -372,7 +372,7 @@ class Wrapper(Host, PythonLines, ABC):
         arguments = range_arguments(loop, self.expression)
         name = self.names[loop.variable]
         if not self._reads(loop.body, loop.variable):
-            name = "_"  # it only counts
+            name = "_"  # the variable only counts
         header = f"for {name} in range({', '.join(arguments)}):"
         self._apart("" if loop.text == header else loop.text)
         self.line(header)
@@ -393,7 +393,7 @@ class Wrapper(Host, PythonLines, ABC):
         return False
 
     def _fetch(self, fetch: ir.Fetch) -> None:
-        """Write the read of a scalar; an index that was fetched may be out of range (R13)."""
+        """Write the read of a scalar; indices that depend on a fetch are checked first (R13)."""
         self._apart(fetch.text)
         for condition in fetch_conditions(self.plan.sketch).get(fetch.name, ()):
             self.refuse(condition)

@@ -22,7 +22,7 @@ class PythonLines(TracedLines):
     indent: str = attrs.field(default="    ", kw_only=True)
 
     def line(self, text: str, deeper: str = "") -> None:
-        """Append a statement."""
+        """Append a statement, wrapped, at the current indentation and `deeper` behind it."""
         self.lines += statement(text, self.indent + deeper)
 
     def comment(self, text: str) -> None:
@@ -75,7 +75,7 @@ def statement(text: str, indent: str) -> list[str]:
 
 
 def _expression(prefix: str, node: ast.expr, text: str, suffix: str, indent: str) -> list[str]:
-    """`prefix` expression `suffix`, broken at its outermost call, operator or bracket."""
+    """The lines of `prefix`, expression, `suffix`, broken at the outermost call or operator."""
     flat = _source(node, text)
     if len(indent) + len(prefix) + len(flat) + len(suffix) <= WIDTH:
         return [f"{indent}{prefix}{flat}{suffix}"]

@@ -6,7 +6,7 @@ several: a tuple). It is the same on every target, and needs torch and the targe
 sketchc:
 
 - Tensors of torch and arrays of NumPy, with any strides; results are arrays where nothing but
-  arrays was given. `inout` tensors are updated in place; `out` takes the places of outputs.
+  arrays was given. `inout` tensors are updated in place; `out` gives the memory of outputs.
 - Meta and fake tensors give shapes. The kernel is an operator of torch, which `torch.compile` and
   `torch.export` take as a whole; it has no backward pass.
 - Beside it lie the kernel's file and, for C++, the module built from it, which is built again where
@@ -41,7 +41,7 @@ def write_module(folder: Path, kernel: Kernel) -> Path:
     """Put the drop-in and the kernel into `folder`; returns the drop-in's path.
 
     Raises `ToolchainError` where the kernel's own module cannot be built, and `OSError` where the
-    folder refuses.
+    folder cannot be written.
     """
     toolchain(kernel.target).build_module(kernel, folder)
     name = kernel.name
@@ -70,19 +70,19 @@ def module_parts(kernel: Kernel, more: Sequence[Path] = ()) -> list[str]:
 
 
 def copied(files: Sequence[Path]) -> list[str]:
-    """What these files import, of sketchc nothing, and their texts between the marks."""
+    """The imports of `files`, without those from sketchc, and their texts between the marks."""
     texts = [file.read_text("utf-8") for file in files]
     parts = (text.split(_MARKS[0])[1].split(_MARKS[1])[0].strip("\n") for text in texts)
     return [_imports(texts), *parts]
 
 
 def function_name(kernel: Kernel) -> str:
-    """What the function is called: the sketch's name, unless the module needs it."""
+    """The function's name: the sketch's, altered where the module uses that name itself."""
     return _names(kernel)[kernel.sketch.name]
 
 
 def _names(kernel: Kernel) -> Names:
-    """The names of the sketch as the module may use them."""
+    """The sketch's names as Python identifiers, none of which the module uses itself."""
     built, _ = toolchain(kernel.target).module_parts(kernel)
     files = [LOADING, SUPPORT, MODEL_SUPPORT]
     files += [built] if built else []
@@ -96,7 +96,7 @@ def _names(kernel: Kernel) -> Names:
 
 
 def _imports(texts: Sequence[str]) -> str:
-    """What the texts import above their marks, of sketchc nothing."""
+    """The import statements above the marks of `texts`, merged, without those from sketchc."""
     whole: set[str] = set()
     parts: dict[str, set[str]] = {}
     for text in texts:
@@ -116,7 +116,7 @@ def _imports(texts: Sequence[str]) -> str:
 
 
 def _kernel(kernel: Kernel, definition: str) -> str:
-    """The definition of `KERNEL`, behind that of `run`."""
+    """The text `definition`, which defines `run`, and behind it the definition of `KERNEL`."""
     sketch, target = kernel.sketch, load_target(kernel.target)
     # Two kernels of one name may be loaded side by side.
     name = f"{kernel.name}_{hashlib.sha256(kernel.source.encode()).hexdigest()[:12]}"
@@ -149,7 +149,7 @@ def _kernel(kernel: Kernel, definition: str) -> str:
 
 
 def _listed(items: Sequence[str]) -> list[str]:
-    """A list within the call: on one line where it is short."""
+    """The lines of a list argument within the call: one where it is short, else one per item."""
     line = f"    [{', '.join(items)}],"
     if len(line) < 100:
         return [line]
@@ -167,7 +167,7 @@ def _params(kernel: Kernel) -> list[tuple[str, str]]:
 
 
 def _function(kernel: Kernel) -> str:
-    """The function, with its documentation."""
+    """The text of the module's function, with its docstring."""
     sketch, names = kernel.sketch, _names(kernel)
     given = abi.given(sketch)
     outputs = [tensor for tensor in abi.results(sketch) if tensor.role is ir.Role.OUT]

@@ -1,6 +1,6 @@
-"""What a drop-in module holds of its kernel: a function of tensors and arrays, and an operator of
-torch. `kernel_module` copies this file's text into it, so it imports nothing of sketchc. The text
-between the two marks is what is copied.
+"""The part of a drop-in module that makes its kernel a function of tensors and arrays, and an
+operator of torch. `kernel_module` copies the text between the two marks, which uses nothing of
+sketchc, into the drop-in.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import torch
 from torch import nn
 
 # ---- copied from here ----
-#: The operators live as long as this does.
+#: The library of the operators, which live as long as this object.
 OPERATORS = torch.library.Library("sketchc", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
 def device_types(own: str, interpreted_by: str = "") -> str:
-    """Where the kernel's tensors live; an interpreter, which that variable switches on, takes those
-    of the CPU as well."""
+    """The device types of the kernel's tensors, separated by a space: `own`, and the CPU as well
+    where the environment variable `interpreted_by` is 1, which switches an interpreter on."""
     return f"{own} cpu" if interpreted_by and os.environ.get(interpreted_by) == "1" else own
 
 
@@ -30,7 +30,7 @@ def ceil_div(a: int, b: int) -> int:
 
 
 def number(name: str, value: Any, kind: type) -> Any:
-    """The number that a param has, as Python's; raises `TypeError` for anything else."""
+    """The `value` of a param as a Python number of this `kind`; raises `TypeError` for others."""
     if type(value) is kind:
         return value
     try:
@@ -44,12 +44,12 @@ def number(name: str, value: Any, kind: type) -> Any:
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array of NumPy, which need not be here."""
+    """Whether `value` is an array of NumPy, which need not be installed."""
     return type(value).__name__ == "ndarray"
 
 
 def as_tensor(name: str, array: Any, device: Any) -> torch.Tensor:
-    """An array as a tensor there, which shares its memory where it can."""
+    """A NumPy array as a tensor on `device`, which shares the array's memory where possible."""
     narrow = array.dtype.name == "bfloat16"  # which torch takes for numbers of 16 bits
     plain = array.view("int16") if narrow else array
     if not plain.flags.writeable or any(step < 0 for step in plain.strides):
@@ -83,8 +83,8 @@ def places(out: Any, count: int) -> list[Any]:
 
 
 def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) -> torch.Tensor:
-    """The value, if it is a dense tensor, or array, of such a dtype on the kernel's kind of device;
-    arrays are moved there."""
+    """`value` as a dense tensor, of one of `dtypes` and on one of the device types `devices`;
+    arrays are moved there. Raises `TypeError` or `ValueError` for other values."""
     if is_array(value):
         value = as_tensor(name, value, "cpu" if "cpu" in devices else devices.split()[0])
     if not isinstance(value, torch.Tensor):
@@ -100,7 +100,7 @@ def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) 
 
 
 def require_place(name: str, place: torch.Tensor, result: torch.Tensor) -> None:
-    """Raise `ValueError` for an `out` that is not made like the result."""
+    """Raise `ValueError` for an `out` of another shape, dtype or device type than the result."""
     for what, have, want in (
         ("shape", tuple(place.shape), tuple(result.shape)),
         ("dtype", place.dtype, result.dtype),
@@ -119,7 +119,7 @@ def deliver(name: str, place: Any, result: torch.Tensor, devices: str) -> None:
 
 
 def write_back(value: Any, tensor: torch.Tensor) -> None:
-    """Put what was computed in `tensor` where the caller wants it; it may be there already."""
+    """Copy `tensor` into the caller's tensor or array `value`, unless it is there already."""
     if is_array(value):
         if tensor.device.type != "cpu" or tensor.data_ptr() != value.ctypes.data:
             value[...] = as_array(tensor)
@@ -128,8 +128,8 @@ def write_back(value: Any, tensor: torch.Tensor) -> None:
 
 
 def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
-    """Whether a kernel may be given these tensors themselves: nobody traces it or wants gradients,
-    and no tensor only stands for one."""
+    """Whether a kernel may be called with these tensors, not through its operator: nothing is
+    traced, no gradient is wanted, and no tensor is of another class or on the meta device."""
     if torch.compiler.is_compiling():
         return False
     wanted = torch.is_grad_enabled()
@@ -145,9 +145,9 @@ def is_direct(tensors: Sequence[torch.Tensor | None]) -> bool:
 class Kernel:
     """A kernel: a function of tensors, arrays and numbers, and an operator of torch.
 
-    `tensors` it takes are (name, dtype, whether it updates it, whether None may stand for it),
-    `params` (name, type), and `made` are (name, dtype, position among `tensors` or None) of its
-    results. `run` takes the tensors by position, the params by name, and `out`.
+    `tensors` has (name, dtype, is it updated, may it be None) of each tensor that the kernel takes,
+    `params` (name, type) of each param, and `made` (name, dtype, position among `tensors` or None)
+    of each result. `run` takes the tensors by position, the params by name, and `out`.
     """
 
     def __init__(
@@ -166,8 +166,8 @@ class Kernel:
         self.operator = operator(name, self, shapes)
 
     def __call__(self, values: Sequence[Any], numbers: Sequence[Any], out: Any = None) -> Any:
-        """The results; what the kernel updates is updated in place. They are arrays where all that
-        is given are arrays."""
+        """Run the kernel; tensors that it updates are updated in place. The results are arrays
+        where `values` and `out` hold arrays only."""
         wanted = places(out, len(self.names))
         held = [value for value in (*values, *wanted) if value is not None]
         arrays = len(held) > 0 and all(is_array(value) for value in held)
@@ -198,8 +198,8 @@ class Kernel:
         *,
         in_place: bool = False,
     ) -> list[torch.Tensor]:
-        """All results. `wanted` are tensors or arrays to write new ones into. What the kernel
-        updates is copied first, unless that may be done `in_place`."""
+        """All results, as tensors. `wanted` are tensors or arrays to write new results into.
+        Tensors that the kernel updates are copied first, unless it may update them `in_place`."""
         kinds = [dtype for _, dtype, place in self.made if place is None]
         spots = [
             checked(f"out for {name}", place, [dtype], self.devices)
@@ -231,9 +231,9 @@ class Kernel:
 def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int, ...]]]) -> Any:
     """The kernel as an operator of torch, which `torch.compile` and `torch.export` take as a whole.
 
-    It takes the tensors, and the params by position; what is written is copied first. `shapes`, of
-    the same arguments, are those of the results. It has no derivative: asking for one is an error,
-    not a zero.
+    The operator takes the tensors, then the params by position; tensors that are updated are copied
+    first. `shapes` gives the results' shapes for the same arguments. The operator has no
+    derivative: asking for one is an error, not a zero.
     """
     count, single = len(kernel.tensors), len(kernel.made) == 1
     names = [param for param, _ in kernel.params]
@@ -271,8 +271,8 @@ def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int
         )
         return (*found, *(None for _ in names))
 
-    # An operator of its own, so that it is refused when it runs, and not when it is compiled. (With
-    # the gradients: what needs none of them would run with the forward pass.)
+    # The backward pass is an operator, so that it raises when it runs, not when it is compiled. (It
+    # takes the gradients: an operator without them would run with the forward pass.)
     refused = defined(
         f"{name}_backward",
         "(Tensor[] values, Tensor[] gradients) -> Tensor[]",
@@ -286,7 +286,7 @@ def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int
 
 
 def schema(kernel: Kernel) -> str:
-    """What the operator takes and returns, as torch writes it."""
+    """The arguments and results of the kernel's operator, in torch's schema notation."""
     taken = [
         f"Tensor{'?' if optional else ''} t{place}"
         for place, (_, _, _, optional) in enumerate(kernel.tensors)
@@ -298,8 +298,8 @@ def schema(kernel: Kernel) -> str:
 
 
 def defined(name: str, schema: str, compute: Callable[..., Any], follow: Callable[..., Any]) -> Any:
-    """A new operator; `follow` computes its shapes. (Not by `torch.library.custom_op`, which takes
-    seconds at the first call: it imports the compiler of torch.)"""
+    """A new operator with the fake implementation `follow`. (Not by `torch.library.custom_op`,
+    which takes seconds at the first call: it imports the compiler of torch.)"""
     free, count = name, 1
     while hasattr(torch.ops.sketchc, free):  # this module was loaded before
         count += 1

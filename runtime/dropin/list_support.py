@@ -1,6 +1,6 @@
-"""How a drop-in module finds the kernel for the inputs that it is given, where a task has lists of
-them that need different kernels: `lists_dropin` copies this file's text into it. The text between
-the two marks is what is copied.
+"""The part of a drop-in module that chooses the kernel for its inputs, where the lists of inputs of
+a task need different kernels. `lists_dropin` copies the text between the two marks into the
+drop-in.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import torch
 
 # ---- copied from here ----
 def names_of(forward: Callable[..., Any]) -> list[str]:
-    """What `forward` takes behind self."""
+    """The names of the parameters of `forward` after self."""
     return list(inspect.signature(forward).parameters)[1:]
 
 
 def parts_of(values: Sequence[Any]) -> Iterator[Any]:
-    """Tensors and arrays, those within containers by themselves, and whatever else is given."""
+    """The values; a container with tensors or arrays in it is replaced by what it holds."""
     for value in values:
         inner = list(value.values()) if isinstance(value, dict) else value
         held = isinstance(inner, (list, tuple)) and list(parts_of(inner))
@@ -30,8 +30,8 @@ def parts_of(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def form_of(value: Any) -> Any:
-    """Of a tensor or an array its type and, of each axis, whether it has one place or more; other
-    values stand for themselves."""
+    """What a kernel is chosen by: the dtype of a tensor or an array and, for each axis, "1" for
+    extent 1 and "n" for others; None and numbers as they are; the `repr` of other values."""
     if isinstance(value, torch.Tensor):
         return value.dtype, *("1" if size == 1 else "n" for size in value.shape)
     if type(value).__name__ == "ndarray":
@@ -41,18 +41,18 @@ def form_of(value: Any) -> Any:
 
 
 def ranks_of(forms: Sequence[Any]) -> list[Any]:
-    """Of tensors type and rank alone."""
+    """The forms, with those of tensors reduced to (dtype, rank)."""
     return [(form[0], len(form) - 1) if isinstance(form, tuple) else form for form in forms]
 
 
 def alike(forms: Sequence[Any], others: Sequence[Any]) -> bool:
-    """Whether they are equal, numbers in their types, too."""
+    """Whether both lists of forms are equal, also in the types of numbers."""
     pairs = list(zip(forms, others, strict=False))
     return len(forms) == len(others) and all(type(a) is type(b) and a == b for a, b in pairs)
 
 
 def tensors_of(forms: Sequence[Any]) -> list[Any]:
-    """What the tensors are."""
+    """The forms of tensors and arrays, without those of other values."""
     return [form for form in forms if isinstance(form, tuple)]
 
 
@@ -62,9 +62,9 @@ def chosen(
     kwargs: Mapping[str, Any],
     served: Sequence[tuple[int, Sequence[Any]]],
 ) -> int:
-    """The kernel that was made for such inputs: for a list that is like them, else for one with the
-    same types, ranks and constants, else for one with tensors of these types and ranks. `order` are
-    the names of forward's arguments."""
+    """The number of the kernel made for such inputs: in `served` (kernel, forms) the first with
+    equal forms, else with equal types, ranks and constants, else with tensors of equal types and
+    ranks. `order` are the names of forward's arguments. Raises `TypeError` where there is none."""
     by_name = [kwargs[name] for name in order if name in kwargs]
     forms = [form_of(part) for part in parts_of([*args, *by_name])]
     for kernel, wanted in served:

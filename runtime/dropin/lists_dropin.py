@@ -1,7 +1,7 @@
 """One drop-in module for a task whose lists of inputs need several kernels.
 
-`NAME_dropin.py` has the same `ModelNew` as other drop-ins do (`torch_dropin`); its `forward` goes
-to the drop-in that was made for inputs of such types, ranks and constants, which lies beside it.
+`NAME_dropin.py` has the same `ModelNew` as other drop-ins do (`torch_dropin`); its `forward`
+calls the drop-in beside it that was made for inputs with these types, ranks and constants.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ModelNew(PARTS[0].ModelNew):  # type: ignore[misc, name-defined]
 
 
 def _form(value: InputSpec) -> str:
-    """As `form_of` in the module sees such an input."""
+    """The Python text of what the module's `form_of` returns for such an input."""
     if isinstance(value, TensorSpec):
         ones = "".join(', "1"' if size == 1 else ', "n"' for size in value.shape)
         return f"(torch.{value.dtype.numpy_name}{ones or ','})"

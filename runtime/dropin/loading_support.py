@@ -1,5 +1,5 @@
-"""How a drop-in module loads the files beside it: `kernel_module` copies this file's text into it,
-so it imports nothing of sketchc. The text between the two marks is what is copied.
+"""The part of a drop-in module that loads files beside it. `kernel_module` copies the text between
+the two marks, which uses nothing of sketchc, into the drop-in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def load_file(name: str, file: str) -> ModuleType:
-    """The module in a file of this folder."""
+    """Load the module `name` from a file of this folder; raises `ImportError` if it cannot."""
     path = FOLDER / file
     specification = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or specification is None or specification.loader is None:

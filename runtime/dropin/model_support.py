@@ -1,5 +1,5 @@
-"""What a drop-in module holds of the task's model: `torch_dropin` copies this file's text into it,
-behind that of `kernel_support`. The text between the two marks is what is copied.
+"""The part of a drop-in module that runs a kernel in place of the task's model. `torch_dropin`
+copies the text between the two marks into the drop-in, behind that of `kernel_support`.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def check_construction(
 
 
 def arguments_of(forward: Callable[..., Any]) -> list[tuple[str, Any]] | None:
-    """(name, default or `REQUIRED`) of what `forward` takes behind self; None where some go by
-    name alone, or any number is taken."""
+    """(name, default or `REQUIRED`) of the parameters of `forward` after self; None where one
+    of them is keyword-only, positional-only or variadic."""
     parameters = list(inspect.signature(forward).parameters.values())[1:]
     if any(one.kind is not one.POSITIONAL_OR_KEYWORD for one in parameters):
         return None
@@ -64,7 +64,7 @@ def arguments_of(forward: Callable[..., Any]) -> list[tuple[str, Any]] | None:
 def bound_arguments(
     forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], n: int
 ) -> list[Any]:
-    """As `bind_arguments`, of any signature; `torch.compile` cannot follow."""
+    """`bind_arguments` for a `forward` of any signature; `torch.compile` cannot trace this."""
     signature = inspect.signature(forward)
     bound = signature.bind(None, *args, **kwargs)
     for name in list(bound.arguments):
@@ -87,9 +87,9 @@ def bind_arguments(
     kwargs: Mapping[str, Any],
     n: int,
 ) -> list[Any]:
-    """Forward's arguments by position. The first `n` reach the kernel; others must keep their
-    defaults, since the kernel was made for those. `known` is of `arguments_of`. (In plain steps,
-    which `torch.compile` can follow.)"""
+    """The first `n` of forward's arguments by position, which reach the kernel; others must keep
+    their defaults, since the kernel was made for those. `known` is the result of `arguments_of`.
+    (In plain steps, which `torch.compile` can trace.)"""
     if known is None:
         return bound_arguments(forward, args, kwargs, n)
     names = [name for name, _ in known]
@@ -120,7 +120,7 @@ def state(model: nn.Module, name: str) -> torch.Tensor:
 
 
 def check_mode(model: nn.Module) -> None:
-    """The kernel computes what the task computes in evaluation mode."""
+    """Raise `RuntimeError` in training mode for a model that acts differently in it."""
     for module in model.modules() if model.training else ():
         drops = isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0
         learns = isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
@@ -133,7 +133,7 @@ def check_mode(model: nn.Module) -> None:
 
 
 def require_constant(name: str, value: Any, wanted: Any) -> None:
-    """Raise `ValueError` for an input that is no tensor and not what the kernel was made for."""
+    """Raise `ValueError` unless `value` is the constant `wanted` and no tensor."""
     if isinstance(value, torch.Tensor) or value != wanted:
         found = type(value).__name__ if isinstance(value, torch.Tensor) else repr(value)
         raise ValueError(f"{name} is {found}; this kernel was made for {wanted!r}")
@@ -148,10 +148,10 @@ def run_model(
     given: Sequence[Any],
     out: Any,
 ) -> Any:
-    """What the task returns, computed by the kernel: arrays where forward was `given` no tensors.
+    """What the task returns, computed by the kernel: arrays if `given` has arrays and no tensors.
 
-    `tensors` are (value, its name, the dtypes that it may have) in the kernel's order, whose own
-    dtype stands last. `dtypes` are the outputs' in the task; `returns` is "tensor", "tuple" or
+    `tensors` are (value, its name, the dtypes that it may have, the kernel's last) in the kernel's
+    order. `dtypes` are those of the task's outputs; `returns` is "tensor", "tuple" or
     "list".
     """
     wanted = places(out, len(dtypes))

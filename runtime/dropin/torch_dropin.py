@@ -43,10 +43,10 @@ def write_dropin(
     """Put the drop-in, the task and the kernel into `folder`; returns the drop-in's path.
 
     `freedom` says which init inputs are sizes that the kernel follows (`reach.find_freedom`);
-    without it `ModelNew` insists on the task's own. `note` is a sentence for its docstring. A C++
-    kernel is built here, but not loaded: that is done by whoever imports the drop-in. Raises
-    `ToolchainError` where the build fails, `OSError` where the folder refuses, and `UsageError` for
-    a task that no `ModelNew` can stand for.
+    without it `ModelNew` takes the task's own only. `note` is a sentence for its docstring. A C++
+    kernel is built here, but not loaded: importing the drop-in does that. Raises
+    `ToolchainError` where the build fails, `OSError` where the folder cannot be written, and
+    `UsageError` for a task that no `ModelNew` can stand for.
     """
     _require_model(binding)
     folder.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ class _Writer:
     note: str
 
     def text(self, freedom: Freedom | None, neighbours: bool) -> str:
-        """The whole module; `neighbours`: the task imports files beside it."""
+        """The text of the module; `neighbours` says whether the task imports files beside it."""
         parts = [self._docstring(), *module_parts(self.kernel, [MODEL_SUPPORT])]
         if neighbours:
             parts.append("sys.path.append(str(FOLDER))  # the task imports files beside it")
@@ -126,7 +126,7 @@ class _Writer:
         )
 
     def _data(self, freedom: Freedom | None) -> str:
-        """What may differ from the task's own model, and where the kernel's tensors live."""
+        """The definition of `MAY_DIFFER`: constructor arguments that need not be the task's own."""
         may_differ: list[int | str] = list(freedom.follows) if freedom else []
         may_differ += [name for name, _ in self._attributes()]
         return (
@@ -135,7 +135,7 @@ class _Writer:
         )
 
     def _attributes(self) -> list[tuple[str, Scalar]]:
-        """Params that the model's own attributes give."""
+        """(name, value) of the params that are read from attributes of the model."""
         scalars = self.binding.description.scalars
         taken = set(self.binding.param_inputs.values())
         return [
@@ -186,7 +186,7 @@ class _Writer:
         return "given" + "".join(f"[{key!r}]" for key in path)
 
     def _constants(self) -> list[str]:
-        """Statements that refuse other values of what reaches no param and no tensor."""
+        """Statements that refuse other values of inputs that reach no param and no tensor."""
         task = self.binding.description
         values = {position: task.inputs[position] for position in sorted(self.binding.nothing)}
         return [
@@ -208,7 +208,7 @@ class _Writer:
         return f'({value}, "{name}", [{dtypes}])'
 
     def _params(self) -> list[str]:
-        """The params: from forward's inputs, the model's attributes, or fixed."""
+        """An expression for each param: an input of forward, an attribute, or a fixed number."""
         where = {name: self._given(i) for i, name in self.binding.param_inputs.items()}
         where |= {name: f"self.{name}" for name, _ in self._attributes()}
         given = self.binding.params

@@ -1,4 +1,4 @@
-"""`sketchc check --fix`: carry out fix-its until nothing is left that has one."""
+"""`sketchc check --fix`: apply the fix-its of findings in rounds, until none is left to apply."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _ROUNDS = 20
 
 @records.frozen
 class Mended:
-    """A text after its fix-its, and the findings that they answered, in the order of mending."""
+    """A text with fix-its applied, and the findings whose fix-its they were, in that order."""
 
     text: str
     answered: tuple[Diagnostic, ...]
 
 
 def mend_files(paths: list[str], request: Request, write: bool, unsafe: bool = False) -> None:
-    """Mend each file in place (standard input: to standard output), or print the differences.
+    """Apply fix-its to each file in place (standard input: to standard output), or print the diffs.
 
-    Files that cannot be read are left to the report that follows.
+    Files that cannot be read are skipped: the check that follows reports them.
     """
     for path in paths:
         try:
@@ -49,8 +49,8 @@ def mend_files(paths: list[str], request: Request, write: bool, unsafe: bool = F
 
 
 def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
-    """Carry out fix-its, a round of them at a time, but none that would break the syntax; the safe
-    ones only, unless `unsafe`. A finding that has several is left to its author."""
+    """Apply fix-its in rounds, but none that would add a syntax error; only the safe ones, unless
+    `unsafe`. A finding that has several alternative fixes is left to the sketch's author."""
     text = source.text
     answered: list[Diagnostic] = []
     report = check_text(source, request)
@@ -73,7 +73,7 @@ def mend(source: Source, request: Request, unsafe: bool = False) -> Mended:
 
 
 def _codes(found: Iterable[Diagnostic]) -> set[str]:
-    """The codes of the errors among these."""
+    """The codes of the errors in `found`."""
     return {each.code for each in found if each.severity is Severity.ERROR}
 
 
@@ -82,8 +82,8 @@ def _applied(text: str, kept: Iterable[Fix]) -> str:
 
 
 def _parsing(text: str, offered: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """All fixes where these together bring no new kind of syntax error, else as many as do not:
-    two may each remove one of the two statements of a block."""
+    """All fixes in `offered` if together they add no new kind of syntax error, else a subset that
+    adds none: two fixes may each remove one of the only two statements of a block."""
     before = _syntax_errors(text)
     if _syntax_errors(_applied(text, offered)) <= before:
         return offered
@@ -95,7 +95,7 @@ def _parsing(text: str, offered: tuple[Fix, ...]) -> tuple[Fix, ...]:
 
 
 def _syntax_errors(text: str) -> set[str]:
-    """The codes of what is wrong with the syntax."""
+    """The codes of the syntax errors in `text`."""
     return _codes(parse(Source("", text))[1])
 
 

@@ -47,13 +47,13 @@ def make_console(
 
 
 def table_console(width: int) -> Console:
-    """As wide as a table needs: in a narrower terminal lines wrap, and nothing is cut off."""
+    """A console of a fixed `width`: in a narrower terminal its lines wrap, nothing is cut off."""
     return make_console(highlight=False, width=width)
 
 
 class Watch:
-    """Counts the jobs of a command as they begin and end, in whatever thread they do; with a
-    `progress` it shows a bar over all, and a line for each that runs."""
+    """Counts the jobs of a command as they begin and end, in any thread; with a `progress` it shows
+    a bar for all jobs, and a line for each running one."""
 
     def __init__(self, title: str, total: int, progress: Progress | None = None) -> None:
         self.total, self.done, self.passed = total, 0, 0
@@ -64,7 +64,7 @@ class Watch:
         self._lock = threading.Lock()
 
     def runs(self, job: Hashable, name: str, note: str = "", completed: int = 0) -> None:
-        """A job has begun, or has come so far; of one that has ended this comes too late."""
+        """Note that `job` runs, and how far it is (`completed`); ignored once the job has ended."""
         with self._lock:
             if job in self._ended:
                 return
@@ -76,7 +76,7 @@ class Watch:
                 self.progress.update(self._rows[job], note=note, completed=completed)
 
     def ends(self, job: Hashable, *, passed: bool) -> bool:
-        """A job has ended; returns whether it had begun here, or was known before."""
+        """Note that `job` has ended; returns whether `runs` had been called for it."""
         with self._lock:
             began = job in self._rows
             row = self._rows.pop(job, None)
@@ -93,7 +93,7 @@ class Watch:
 
 @contextmanager
 def watching(title: str, total: int, *, quiet: bool = False) -> Iterator[Watch]:
-    """Bars on standard error that go in the end; none where nobody watches."""
+    """A `Watch` with bars on standard error, removed at the end; none if `quiet` or no terminal."""
     if quiet or not sys.stderr.isatty():
         yield Watch(title, total)
         return

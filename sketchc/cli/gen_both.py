@@ -33,8 +33,8 @@ class Choice:
 
 
 def generate_both(folder: Path, run: Callable[[str, Path], RunResult]) -> tuple[RunResult, str]:
-    """Have both Designers `run` in a folder each; the result of the one that is kept, as if it were
-    `folder`'s, and what is said of it. Raises `UsageError` where the folder has other files."""
+    """Run each Designer by `run(designer, its folder)`. Returns the result that is kept, as if made
+    in `folder`, and why it is kept. Raises `UsageError` where `folder` has other files."""
     claim_folder(folder, _CHOICE, (*DESIGNERS, _CHOICE))
     results = {designer: run(designer, folder / designer) for designer in DESIGNERS}
     choice = choose(results)
@@ -48,7 +48,7 @@ def generate_both(folder: Path, run: Callable[[str, Path], RunResult]) -> tuple[
 
 
 def choose(results: Mapping[str, RunResult]) -> Choice:
-    """The verified kernel that is faster; the built-in Designer's where nothing can be timed."""
+    """Choose the faster verified kernel; the built-in Designer's where that is undecided."""
     gains = {name: run_verdict(r.state).gain for name, r in results.items()}
     passed = [name for name in DESIGNERS if results[name].state.outcome == "passed"]
     if len(passed) == 1:

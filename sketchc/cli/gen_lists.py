@@ -1,8 +1,8 @@
 """`sketchc gen` of a task whose lists of inputs need several kernels.
 
-Lists that differ in sizes share a sketch; those of other types, ranks or constants have one of
-their own. Each is a run by itself, in the folder `kernels`, of the task's file narrowed to its
-lists; what they left is copied beside it, with one drop-in for all.
+Lists that differ only in sizes share a sketch; lists of other types, ranks or constants need
+another. Each such group is a run by itself, in the folder `kernels`, of the task's file narrowed to
+its lists; the files of all runs are copied beside that folder, with one drop-in for all groups.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sketchc.runtime.tasks.task import load_task, task_path
 
 RUNS = "kernels"
 _TRACE = "trace.json"
-#: What each run has in its own folder alone.
+#: Files of a run that are not copied from its folder.
 _OWN = frozenset({"SUMMARY.md", _TRACE, "verdict.json"})
 _DROPIN = "_dropin"
 _INTRODUCTION = (
@@ -39,7 +39,7 @@ _INTRODUCTION = (
 
 
 def groups_of(task: str, source: str, timeout: float = 300.0) -> tuple[Group, ...]:
-    """The lists of inputs by the sketch that they need; one group where nothing can be said."""
+    """The task's lists of inputs by the sketch that they need; () if it has one or is broken."""
     if not any(maker in source for maker in LIST_MAKERS):
         return ()
     try:
@@ -51,7 +51,7 @@ def groups_of(task: str, source: str, timeout: float = 300.0) -> tuple[Group, ..
 
 @attrs.frozen
 class ListRuns:
-    """The runs for a task with such groups, in one folder."""
+    """The runs for a task whose lists of inputs form several groups, in one folder."""
 
     task: str
     source: str
@@ -60,11 +60,11 @@ class ListRuns:
 
     @property
     def stem(self) -> str:
-        """What the drop-in for all is named after."""
+        """The stem of the task's file, after which the drop-in for all groups is named."""
         return task_path(self.task)[0].stem
 
     def narrowed_tasks(self) -> list[str]:
-        """Write the task's file once for each group, and say where. Raises `UsageError`."""
+        """Write the task's file narrowed to each group; returns the tasks. Raises `UsageError`."""
         place = self.folder / RUNS
         claim_folder(self.folder, _TRACE, {RUNS})
         path, subject = task_path(self.task)
@@ -81,8 +81,8 @@ class ListRuns:
         return found
 
     def generate(self, run: Callable[[str, Path], RunResult]) -> RunResult:
-        """Have each kernel made (`run`: a task and a folder). The result is how the first ended
-        that did not pass, with the files of all. Raises `UsageError`."""
+        """Make each group's kernel by `run(task, folder)`. The result is that of the first run that
+        did not pass, else of the first, with the files of all runs. Raises `UsageError`."""
         results: list[RunResult] = []
         for task in self.narrowed_tasks():
             results.append(run(task, self.folder / RUNS / task_path(task)[0].stem))
@@ -102,7 +102,7 @@ class ListRuns:
         return joined
 
     def _files(self, results: Sequence[RunResult], target: str) -> list[Path]:
-        """The files of the runs, copied, and the drop-in for all of their kernels."""
+        """Copy the runs' files, and write the drop-in for all if each run made one; their paths."""
         made = (path for r in results for path in r.files if path.name not in _OWN)
         files = take_files(self.folder, _TRACE, made)
         modules = [path.stem for path in files if path.stem.endswith(_DROPIN)]
@@ -144,7 +144,7 @@ class ListRuns:
 
 
 def _joined_state(results: Sequence[RunResult], worst: RunResult) -> RunState:
-    """The state of one run, with the steps and the cases of all."""
+    """The state of the run `worst`, with the steps of all runs and the cases of all verdicts."""
     state = worst.state
     if state.verdict is not None:
         verdicts = [result.state.verdict or {} for result in results]

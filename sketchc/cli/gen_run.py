@@ -53,7 +53,7 @@ _REFRESH = 0.2
 
 
 class Display:
-    """Hears what agents do (`state.Progress`) and how replies stream in."""
+    """Shows on standard error what agents do (`state.Progress`) and how replies stream in."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.console = make_console(stderr=True, quiet=quiet, highlight=False)
@@ -73,14 +73,14 @@ class Display:
             self._status.stop()
 
     def note(self, agent: str, text: str) -> None:
-        """One line that stays, and the live line's text from now on."""
+        """Print `text` of `agent` as a permanent line, and show it on the live line from now on."""
         self._doing = f"{agent}: {text}"
         spent = self._spent()
         self.console.print(f"[bold]{agent:<9}[/bold] {escape(text)}{spent}", soft_wrap=True)
         self._update(self._doing)
 
     def streamed(self, request: Request, characters: int) -> None:
-        """The reply to `request` has so many characters by now."""
+        """Show on the live line that the reply to `request` has this many `characters` so far."""
         now = time.monotonic()
         if self._status is None or now - self._updated < _REFRESH:
             return
@@ -92,7 +92,7 @@ class Display:
             self._status.update(escape(text) + self._spent())
 
     def _spent(self) -> str:
-        """Calls, tokens and money so far; nothing before the first call."""
+        """The calls, tokens and money spent so far, as text; "" before the first call."""
         if self.client is None or not self.client.spend.calls:
             return ""
         spend = self.client.spend
@@ -107,7 +107,7 @@ _MAKERS = ("designer", "autosketch", "coder")
 
 @attrs.define(eq=False)
 class RunRecorder:
-    """Records one run, in `folder` and with options that are on disk."""
+    """Records one run in the store; its `folder` and `options` are on disk already."""
 
     recorder: Recorder
     folder: RunFolder
@@ -115,22 +115,22 @@ class RunRecorder:
     context: RunContext | None = None
 
     def step(self, state: RunState, context: RunContext) -> None:
-        """Keep the run as it is after a step; of the Verifier's, the verdict and the times."""
+        """Record the run after a step; after one of the Verifier, its results too."""
         self.context = context
         self._run(state, "")
         if state.history[-1].agent == "verifier":
             self._found(state, context)
 
     def end(self, state: RunState, stopped: str) -> None:
-        """Keep how the run ended, with the trace that its folder got. A run that went on from its
-        end, or was killed between its last step and here, has its last verdict kept again."""
+        """Record how the run ended, with the trace in its folder; if this process made a step, also
+        the last verdict, which an earlier process that was killed may not have recorded."""
         self._run(state, stopped)
         if self.context is not None and state.verdict is not None:
             self._found(state, self.context)
 
     def _found(self, state: RunState, context: RunContext) -> None:
-        """The verdict that stands in the state, once per step of the Verifier; nothing where the
-        kernel there may be a later one."""
+        """Record the verdict and measurement in `state`, for the last step of the Verifier; nothing
+        where a later step may have replaced the kernel that was verified."""
         steps = [step.number for step in state.history if step.agent == "verifier"]
         verdict, measured = state.verdict, state.measurement
         if verdict is None or not steps or state.kernel is None:
@@ -164,7 +164,7 @@ class RunRecorder:
         )
 
     def _identity(self) -> str:
-        """The same for all parts of a run, and no other run's: run.json is written once."""
+        """The run's id, unique and the same after a resume, since run.json is written once."""
         path = self.folder.inner / "run.json"
         made = str(path.stat().st_mtime_ns)
         return digest_of(str(self.folder.path.resolve()), made, path.read_text("utf-8"))[:32]
@@ -174,7 +174,7 @@ class RunRecorder:
         return [json.loads(line) for line in lines if line]
 
     def _trace(self, state: RunState) -> Mapping[str, Any]:
-        """The trace of the folder where it is of this state, else the steps."""
+        """The folder's trace.json if its steps are those of `state`, else these steps alone."""
         steps = to_plain([attrs.asdict(step) for step in state.history])
         try:
             trace = json.loads((self.folder.path / "trace.json").read_text("utf-8"))
@@ -185,7 +185,7 @@ class RunRecorder:
 
 
 def _kernel(state: RunState, context: RunContext) -> KernelRow:
-    """The row of the kernel that the Verifier had before it."""
+    """The store's row of the kernel in `state`, which the Verifier checked."""
     from sketchc.agents.state.candidates import candidate_of
     from sketchc.runtime.store.recording import kernel_row, sketch_text
 
@@ -211,7 +211,7 @@ def generate(
     quiet: bool,
     store: Path | None = None,
 ) -> RunResult:
-    """Start or resume the run and write its outputs, however it ends; `store` gets it, too.
+    """Start or resume the run, write its outputs however it ends, and record it in `store`.
 
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
@@ -254,7 +254,7 @@ def generate(
 
 @contextmanager
 def _kept_if_started(folder: RunFolder) -> Iterator[None]:
-    """A misuse that shows only within the run leaves no run behind that was never started."""
+    """On a `UsageError` inside, discard a new folder whose run has no checkpoint and no call."""
     existed = folder.exists()
     try:
         yield
@@ -314,7 +314,7 @@ def _client(
 
 
 def visible_devices(target: str, devices: Sequence[int]) -> dict[str, str]:
-    """The environment in which workers see these devices of the target only; empty for all."""
+    """The environment variables that let workers see only `devices` of the target; none for all."""
     from sketchc.lowering.registry import load_target
 
     name = load_target(target).devices_variable
@@ -322,7 +322,7 @@ def visible_devices(target: str, devices: Sequence[int]) -> dict[str, str]:
 
 
 def default_folder(wanted: RunOptions, configuration: Configuration, resume: bool) -> Path:
-    """The next free folder for this task and target, or the last one to resume."""
+    """The next free folder for the task and target or, with `resume`, the last one taken."""
     parent = configuration.target(wanted.target).log_folder or Path(DEFAULT_FOLDER)
     stem = f"{Path(wanted.task).stem}-{wanted.target}"
     number = 1
@@ -334,5 +334,5 @@ def default_folder(wanted: RunOptions, configuration: Configuration, resume: boo
 
 
 def _taken(folder: Path) -> bool:
-    """Whether a run was started there, or several were (`gen_lists`)."""
+    """Whether a run was started in `folder`, or several for lists of inputs (`gen_lists`)."""
     return RunFolder(folder).exists() or (folder / "trace.json").exists()

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 STOPPED = 3
 
 
-#: Attempts where neither the command line nor anything else says how many.
+#: Attempts where the command line does not say how many.
 MAX_ATTEMPTS = 4
 
 
 def code_with_model(
     planned: PlannedSketch, text: str, file: str, given: Mapping[str, Any], quiet: bool
 ) -> tuple[Kernel | None, int]:
-    """The accepted kernel and status 0, or None and the exit status; tells people on standard
-    error. `text` is the sketch's, `file` its name; `given` is what the command line says on the
-    model, by the names of its options.
+    """The accepted kernel and status 0, or None and the exit status; progress and errors go to
+    standard error. `text` is that of the sketch's file, `file` its name; `given` holds the options
+    of the command line that concern the model, by name.
 
     Raises `UsageError` where the target cannot run here or no model is configured.
     """
@@ -122,7 +122,7 @@ def _header(
 
 
 def _report(coding: Coding, spend: Spend) -> None:
-    """Attempts, calls and tokens; the last verdict where nothing was accepted."""
+    """Print attempts, calls and tokens; where no kernel was accepted, the last verdict too."""
     if coding.kernel is None:
         from sketchc.cli.consoles import make_console
         from sketchc.runtime.verify.text import show

@@ -48,9 +48,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-#: Seconds after which a command that was told to end is ended, whatever it holds.
+#: Seconds after SIGINT or SIGTERM until an alarm ends the process, whatever it does.
 _PATIENCE = 4.0
-#: Status of a command that was told to end.
+#: Exit status after SIGINT or SIGTERM.
 _INTERRUPTED = 130
 
 
@@ -111,14 +111,14 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, signal.SIG_DFL)
     checked = arguments is None and sys.argv[1:2] in (["check"], ["lint"])
     if (status == _INTERRUPTED or checked) and (_written() or status == _INTERRUPTED):
-        # What large libraries do at the end takes seconds, and what was started ends with this
-        # process; a check has nothing to be ended, and much to be taken apart.
+        # Exit handlers of large libraries take seconds, and child processes end with this one; a
+        # check has started nothing, and freeing its many objects would take long.
         os._exit(status)
     sys.exit(status)
 
 
 def _written() -> bool:
-    """Whether all that was said is written; what cannot be is reported at an ordinary end."""
+    """Flush standard output and error; False if one fails, which an ordinary exit reports."""
     written = True
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -129,8 +129,8 @@ def _written() -> bool:
 
 
 def _told_to_end(*_: object) -> None:
-    """Ctrl-C and SIGTERM alike: what is known is written, what was started is ended; and what does
-    not come to its end by then is ended by the alarm, from within any call."""
+    """Handle SIGINT and SIGTERM: raise `KeyboardInterrupt`, so that results are written and child
+    processes ended; if that takes longer than `_PATIENCE`, an alarm ends the process."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
     raise KeyboardInterrupt

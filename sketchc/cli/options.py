@@ -54,7 +54,7 @@ allow_unproved_option = click.option(
 
 
 class _TargetOption(click.Option):
-    """Its help names the targets, which are looked up when somebody asks for help."""
+    """An option whose help names the targets, looked up only when the help is printed."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         from sketchc.lowering.registry import all_targets
@@ -84,7 +84,7 @@ def symbols_option(text: str) -> Callable[[Command], Command]:
 def model_options(
     text: str = "openai, replay:FILE or mailbox:DIR.",
 ) -> Callable[[Command], Command]:
-    """Adds what says which language model is asked: `--llm` (`text` is its help), `--model`,
+    """Adds the options that choose a language model: `--llm` (`text` is its help), `--model`,
     `--base-url` and `--config`."""
 
     def with_model(command: Command) -> Command:
@@ -159,7 +159,7 @@ def diagnostics_json(error: SketchError | None) -> dict[str, Any]:
 
 
 def write_output(text: str, path: str | None) -> None:
-    """Write to `path`, or to standard output. Raises `UsageError` when the file refuses."""
+    """Write to `path`, or to standard output. Raises `UsageError` if the file cannot be written."""
     if path is None or path == "-":
         click.echo(text, nl=not text.endswith("\n"))
         return
@@ -169,8 +169,8 @@ def write_output(text: str, path: str | None) -> None:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Raises `UsageError` where `path` cannot be written in here: why, and what to do where its
-    folder is missing."""
+    """Turns an `OSError` from writing `path` inside into a `UsageError` with the reason, and a hint
+    where its folder is missing."""
     try:
         yield
     except OSError as error:
@@ -183,7 +183,7 @@ _EXTRAS = {"torch": "torch", "openai": "llm"}
 
 
 def lacking(error: ImportError) -> str:
-    """What is to be installed, where that is why an import failed; else ""."""
+    """Which extra of sketchc to install, if `error` is for a missing optional package; else ""."""
     from sketchc.lowering.registry import all_targets
 
     name = (error.name or "").partition(".")[0]
@@ -195,7 +195,7 @@ def lacking(error: ImportError) -> str:
 
 @contextmanager
 def task_errors(*, as_json: bool) -> Iterator[None]:
-    """With `as_json`, why there is no answer is an object on standard output, too: {"error":
+    """With `as_json`, an error is also printed as an object on standard output: {"error":
     {"class": "task", "reason": ...}} for a task that is broken or not deterministic, class "usage"
     for every other misuse. The exception goes on, to be a line on standard error and status 2."""
     import json
@@ -216,7 +216,7 @@ def task_errors(*, as_json: bool) -> Iterator[None]:
         raise
 
 
-#: Names another file than the default one.
+#: The environment variable that names another store than the default one.
 VARIABLE = "SKETCHC_STORE"
 
 
@@ -231,7 +231,7 @@ def default_store() -> Path:
 
 
 def store_option(command: Command) -> Command:
-    """Adds both options; the command gets `store`, the file to record into, None for none."""
+    """Adds `--store` and `--no-store`; commands get `store`, the file to record into or None."""
 
     @click.option(
         "--store",
@@ -262,7 +262,7 @@ existing_store_option = click.option(
 
 
 def recorder(store: Path | None, task: Task) -> Recorder:
-    """Records for a loaded task; says on standard error where it cannot."""
+    """A recorder for a loaded task; it warns on standard error where it cannot record."""
     from sketchc.runtime.store.recording import Recorder
 
     return Recorder(store, task, lambda text: click.echo(text, err=True))
@@ -275,7 +275,7 @@ def resolve_target(
     backend: str | None = None,
     arch: str | None = None,
 ) -> tuple[str, str | None]:
-    """One target and chip from our spelling and the paper's. Raises `UsageError`."""
+    """The target and chip by our options or the paper's (the last three). Raises `UsageError`."""
     from sketchc.lowering.registry import TARGETS, all_targets, load_target
 
     if target and dsl and target != dsl:
@@ -297,7 +297,7 @@ def resolve_target(
 
 
 def known_target(target: str | None) -> None:
-    """Raises `UsageError` for the name of a target that there is not."""
+    """Raises `UsageError` if `target` is not None and names no known target."""
     if target is not None:
         from sketchc.lowering.registry import load_target
 
@@ -305,7 +305,7 @@ def known_target(target: str | None) -> None:
 
 
 def by_tier(proofs: Iterable[Proof]) -> str:
-    """`3 proved, 1 tested`; "" for no proofs."""
+    """The number of proofs by tier, as `3 proved, 1 tested`; "" for no proofs."""
     tiers = Counter(proof.tier.value for proof in proofs)
     return ", ".join(f"{count} {tier}" for tier, count in tiers.items())
 
@@ -319,7 +319,7 @@ def configuration_of(config: str | None, **said: Any) -> Configuration:
 
 
 def difference(source: Source, text: str, changed: str) -> str:
-    """A unified diff from the file to another text of it, labelled by how that came about."""
+    """A unified diff from `source` to its new `text`; the word `changed` labels the new text."""
     import difflib
 
     lines = difflib.unified_diff(
@@ -332,7 +332,7 @@ def difference(source: Source, text: str, changed: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """Replace a file's content, written aside first so that no failure loses it; a link stays."""
+    """Replace a file's content atomically, through a temporary file; a symbolic link stays one."""
     path = os.path.realpath(path)
     aside = f"{path}.{os.getpid()}.tmp"
     with refusing(f"cannot write {path}"):

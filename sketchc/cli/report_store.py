@@ -1,5 +1,5 @@
-"""What `sketchc report` adds to JSON: the sketch beside its code, lowered again where no map was
-recorded, and the page of what the store holds (a verdict, a measurement, a kernel, a run)."""
+"""What `sketchc report` adds to JSON files: the sketch beside its code, lowered again to get the
+source map, and pages of what the store holds (a verdict, a measurement, a kernel, a run)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def code_of_sketch(path: str, page: Page) -> Code | None:
 
 
 def code_of_texts(texts: Texts) -> Code | None:
-    """The sketch beside the code in hand."""
+    """The sketch beside its recorded code, linked by source map or, for other code, by comments."""
     from sketchc.base.diagnostics import Source
 
     links: dict[int, tuple[int, ...]] = {}
@@ -89,7 +89,7 @@ def code_of_texts(texts: Texts) -> Code | None:
 
 
 def texts_of_page(page: Page) -> Texts | None:
-    """The texts that came with the first measurement that has any."""
+    """The texts of the first measurement on the page that has its code; None without one."""
     for one in page.measurements:
         found = one.measurement
         if found.source:
@@ -109,7 +109,7 @@ def texts_of_page(page: Page) -> Texts | None:
 def _lowered(
     source: Source, target: str, hardware: str, given: Sequence[tuple[str, str]]
 ) -> Kernel:
-    """The kernel of a text that holds one sketch."""
+    """The kernel of a text that holds one sketch, lowered with the constants `given`."""
     from sketchc.base.diagnostics import has_errors
     from sketchc.parsing.parser import parse
 
@@ -129,7 +129,7 @@ _CLAIMS = ("verdict", "measurement")
 
 
 def page_of_ids(store: Path, identities: Sequence[str]) -> Page:
-    """One page of all ids. Raises `UsageError` for ids that are not there, or have no page."""
+    """One page for all ids. Raises `UsageError` for ids that the store lacks, or without a page."""
     from sketchc.runtime.store.database import read_store
     from sketchc.runtime.store.reading import show
 
@@ -180,7 +180,7 @@ def _trace(found: Mapping[str, Any]) -> Trace | None:
     lines = _rows(found, "ledger")
     if not lines:
         return trace_of(trace, ())
-    # A ledger is told by its first words, whatever order a database keeps them in.
+    # A ledger is recognised by its first key, which may stand elsewhere in a database.
     mark = {"sketchc_ledger": lines[0].get("sketchc_ledger", VERSION)}
     text = "".join(json.dumps(line) + "\n" for line in ({**mark, **lines[0]}, *lines[1:]))
     return trace_of(trace, parse(text.encode(), Path("the ledger in the store")).records)
@@ -188,15 +188,15 @@ def _trace(found: Mapping[str, Any]) -> Trace | None:
 
 @attrs.frozen
 class _File:
-    """A file that a verdict was reached with: where it is, and whether its text is what it was."""
+    """A file that a verdict was reached with: its path, and whether its text is unchanged."""
 
     path: str
     same: bool
 
 
 def _files(claim: Mapping[str, Any], folder: Path | None) -> tuple[_File, _File | None]:
-    """What was verified, and the sketch it was called by where that is another file. `folder` is
-    that of the run in which this was done; it may be gone, and its files may be of a later step."""
+    """The verified file of a claim, and the sketch with its signature where that is another file.
+    `folder` is that of the run that made the claim; it may be gone, or hold later files."""
     evidence, kernel = claim["evidence"], claim["kernel"]
     given, name = evidence["kernel"].get("path", ""), sanitised_line(kernel["name"])
     sketch = kernel["sketch_text"] or ""
@@ -212,7 +212,7 @@ def _files(claim: Mapping[str, Any], folder: Path | None) -> tuple[_File, _File 
 
 
 def _file(text: str, given: str, name: str, folder: Path | None) -> _File:
-    """The file with this text: the one that was given, else one of the run's folder."""
+    """The file with this text: the path `given`, else a file of the run's `folder`, else `name`."""
     if given:
         return _File(given, _holds(Path(given), text))
     if folder is None:
@@ -230,7 +230,7 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _gone(claim: Mapping[str, Any], files: tuple[_File, _File | None]) -> list[str]:
-    """A note where the files that the command names are not those of the verdict."""
+    """A note where the files to repeat a verdict with no longer have the verified texts."""
     if claim["kind"] != "verdict":
         return []
     lost = [sanitised_line(one.path) for one in files if one is not None and not one.same]
@@ -242,7 +242,7 @@ def _gone(claim: Mapping[str, Any], files: tuple[_File, _File | None]) -> list[s
 
 
 def _result(claim: Mapping[str, Any], verified: _File, called: _File | None) -> Result:
-    """A claim's evidence, and what it is repeated with."""
+    """A claim's evidence, and the files to repeat it with."""
     foreign = claim["kernel"]["origin"] != "builtin"
     signature = "" if called is None else called.path
     return Result(claim["evidence"], Reproduce(verified.path, signature, foreign))

@@ -48,7 +48,7 @@ def _sizes(row: Row) -> str:
 
 
 def _median(row: Row) -> str:
-    """In one unit, so that rows can be compared."""
+    """The median time in microseconds, for every row alike, so that rows can be compared."""
     return f"{row['median'] * 1e6:.4g}"
 
 
@@ -136,7 +136,7 @@ _BEST: tuple[tuple[str, Cell], ...] = (
 
 
 def show_list(kind: str, rows: Sequence[Row]) -> None:
-    """Print a list, or that it is empty."""
+    """Print the table of the `rows` of one `kind`, or that there are none."""
     if not rows:
         click.echo(f"no {kind}")
         return
@@ -161,7 +161,7 @@ def _table(columns: Sequence[tuple[str, Cell]], rows: Sequence[Row]) -> Table:
 
 
 def show_one(data: Row) -> None:
-    """Print everything about one thing: facts, lists of what refers to it, texts last."""
+    """Print everything about one stored object: facts, lists of what refers to it, texts last."""
     console = table_console(_WIDTH)
     console.print(f"[bold]{data['kind']} {data['id']}[/bold]", soft_wrap=True)
     _facts(console, data, "")
@@ -183,7 +183,7 @@ _ELSEWHERE = (
 
 
 def _facts(console: Console, data: Row, indent: str) -> None:
-    """One line for each plain value; inner things (kernel, task, environment) indented."""
+    """Print a line for each plain value; nested objects (kernel, task, environment) indented."""
     for name, value in data.items():
         if name in (*_TEXTS, *_COLUMNS, *_ELSEWHERE):
             continue
@@ -199,7 +199,7 @@ def _say(console: Console, line: str) -> None:
 
 
 def _evidence(console: Console, data: Row) -> None:
-    """The cases of a verdict, the samples of a measurement, as they were recorded."""
+    """Print the cases of a verdict, or the samples of a measurement, as they were recorded."""
     evidence = data.get("evidence")
     if evidence is None:
         return
@@ -219,7 +219,7 @@ def _evidence(console: Console, data: Row) -> None:
 
 
 def _run(console: Console, data: Row) -> None:
-    """The steps of a run and the calls of its ledger, a line each; `--json` has every word."""
+    """Print the steps of a run and the calls of its ledger, a line each; `--json` has all texts."""
     for step in data.get("trace", {}).get("steps", ()):
         reason = f": {step['reason']}" if step["reason"] else ""
         _say(console, f"step {step['number']}: {step['agent']}: {step['outcome']}{reason}")
@@ -231,7 +231,7 @@ def _run(console: Console, data: Row) -> None:
 
 
 def _texts(console: Console, data: Row) -> None:
-    """Codes and sketches, whole."""
+    """Print the full texts of kernels, sketches, signatures, modules and files."""
     for owner in (data, data.get("kernel"), data.get("task")):
         if not isinstance(owner, dict):
             continue

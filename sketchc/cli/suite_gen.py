@@ -1,4 +1,4 @@
-"""What runs in the process of each sample of a suite: one command line."""
+"""The entry point of the process that runs one sample of a suite: one `sketchc` command line."""
 
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ def perform_suite(
     store: Path | None,
     quiet: bool,
 ) -> Results:
-    """Start the run, or go on with it, to its end. Raises `UsageError`, and `KeyboardInterrupt`
-    with everything kept that had ended."""
+    """Start or resume the run, to its end. Raises `UsageError`, and `KeyboardInterrupt` with the
+    results kept of all samples that had ended."""
     passed_on = dict(zip(options.passed_on[::2], options.passed_on[1::2], strict=True))
     if "verifier" in load_workflow(passed_on.get("--workflow", "default")).agents:
         require_running(toolchain(options.target))
@@ -52,7 +52,7 @@ def perform_suite(
 
 
 def _write_page(folder: Path) -> None:
-    """Beside the results, where there are any."""
+    """Write report.html into `folder`, if it holds the results of a suite."""
     from sketchc.agents.suites.page import is_suite, page_of_suite
     from sketchc.cli.options import write_output
     from sketchc.runtime.report.page import render

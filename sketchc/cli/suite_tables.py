@@ -20,7 +20,7 @@ _WIDTH = 200
 
 
 def show_tasks(suite: Suite) -> None:
-    """A line for each task; what is left out says why."""
+    """Print a line for each task; an excluded one has the reason in place of its sizes."""
     rows = [
         (task.name, task.category, f"excluded: {task.excluded}" if task.excluded else task.sizes)
         for task in suite.tasks
@@ -29,7 +29,7 @@ def show_tasks(suite: Suite) -> None:
 
 
 def show_results(results: Results) -> None:
-    """What passed by category, and below it what did not, with the reasons."""
+    """Print how many tasks passed by category, then those that did not, with the reasons."""
     console = table_console(_WIDTH)
     from sketchc.agents.suites.metrics import cells, headings
 
@@ -56,7 +56,7 @@ def show_results(results: Results) -> None:
 
 
 def show_compared(compared: Compared, first: Results, second: Results) -> None:
-    """Both runs by category, the tasks that only one passes, and whether that may be chance."""
+    """Print both runs by category, the tasks that only one passed, and if that may be chance."""
     console = table_console(_WIDTH)
     headings = ["category", "tasks", "first", "second", "gained", "lost", "p"]
     timed = compared.rows[-1].speeds is not None
@@ -89,7 +89,7 @@ def show_compared(compared: Compared, first: Results, second: Results) -> None:
 
 
 def _compared_cells(row: Difference, timed: bool) -> list[str]:
-    """A line of the table of differences."""
+    """The cells of one row of the comparison; those on speeds only if any task was `timed`."""
     counts = (row.tasks, row.first, row.second, len(row.gained), len(row.lost))
     cells = [row.category, *map(str, counts), f"{row.p:.3g}"]
     speeds = row.speeds

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def read_kernel(path: Path) -> tuple[str, str]:
-    """The text, and why it is none ("" where it is one). Raises `UsageError` for a file that cannot
-    be read at all."""
+    """The text of a file, and why it is not UTF-8 ("" where it is). Raises `UsageError` for a file
+    that cannot be read at all."""
     with refusing(f"cannot read the kernel {path}"):
         content = path.read_bytes()
     try:
@@ -47,8 +47,8 @@ def read_kernel(path: Path) -> tuple[str, str]:
 
 
 def is_wrapper(text: str) -> bool:
-    """Whether Python holds functions for others to call and no class: a wrapper around Triton
-    kernels, and no attempt at a model. False for what does not parse."""
+    """Whether Python code has public functions and no class, as a wrapper around Triton kernels has
+    and an attempt at a `ModelNew` has not. False for text that does not parse."""
     from sketchc.lowering.language import parsed
 
     if (tree := parsed(text)) is None:
@@ -59,8 +59,8 @@ def is_wrapper(text: str) -> bool:
 
 
 def entry_of(text: str, language: str, name: str, where: str, wanted: str | None) -> str:
-    """The function that is called: as `entry_point` says, and where the file has none, the one that
-    it lacks, so that verification can say so. Raises `UsageError` where there are several."""
+    """The kernel's entry point, as `entry_point` finds it; where there is none, the name that the
+    file lacks, which verification then reports. Raises `UsageError` where several would do."""
     from sketchc.runtime.verify.kernel_file import entry_point
 
     try:
@@ -95,14 +95,14 @@ class VerifyRequest:
     signature: str | None = None
     seed: int | None = None
     timeout: float = 300.0
-    #: Seconds for what the planned cases do not reach.
+    #: Seconds for further cases, which reach what the planned cases do not.
     budget: float = 120.0
     #: A sketch that is lowered already.
     lowered: Candidate | None = attrs.field(default=None, repr=False)
 
     @property
     def is_kernel(self) -> bool:
-        """Whether the file holds a kernel, no sketch."""
+        """Whether the file holds a kernel rather than a sketch."""
         return Path(self.file).suffix.lower() in kernel_endings()
 
 
@@ -110,7 +110,7 @@ class VerifyRequest:
 class Outcome:
     """The answer to one request: a verdict, or why there is none.
 
-    `error` is a sentence for the user, `diagnostics` what a sketch that does not lower is told.
+    `error` is a sentence for the user; `diagnostics` holds those of a sketch that does not lower.
     """
 
     request: VerifyRequest
@@ -202,7 +202,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def require_running(toolchain: Toolchain, said: str = "{} cannot run on this machine") -> None:
-    """Raises `UsageError` where the target ({} in what is `said`) cannot run: what is missing."""
+    """Raises `UsageError` with what is missing if the target ({} in the text `said`) cannot run."""
     status = toolchain.status()
     if not status.can_run:
         lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
@@ -214,14 +214,14 @@ def require_running(toolchain: Toolchain, said: str = "{} cannot run on this mac
 
 
 def candidate_of(request: VerifyRequest, task: TaskClient) -> Candidate:
-    """What is verified. Raises `UsageError` and `SketchError`."""
+    """The kernel or lowered sketch to verify. Raises `UsageError` and `SketchError`."""
     if request.is_kernel:
         return _kernel(request, task)
     return request.lowered or lower(request)
 
 
 def lower(request: VerifyRequest) -> Candidate:
-    """A sketch, lowered with the toolchain that runs it; no task is needed for that.
+    """The candidate of a sketch: lowered, with the toolchain that runs it; needs no task.
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
@@ -250,7 +250,7 @@ def lower(request: VerifyRequest) -> Candidate:
 
 
 def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:
-    """A kernel that somebody else wrote. Raises `UsageError` and `SketchError`."""
+    """The candidate of a file with a kernel by others. Raises `UsageError` and `SketchError`."""
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.registry import language_of_file, load_target, targets_in
     from sketchc.runtime.toolchains.base import toolchain
@@ -272,7 +272,7 @@ def _kernel(request: VerifyRequest, task: TaskClient) -> Candidate:
         )
     if written.hosted and not language.hosted and not garbled:
         if not is_wrapper(source):
-            return _module(request, task, target, chip)  # which is then found not to be one
+            return _module(request, task, target, chip)  # verification then reports that it is none
         found = targets_in(written.name)
         dsl = found[0].dsl
         wanted = " or ".join(other.name for other in found if other.dsl == dsl)
@@ -310,8 +310,8 @@ def _module(request: VerifyRequest, task: TaskClient, target: str, chip: str | N
 
 
 def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Source | None]:
-    """What a kernel is called with: the plan of `--signature`, with that file, else one without
-    phases that is read off the task. Raises `UsageError` and `SketchError`."""
+    """The plan that says what a kernel is called with: that of `--signature`, with its source, else
+    one without phases, derived from the task, and None. Raises `UsageError` and `SketchError`."""
     from sketchc.runtime.tasks import signature
 
     target, chip = options.resolve_target(request.target, request.hardware)

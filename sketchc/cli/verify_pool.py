@@ -26,7 +26,7 @@ _JOB = "sketchc.cli.verify_pool:perform"
 
 @attrs.frozen
 class VerifyJob:
-    """One file, the task it is held against, and where the verdict is kept."""
+    """One file to verify, its task, the task's timeout in seconds, and the verdict's store."""
 
     request: VerifyRequest
     task: str
@@ -36,7 +36,7 @@ class VerifyJob:
 
 @attrs.frozen
 class TaskBroken:
-    """What a process found instead of an outcome: the task itself does not do."""
+    """What `perform` returns instead of an outcome where the task itself is broken."""
 
     message: str
 
@@ -74,7 +74,7 @@ def verify_all(
 
 
 def perform(job: VerifyJob) -> Outcome | TaskBroken:
-    """One file; what the user did wrong is in the outcome."""
+    """Verify one file; the outcome holds the user's mistakes, but for a broken task."""
     from sketchc.cli.options import recorder
     from sketchc.runtime.process import pool
     from sketchc.runtime.tasks.description import TaskFailure

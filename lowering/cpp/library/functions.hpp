@@ -61,7 +61,7 @@ template <class T> inline T sign(T x)
     return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
 }
 
-// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+// The larger of a and b; NaN wins. Only `larger` depends on `a`, the accumulator of a loop.
 template <class T> inline T max(T a, T b)
 {
     const T larger = b > a ? b : a;
@@ -69,7 +69,7 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
-// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+// The smaller of a and b; NaN wins. Only `smaller` depends on `a`, the accumulator of a loop.
 template <class T> inline T min(T a, T b)
 {
     const T smaller = b < a ? b : a;
@@ -168,7 +168,7 @@ template <class T> inline T sigmoid(T x) { return T{1} / (T{1} + exp(-x)); }
 template <class T> inline T silu(T x) { return x / (T{1} + exp(-x)); }
 
 // erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.92 it is 1, to the
-// last bit: somebody multiplies 1 + erf(x) by a large number.
+// last bit: some callers scale 1 + erf(x) by a large number.
 inline float short_erf(float x)
 {
     const float bounded = x < -3.92F ? -3.92F : (x > 3.92F ? 3.92F : x);

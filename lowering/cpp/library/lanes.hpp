@@ -57,7 +57,7 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
     }
 }
 
-// `scan_lines` along another axis than the last: blocks of neighbouring lines go on together.
+// `scan_lines` along another axis than the last: blocks of neighbouring lines advance together.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
                          F combine)
@@ -94,7 +94,7 @@ inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> 
     });
 }
 
-// Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
+// Runs `combine` along every line; sums and products of floats are kept in double. Four lanes at a
 // time are combined among themselves, so that only every fourth waits for what came before.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
@@ -291,7 +291,7 @@ inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_
     });
 }
 
-// The order of topk: values, then indices; a negative one (nothing yet) is read as the largest.
+// The order of topk: values, then indices; a negative index (nothing yet) counts as the largest.
 template <bool largest, class T>
 inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
 {
@@ -300,7 +300,7 @@ inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
             static_cast<uint64_t>(a_place) < static_cast<uint64_t>(b_place));
 }
 
-// Moves a value to its place among the `count` ordered ones of a line, of which the last goes.
+// Inserts a value among the `count` ordered ones of a line, the last of which is dropped.
 template <bool largest, class T>
 inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int64_t place)
 {
@@ -361,7 +361,7 @@ template <class T, int rank> inline void next_lane(const tile<T, rank> &each, in
     }
 }
 
-// Copies lanes in row-major order from one rectangle to another with as many of them.
+// Copies lanes in row-major order from one rectangle to another with as many lanes.
 template <class T, int from, int to>
 inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)
 {

@@ -41,7 +41,7 @@ private:
     uint64_t value_;
 };
 
-// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+// Whether a tensor has 2^48 elements or more, an extent of 0 counted as 1.
 inline bool too_large(std::initializer_list<int64_t> extents)
 {
     int64_t elements = 1;

@@ -95,7 +95,7 @@ template <class T> inline void stream(T *to, const T *from, int64_t count)
     std::copy_n(from + done, count - done, to + done);
 }
 
-// Other threads see what this one has streamed.
+// Makes what this thread has streamed visible to other threads.
 inline void end_streams()
 {
 #if defined(__AVX__)

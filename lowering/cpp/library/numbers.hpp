@@ -52,7 +52,7 @@ inline T whole_quotient(T a, T b)
     return whole - floor > T{0.5} ? floor + 1 : floor;
 }
 
-// What floor division leaves, exactly, with the sign of b, also where nothing is left.
+// The remainder of floor division, exactly, with the sign of b, also where it is zero.
 template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 inline T floor_rest(T a, T b)
 {

@@ -37,7 +37,7 @@ struct elements {
 
 elements elements_of(const nb::object &array)
 {
-    // Public, and for every type: no buffer holds bfloat16.
+    // Public, and there for every type: the buffer protocol has no bfloat16.
     const nb::object told = array.attr("__array_interface__");
     const nb::object data = told["data"];
     elements result{PyLong_AsVoidPtr(nb::object(data[0]).ptr()), nb::cast<bool>(data[1]), {}};
@@ -203,7 +203,7 @@ void check_extent(const argument &tensor, std::size_t axis, int64_t expected, bo
     return "[" + text + "]";
 }
 
-// Of `count` outputs that are given together, one; None where none is.
+// One of `count` outputs that are given as a tuple or list; None where none is given.
 [[maybe_unused]] nb::object part(const nb::object &out, std::size_t place, std::size_t count)
 {
     if (out.is_none()) {
@@ -216,7 +216,7 @@ void check_extent(const argument &tensor, std::size_t axis, int64_t expected, bo
     return out[place];
 }
 
-// Where a result goes: what the caller gives, which has to be of this shape, or something new.
+// The array of a result: the caller's, which must have this shape, or a new one.
 [[maybe_unused]] argument output(const nb::object &given, const char *name,
                                  const std::string &dtype, const std::vector<int64_t> &shape)
 {
@@ -240,7 +240,7 @@ void check_extent(const argument &tensor, std::size_t axis, int64_t expected, bo
     return result;
 }
 
-// A result that was computed beside its place, since that is not contiguous.
+// Copies a result to its array, if that is not contiguous and the result was computed elsewhere.
 [[maybe_unused]] void copy_back(const argument &written)
 {
     if (!written.dense.is(written.given)) {
@@ -265,7 +265,7 @@ void check_extent(const argument &tensor, std::size_t axis, int64_t expected, bo
     return made;
 }
 
-// What the arguments break, with the values that say why.
+// Raises ValueError for the broken condition `text`, with the values that it is about.
 [[noreturn]] [[maybe_unused]] void
 refuse(const char *text, std::initializer_list<std::pair<const char *, nb::object>> values)
 {

@@ -121,7 +121,7 @@ def _declarations(used: set[str]) -> list[str]:
 
 
 def include_lines(names: Collection[str]) -> str:
-    """The standard headers that the library needs, and those of the pieces that are used."""
+    """The `#include` lines of the whole library and of OpenMP; the intrinsics' where used."""
     found = {line for file in FILES for line in _INCLUDE.findall(read(file))}
     lines = [*sorted(found), "#include <omp.h>"]
     if "stream" in names:

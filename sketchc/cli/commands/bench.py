@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.verify.verify import Candidate
 
-#: Seconds between two updates of the same sort.
+#: Seconds between two updates of the progress line within one step of the work.
 _REFRESH = 0.2
 
 Say = Callable[[str], None]
@@ -44,7 +44,7 @@ Say = Callable[[str], None]
 
 @contextmanager
 def bench_progress(file: str, *, quiet: bool, number: int, of: int) -> Iterator[Say]:
-    """Says what is being done to kernel `number` of `of`; nothing where nobody watches."""
+    """A function that shows, on a terminal, what is being done to kernel `number` of `of`."""
     if quiet or not sys.stderr.isatty():
         yield lambda doing: None
         return
@@ -78,7 +78,7 @@ BASELINES = ("eager", "compile")
 
 @attrs.frozen
 class _Command:
-    """What the command line says, for all kernels alike."""
+    """The options of the command line, which hold for all kernels."""
 
     request: VerifyRequest
     settings: Settings
@@ -198,7 +198,7 @@ def _pairs(files: tuple[str, ...], tasks: tuple[str, ...]) -> list[tuple[str, st
 
 
 def _one(command: _Command, file: str, task: str) -> int:
-    """One kernel; an error is the command's."""
+    """Measure and report the only kernel, whose failure is the command's; the exit status."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
 
     try:
@@ -232,8 +232,8 @@ def _one(command: _Command, file: str, task: str) -> int:
 
 
 def _many(command: _Command, pairs: list[tuple[str, str]]) -> int:
-    """Several kernels, each on each list of its task's inputs: each fails for itself, and counts as
-    not fast. A target that cannot be timed here is an error for all of them."""
+    """Measure each kernel on each list of its task's inputs; returns the exit status. A failure is
+    an entry that counts as not fast; a target that cannot be timed here is an error for all."""
     entries = []
     for number, (file, task) in enumerate(pairs, 1):
         measure = partial(_measure, command, file, task, number, len(pairs))
@@ -242,7 +242,7 @@ def _many(command: _Command, pairs: list[tuple[str, str]]) -> int:
 
 
 def _tell(command: _Command, entries: list[Entry]) -> int:
-    """Several measurements, and what they come to; the exit status."""
+    """Print several measurements and their totals; returns the exit status."""
     from sketchc.runtime.bench import text
 
     totals = text.against(entries, command.settings.baselines)
@@ -290,7 +290,7 @@ def _result(entry: Entry) -> dict[str, Any]:
 def _guarded(
     file: str, task: str, own_list: str, measure: Callable[[], list[Entry]]
 ) -> list[Entry]:
-    """What was measured; a failure as an entry of its own."""
+    """The entries that `measure` returns; if it fails, one entry with the failure."""
     from sketchc.runtime.bench.driver import MeasurementFailedError
     from sketchc.runtime.bench.text import Entry
     from sketchc.runtime.tasks.description import TaskFailure
@@ -336,9 +336,9 @@ class _NotTimedHereError(UsageError):
 
 
 def _measure(command: _Command, file: str, task: str, number: int = 1, of: int = 1) -> list[Entry]:
-    """Kernel `number` of `of`, on each list of the task's inputs that it serves; with --symbols, at
-    these sizes alone. Raises `SketchError`, `UsageError`, and `MeasurementFailedError` where the
-    kernel fails on the first."""
+    """Measure kernel `number` of `of` on each list of the task's inputs that fits; with --symbols,
+    at those sizes alone. Raises `SketchError`, `UsageError`, and `MeasurementFailedError` where the
+    kernel fails on the first list."""
     from sketchc.runtime.bench.text import Entry
 
     request = attrs.evolve(command.request, file=file)
@@ -427,9 +427,9 @@ def _time(
     say: Say,
     own: OwnList | None,
 ) -> Measurement:
-    """Measure on one list of inputs; by default on the first that fits. Where times alone are
-    disputed, all is measured once more, the machine as well, and that counts: other work may have
-    held up this process's clock, or slowed the machine down."""
+    """Measure on the list of inputs `own`, or on the first that fits. Where times alone are in
+    doubt, kernel and machine are measured once more, and the second measurement counts: other work
+    may have held up this process, or slowed the machine down."""
     from sketchc.runtime.bench.bench import bench as measure
     from sketchc.runtime.bench.machine import this_machine
 

@@ -177,7 +177,7 @@ def map_files(function: Callable[[str], Result], paths: list[str]) -> list[Resul
 
 
 def _print_text(reports: list[FileReport], quiet: bool) -> None:
-    """Diagnostics and, unless `quiet`, proofs and what they come to."""
+    """Print the diagnostics and, unless `quiet`, the proofs and a summary."""
     colour = coloured(sys.stdout)
     parts = []
     for report in reports:

@@ -51,7 +51,7 @@ def demo(examples: str) -> int:
 
 
 def _ascend(console: Console, sketch: str, task: Path) -> bool:
-    """Lower for the NPU, show code and proofs, execute where the tools are. True if it failed."""
+    """Lower for the NPU, show code and proofs, run if the toolchain can. True if that failed."""
     from rich.syntax import Syntax
 
     console.rule(f"sketchc lower {sketch} --target triton_ascend")
@@ -110,7 +110,7 @@ def _proofs(console: Console, sketch: str) -> None:
 
 
 def _right(console: Console, candidate: Candidate, task: Path, *told: str) -> bool:
-    """Verify the kernel, and say what came of it, after what is `told`. True if it is right."""
+    """Verify the kernel, and print the lines `told` and a summary. True if the kernel passed."""
     from sketchc.runtime.tasks.task import TorchTask
     from sketchc.runtime.verify import text
     from sketchc.runtime.verify.verify import verify

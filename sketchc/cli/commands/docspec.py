@@ -172,7 +172,7 @@ def _select(
 
 
 def _report(selection: Selection) -> None:
-    """What was taken and left out, with tokens, on standard error."""
+    """Print on standard error the parts taken and left out, with their estimated tokens."""
     for part in selection.taken:
         click.echo(f"taken     {_line(part)}", err=True)
     for part in selection.left_out:

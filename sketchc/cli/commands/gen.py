@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.run.run import RunOptions, RunResult
 
-    #: What is asked for, and the text of the task's file.
+    #: The options of a run, and the text of the task's file.
     Wanted = tuple[RunOptions, str]
 
 #: Exit status by how a run ended.
@@ -126,7 +126,7 @@ def _emit(task: str, stage: str) -> int:
 
 
 def _gen(given: dict[str, Any]) -> int:
-    """The exit status. Raises `UsageError`."""
+    """Carry out `sketchc gen`; returns the exit status. Raises `UsageError`."""
     from sketchc.agents.run.run import INTERRUPTED
 
     configuration = options.configuration_of(**{name: given[name] for name in _SETTINGS})
@@ -147,8 +147,8 @@ def _gen(given: dict[str, Any]) -> int:
 def _made(
     given: dict[str, Any], configuration: Configuration, wanted: Wanted, output: Path | None
 ) -> RunResult:
-    """The result of one run, or of one for each kind of inputs that the built-in Designer needs a
-    sketch for. Raises `UsageError`."""
+    """The result of one run, or of a run for each group of the task's lists of inputs where the
+    built-in Designer needs a sketch for each. Raises `UsageError`."""
     from sketchc.cli.gen_lists import ListRuns, groups_of
     from sketchc.cli.gen_run import default_folder
 
@@ -169,8 +169,8 @@ def _made(
 
 
 def _resumed(given: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The options of one of several runs, in a folder of its own: with --resume, one that has begun
-    goes on, and one that has ended stands."""
+    """The options of one of several runs: `resume` is set only where `folder` holds a run already,
+    which then goes on, or stays as it is if it has ended."""
     return {**given, "resume": given["resume"] and (folder / "run").exists()}
 
 
@@ -196,7 +196,7 @@ def _run(
 def _both(
     given: dict[str, Any], configuration: Configuration, output: Path | None
 ) -> tuple[RunResult, str]:
-    """The better of two runs, and why. Raises `UsageError`."""
+    """The better of both Designers' runs, and why it is kept. Raises `UsageError`."""
     from sketchc.cli.gen_both import DESIGNERS, generate_both
 
     if output is None:
@@ -214,7 +214,7 @@ def _both(
 
 
 def _options(given: dict[str, Any], configuration: Configuration) -> Wanted:
-    """What is asked for, and the text of the task's file. Raises `UsageError`."""
+    """The options of the run, and the text of the task's file. Raises `UsageError`."""
     from sketchc.agents.run.run import RunOptions, digest
     from sketchc.agents.workflows import load_workflow
     from sketchc.lowering.hardware import load_hardware
@@ -279,7 +279,7 @@ def _fitting(workflow: str, coder: str, given: dict[str, Any]) -> None:
 
 
 def _holds(path: str, wanted: RunOptions, *, as_json: bool) -> bool:
-    """Whether a given sketch lowers for the target; if not, JSON says so, or a `SketchError`."""
+    """Whether the sketch in `path` lowers; if not, prints why with `as_json`, else raises it."""
     try:
         source, tree = sketches.load_sketch(path)
         sketches.plan_sketch(source, tree, wanted.target, wanted.hardware, dict(wanted.constants))

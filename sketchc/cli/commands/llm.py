@@ -101,8 +101,8 @@ def check(target: str | None, as_json: bool, **said: str | None) -> int:
 def settings_rows(
     configuration: Configuration, target: str | None, own: TargetSettings
 ) -> list[tuple[str, str, str]]:
-    """(dotted key, value, where it came from) of every setting that a run would use; of the key,
-    only whether it is set."""
+    """(dotted key, value, where it came from) of every setting that a run would use; of the API
+    key, only whether it is set."""
 
     settings = configuration.llm.for_target(own)
     origins = configuration.origins
@@ -181,7 +181,7 @@ def _about_key(settings: LlmSettings) -> str:
 
 
 def _about(provider: Provider) -> str:
-    """Why nothing is asked, in one line; "" for a provider that is asked."""
+    """Why the provider is not asked, in one line; "" for one that is."""
 
     match provider:
         case ReplayProvider(header=header):
@@ -196,7 +196,7 @@ def _about(provider: Provider) -> str:
 
 
 def _ask_all(provider: Provider, settings: LlmSettings) -> list[dict[str, Any]]:
-    """One question per model that differs, at the first of its levels."""
+    """Ask each distinct model one question, at the first of its levels; returns the results."""
     levels: dict[str, list[str]] = {}
     for level, model in settings.models.items():
         levels.setdefault(model.name, []).append(level)
@@ -363,7 +363,7 @@ def _ledger_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _in_full(record: Record) -> str:
-    """Every message and the reply, as they were."""
+    """The full text of one call: every message, then the reply or the error."""
     row = _row(record)
     facts = ", ".join(f"{name} {row[name]}" for name in ("level", "provider", "outcome", "started"))
     parts = [f"call {record.number}: {record.request.purpose} ({facts})"]

@@ -141,8 +141,8 @@ def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str 
 
 
 def write_map(kernel: Kernel, text: str, file: str, output: str | None) -> None:
-    """Write the map from the code (in `output`) to the sketch's `text`. Raises `UsageError` when
-    the file refuses."""
+    """Write the map from the code (in `output`) to the sketch's `text`. Raises `UsageError` if
+    the file cannot be written."""
 
     from sketchc.lowering.kernel import source_map_json
 
@@ -154,10 +154,10 @@ def write_module(
     planned: PlannedSketch, made: Kernel | None, folder: Path, written: Kernel | None = None
 ) -> int:
     """Put the importable drop-in into `folder`; returns the exit status. `made` is the built-in
-    Coder's kernel, where there is one by now, `written` the model's: the glue around it is the
-    built-in Coder's, which keeps the same contract.
+    Coder's kernel if it was emitted already, `written` the model's kernel, whose source then takes
+    the place of the built-in one: both have the same interface.
 
-    Raises `UsageError` when the folder refuses.
+    Raises `UsageError` if the folder cannot be written.
     """
 
     from sketchc.runtime.dropin.kernel_module import write_module as write_files
@@ -178,8 +178,8 @@ def write_module(
 
 
 def emitted(planned: PlannedSketch, emit: str) -> tuple[str, Kernel | None]:
-    """The text that `--emit` asks for, and the kernel whose code it is. Raises `DiagnosticError`
-    for what the target refuses."""
+    """The text that `--emit` asks for, and the kernel whose code it is (None for "ir" and "plan").
+    Raises `DiagnosticError` for what the target refuses."""
 
     match emit:
         case "ir":
@@ -214,7 +214,7 @@ def show_tree(node: Any, depth: int = 0) -> str:
 
 
 def summary(planned: PlannedSketch) -> str:
-    """What was proved, and how, in one paragraph."""
+    """The claims by tier, the plan's notes, and the memory that each phase uses, as text."""
     plan = planned.plan
     counted = options.by_tier(planned.proofs) or "nothing to prove"
     lines = [f"{plan.sketch.name} for {plan.target} on {plan.hardware.name}: claims {counted}"]

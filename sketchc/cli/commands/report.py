@@ -71,13 +71,13 @@ def report(
 
 
 def _is_id(run: str, store: str | None) -> bool:
-    """Whether this can only be an id: nothing of that name is here, and it is hexadecimal, or a
-    store is named (which then says what it lacks)."""
+    """Whether `run` can only be an id of the store: no such file exists, and it is hexadecimal or a
+    store is named (whose lookup then reports an unknown id)."""
     return (store is not None or _ID.fullmatch(run.lower()) is not None) and not Path(run).exists()
 
 
 def _no_ids(runs: Sequence[str], store: str | None) -> None:
-    """Raises `UsageError` for ids of a store among files."""
+    """Raises `UsageError` for ids of a named `store` among files."""
     ids = [run for run in runs if _is_id(run, store)]
     if ids and store is not None:
         refuse(f"{ids[0]} is no file here, and ids of the store have a page of their own")
@@ -116,7 +116,7 @@ def _of_files(paths: Sequence[Path], sketch: str | None) -> Page:
 
 
 def _write(place: Path, text: str, inputs: Sequence[Path]) -> None:
-    """Write the page. Raises `UsageError` where the file refuses, or is one of the inputs."""
+    """Write the page. Raises `UsageError` if it cannot be written, or would replace an input."""
     if any(place.resolve() == path.resolve() for path in inputs):
         refuse(f"{place} is what the report is made of; choose another file with -o")
     if place.is_dir():

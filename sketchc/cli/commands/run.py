@@ -124,13 +124,13 @@ def read_arrays(path: str) -> dict[str, Array]:
 
 
 def write_arrays(path: str, arrays: Mapping[str, Array]) -> None:
-    """Write an .npz file to exactly `path`. Raises `UsageError` when the file refuses."""
+    """Write an .npz file to exactly `path`. Raises `UsageError` if it cannot be written."""
     with options.writing(path), open(path, "wb") as file:
         np.savez(file, **dict(arrays))  # type: ignore[arg-type]
 
 
 def describe(sketch: ir.Sketch, symbols: Mapping[str, int]) -> str:
-    """`M = 300, N = 520, TILE = 64`."""
+    """The sizes and constants of a run as text: `M = 300, N = 520, TILE = 64`."""
     values: dict[str, object] = {**symbols}
     values.update({constant.name: constant.value for constant in sketch.constants})
     return assignments(values)

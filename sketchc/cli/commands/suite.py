@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sketchc.agents.suites.run import Effort, Results, SuiteOptions
     from sketchc.agents.suites.sources import Suite
 
-#: Options that are `gen`'s, and go on to it as they are.
+#: Options of `gen`, passed on to it unchanged.
 _PASSED_ON = (
     *("config", "llm", "model", "base_url", "workflow", "designer", "coder"),
     *("max_attempts", "max_repairs", "max_calls", "max_tokens", "max_cost"),
@@ -44,8 +44,8 @@ def suite() -> None:
 
 
 def _suite_options(command: Command) -> Command:
-    """Adds what says which tasks; the command gets them as `chosen`, None where nothing does,
-    and the expression that selected them as `only`."""
+    """Adds the options that choose tasks; the command gets the suite as `chosen` (None without such
+    an option), and the regular expression that its tasks match as `only`."""
 
     @click.argument("name", required=False, metavar="[SUITE]")
     @click.option("--kernelbench", metavar="DIR", help="A checkout of KernelBench: levels 1 to 3.")
@@ -73,7 +73,7 @@ def _suite_options(command: Command) -> Command:
 
 
 def _suite_of(name: str | None, sizes: str | None, folders: dict[str, str | None]) -> Suite | None:
-    """The suite that is asked for. Raises `UsageError` for several or an unknown one."""
+    """The suite that is asked for, if any. Raises `UsageError` for several or an unknown one."""
     from sketchc.agents.suites.sources import BUILT_IN, FOLDERS, LEVEL1, level1, paper_suite
 
     asked = [
@@ -204,7 +204,7 @@ def run_(chosen: Suite | None, **given: Any) -> int:
 
 
 def _run(chosen: Suite | None, given: dict[str, Any]) -> int:
-    """The exit status. Raises `UsageError`."""
+    """Carry out `sketchc suite run`; returns the exit status. Raises `UsageError`."""
     from sketchc.agents.suites.run import SuiteFolder
     from sketchc.cli.suite_run import perform_suite
 
@@ -231,7 +231,7 @@ def _run(chosen: Suite | None, given: dict[str, Any]) -> int:
 
 
 def _asked(chosen: Suite, given: dict[str, Any]) -> tuple[SuiteOptions, Effort]:
-    """What is asked for, and what it may take. Raises `UsageError`."""
+    """The options of the run, and its samples, jobs and limits. Raises `UsageError`."""
     from sketchc.agents.suites.bounded import Bounds
     from sketchc.agents.suites.run import Effort, SuiteOptions
     from sketchc.agents.workflows import load_workflow
@@ -255,7 +255,7 @@ def _asked(chosen: Suite, given: dict[str, Any]) -> tuple[SuiteOptions, Effort]:
 
 
 def _keep(folder: Path, results: Results, place: Path) -> None:
-    """Copy the sketch of each task that passed. Raises `UsageError`."""
+    """Copy the sketch of each task that passed to `place`. Raises `UsageError`."""
     from sketchc.agents.suites.run import SuiteFolder
 
     for task in results.tasks:

@@ -45,14 +45,14 @@ def targets(as_json: bool) -> int:
 
 
 def sandbox() -> dict[str, str]:
-    """What holds a kernel's worker on this machine: tried, not guessed."""
+    """How the workers that run kernels are isolated on this machine, found by trying it."""
     from sketchc.runtime.sandbox.worker import isolation
 
     found = isolation()
     return {"mode": found.mode, "reason": found.reason, "text": found.text}
 
 
-#: What is told of a toolchain as its status has it.
+#: The fields of a toolchain's status that are shown unchanged.
 _TOLD = ("can_compile", "can_run", "how_it_runs", "versions", "missing", "advice")
 
 

@@ -151,7 +151,7 @@ def _outcomes(
 def _at_once(
     requests: list[VerifyRequest], task: str, patience: float, store: Path | None, jobs: int | None
 ) -> list[Outcome]:
-    """Several files in a pool of processes."""
+    """The outcomes of several files, verified in a pool of processes."""
     from sketchc.cli.verify_pool import verify_all
     from sketchc.lowering.registry import load_target
     from sketchc.runtime.process.pool import CPU, LocalEngine, devices_here
@@ -192,7 +192,7 @@ def _print_signature(request: VerifyRequest, task: str, patience: float) -> int:
 
 
 def _show(outcome: Outcome, *, many: bool) -> None:
-    """The verdict, or why there is none. Raises `UsageError` where the only file has none."""
+    """Print the verdict, the diagnostics or the error; raises the error if not `many` files."""
     if outcome.diagnostics is not None:
         found = outcome.diagnostics
         options.show_diagnostics(found.source, found.diagnostics)
@@ -210,8 +210,8 @@ def _show(outcome: Outcome, *, many: bool) -> None:
 
 
 def _show_json(outcomes: list[Outcome]) -> None:
-    """One file: its verdict. Several: {"verdict", "passed", "verdicts"}. Raises `UsageError` where
-    the only file has no verdict."""
+    """Print one file's verdict as JSON; of several, {"verdict", "passed", "verdicts"}. Raises
+    `UsageError` where the only file has neither a verdict nor diagnostics."""
     only = outcomes[0]
     if len(outcomes) > 1:
         verdicts = [to_json(outcome) for outcome in outcomes]
@@ -227,7 +227,7 @@ def _show_json(outcomes: list[Outcome]) -> None:
 
 
 def _show_table(outcomes: list[Outcome]) -> None:
-    """A line for each file, as long as it is: paths are for copying."""
+    """Print a line for each file; paths are not shortened, so that they can be copied."""
     width = max(len(outcome.request.file) for outcome in outcomes)
     click.echo(f"{'file':<{width}}  cases  result")
     for outcome in outcomes:
