@@ -92,31 +92,36 @@ def with_held(loops: Loops) -> Loops:
 
 
 def _joined_rows(loops: Loops) -> set[str]:
-    """The names of the maps that concatenate parts along an axis over which a reduction, scan or
-    choice runs: there it would read padding outside of a part, and no padding is neutral for all
-    of these."""
+    """The names of the maps that concatenate parts, or pad rows, along an axis over which a
+    reduction, scan or choice runs: there it would read padding outside of a part or row, which
+    counts as nothing in a sketch. Windows and products read rows with their padding."""
     found: set[str] = set()
-    seen: set[tuple[str, frozenset[str]]] = set()
+    seen: set[tuple[str, frozenset[str], bool]] = set()
 
-    def look(scalar: Scalar, over: Set[str]) -> None:
+    def look(scalar: Scalar, over: Set[str], padded: bool) -> None:
         for element in elements(scalar):
             value = loops.values.get(element.source)
             if not isinstance(value, Map) or value.stored:
                 continue
             pairs = zip(value.axes, element.index, strict=True)
             lanes = frozenset(axis.name for axis, each in pairs if names(each) & over)
-            if not lanes or (value.name, lanes) in seen:
+            along = padded and all(
+                isinstance(each, ir.Ref) or not names(each) for each in element.index
+            )
+            if not lanes or (value.name, lanes, along) in seen:
                 continue
-            seen.add((value.name, lanes))
-            parts = (each for each in elements(value.body) if each.ignored)
+            seen.add((value.name, lanes, along))
+            parts = [each for each in elements(value.body) if each.ignored]
+            if along and isinstance(value.body, Element) and value.body.pad is not None:
+                parts.append(value.body)
             if any(_beyond(loops, part, value.axes) & lanes for part in parts):
                 found.add(value.name)
             else:
-                look(value.body, lanes)
+                look(value.body, lanes, along)
 
     for value in loops.values.values():
         for scalar in computed_from(value):
-            look(scalar, {axis.name for axis in combined_over(value)})
+            look(scalar, {axis.name for axis in combined_over(value)}, not is_product(value))
     return found
 
 

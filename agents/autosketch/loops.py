@@ -348,7 +348,7 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
                 return inner if pad is None else _padded(inner)
             if not isinstance(body, Element) or body.pad is not None or not _orders(value, body):
                 return here
-            moved = at(body, replaced)
+            moved = _fetching(at(body, replaced), here.fetched)
             assert isinstance(moved, Element)
             moved = attrs.evolve(moved, dtype=dtype, pad=pad, where=scalar.where)
             return resolved(loops, moved, axes)

@@ -320,14 +320,18 @@ class _Loop:
         return (source, dim, ways[line]) if line in ways else None
 
     def iterations(self) -> int:
-        """How many iterations have the same operations."""
-        first = [node["operation"] for node in self.old[self.start : self.start + self.period]]
+        """How many iterations have the same operations, on tensors of the same shapes."""
+        first = self.steps_of(0)
         count = 1
-        while True:
-            begin = self.start + count * self.period
-            if [n["operation"] for n in self.old[begin : begin + self.period]] != first:
-                return count
+        while self.steps_of(count) == first:
             count += 1
+        return count
+
+    def steps_of(self, turn: int) -> list[tuple[str, list[Any]]]:
+        """The operations of an iteration, and the shapes of what they give."""
+        begin = self.start + turn * self.period
+        nodes = self.old[begin : begin + self.period]
+        return [(n["operation"], [each["shape"] for each in n["tensors"]]) for n in nodes]
 
     def arguments(self, place: int) -> dict[str, Any]:
         each = [

@@ -264,6 +264,21 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "torch.sinh(x) + torch.cosh(x) * torch.asinh(x) - torch.atanh(w.sin()) + torch.hypot(x, w)",
         ((20, 30), (20, 30)),
     ),
+    # Padding counts as nothing where lanes are combined: memory holds the padded row.
+    "padded_rows": (
+        "((1 - torch.exp(-F.softplus(x) * F.pad(w[:, 1:] - w[:, :-1], (0, 1), value=9.0))) * w)"
+        ".sum(1) + torch.softmax(F.pad(x, (1, 2), value=0.5), -1).amax(1)",
+        ((20, 30), (20, 30)),
+    ),
+    "scaled_products": (
+        "torch.addmm(b, x, w, beta=0.5, alpha=-2.0) + torch.addbmm(b, x[None], w[None], beta=0, "
+        "alpha=0.1)",
+        ((20, 30), (30, 12), (20, 12)),
+    ),
+    "near_zero": (
+        "torch.expm1(x * 1e-4) / 1e-4 + torch.log1p(w.abs() * 1e-4) / 1e-4",
+        ((20, 30), (20, 30)),
+    ),
     "thresholds": ("F.softplus(x, 1.0, 3.0) - F.softplus(w, 2.0, 5.0)", ((20, 30), (20, 30))),
     "ones_on_a_diagonal": (
         "x @ torch.eye(x.shape[1], 300).to(x) + "

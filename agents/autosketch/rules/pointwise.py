@@ -26,7 +26,8 @@ _POINTWISE = {
     **{
         name: name
         for name in (
-            *("abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "atan"),
+            *("abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt"),
+            *("sin", "cos", "tan", "atan"),
             *("tanh", "erf", "neg", "floor", "ceil", "round", "trunc", "sign", "sigmoid", "silu"),
             *("add", "sub", "mul", "div", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge"),
             *("where", "bitwise_not", "isfinite", "relu", "hardsigmoid", "hardswish"),

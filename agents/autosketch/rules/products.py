@@ -10,6 +10,7 @@ import attrs
 from sketchc.agents.autosketch.builder import (
     Builder,
     Rule,
+    as_float,
     broadcast,
     converted,
     integer,
@@ -33,10 +34,11 @@ def _summed(
     factors: Callable[[Index, Index], tuple[Scalar, Scalar]],
     beside: Callable[[Index], Scalar | None] = lambda index: None,
     groups: tuple[ir.Expr, ir.Expr] | None = None,
+    times: Callable[[Scalar], Scalar] | None = None,
 ) -> None:
     """Define the result as the sum over axes of extents `over` of the product of two factors, which
-    are functions of the result's index and that of these axes, plus `beside` of the result's index,
-    if that is not None. Half precision is summed in f32.
+    are functions of the result's index and that of these axes, as `times` scales it, plus `beside`
+    of the result's index, if that is not None. Half precision is summed in f32.
 
     `groups`: how many there are, and how many of the result's channels (its second axis) each has;
     the index that `factors` gets has these two axes in place of the channels then."""
@@ -63,6 +65,8 @@ def _summed(
             digits = (ir.Binary(operator, index[1], groups[1]) for operator in ("//", "%"))
             place = (index[0], *digits, *index[2:])
         found: Scalar = Element(name, place, wide)
+        if times is not None:
+            found = times(found)
         added = beside(index)
         if added is not None:
             found = Apply("add", (found, added), wide)
@@ -72,16 +76,17 @@ def _summed(
 
 
 def _matmul(left: str, right: str, *, added: str = "") -> Rule:
-    """The rule of a matrix product, in batches or not, plus the argument `added`, if it is named;
-    a product that is scaled is refused."""
+    """The rule of a matrix product, in batches or not, times `alpha`, plus `beta` times the
+    argument `added`, if it is named."""
 
     def rule(builder: Builder, node: Node) -> None:
-        arguments = node.arguments
-        for scale in ("alpha", "beta"):
-            if arguments.get(scale, ir.Literal(1)) not in (ir.Literal(1), 1, 1.0):
-                refuse(
-                    f"the built-in Designer has no form for {plain(node.operation)} with {scale}"
-                )
+        arguments, wide = node.arguments, summed_in(node.results[0].dtype)
+
+        def scaled(scalar: Scalar, name: str) -> Scalar:
+            number = builder.element(arguments.get(name, 1.0), ())
+            if not isinstance(number, Number) or not wide.is_float:
+                refuse(f"the built-in Designer has no form for {plain(node.operation)} with {name}")
+            return Apply("mul", (scalar, as_float(number, wide)), wide)
 
         def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
             *batch, row, column = index
@@ -91,13 +96,19 @@ def _matmul(left: str, right: str, *, added: str = "") -> Rule:
             )
 
         def beside(index: Index) -> Scalar | None:
-            if not added:
+            if not added or is_number("beta", 0):  # then PyTorch does not read the addend
                 return None
             own = broadcast(index, builder.shape(arguments[added]))
-            return builder.element(arguments[added], own)
+            addend = builder.element(arguments[added], own)
+            return addend if is_number("beta", 1) else scaled(converted(addend, wide), "beta")
+
+        def is_number(name: str, value: int) -> bool:
+            given = arguments.get(name, 1)
+            return (given.value if isinstance(given, ir.Literal) else given) == value
 
         over = builder.shape(arguments[left])[-1:]
-        _summed(builder, node, over, factors, beside)
+        times = None if is_number("alpha", 1) else lambda total: scaled(total, "alpha")
+        _summed(builder, node, over, factors, beside, times=times)
 
     return rule
 

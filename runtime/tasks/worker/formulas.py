@@ -42,6 +42,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten._euclidean_dist.default: _distances,
         aten._cdist_forward.default: _distances,
         aten.index_put.default: _masked,
+        aten.addbmm.default: _sum_of_products,
         aten.unbind.int: _unbound,
         **dict.fromkeys((aten.eye.default, aten.eye.m), _identity),
         **special_functions(),
@@ -158,6 +159,14 @@ def _masked(
 
 def _unbound(x: Tensor, dim: int = 0) -> list[Tensor]:
     return [x.select(dim, place) for place in range(x.shape[dim])]
+
+
+def _sum_of_products(
+    x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1
+) -> Tensor:
+    """`addbmm`: the products of a batch added up."""
+    found = alpha * torch.bmm(left, right).sum(0)
+    return found if beta == 0 else beta * x + found
 
 
 def _identity(n: int, m: int | None = None, *, dtype: Any = None, **_: Any) -> Tensor:

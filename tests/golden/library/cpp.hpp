@@ -121,7 +121,7 @@ template <class T> inline void stream(T *to, const T *from, int64_t count)
     std::copy_n(from + done, count - done, to + done);
 }
 
-// Other threads see what this one has streamed.
+// Makes what this thread has streamed visible to other threads.
 inline void end_streams()
 {
 #if defined(__AVX__)
@@ -170,7 +170,7 @@ inline T whole_quotient(T a, T b)
     return whole - floor > T{0.5} ? floor + 1 : floor;
 }
 
-// What floor division leaves, exactly, with the sign of b, also where nothing is left.
+// The remainder of floor division, exactly, with the sign of b, also where it is zero.
 template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
 inline T floor_rest(T a, T b)
 {
@@ -344,7 +344,7 @@ template <class T> inline T sign(T x)
     return x > T{0} ? T{1} : (x < T{0} ? static_cast<T>(-1) : x);
 }
 
-// The larger; NaN wins. Only `larger` waits for `a`, the accumulator of a loop.
+// The larger of a and b; NaN wins. Only `larger` depends on `a`, the accumulator of a loop.
 template <class T> inline T max(T a, T b)
 {
     const T larger = b > a ? b : a;
@@ -352,7 +352,7 @@ template <class T> inline T max(T a, T b)
 }
 inline bool max(bool a, bool b) { return a || b; }
 
-// The smaller; NaN wins. Only `smaller` waits for `a`, the accumulator of a loop.
+// The smaller of a and b; NaN wins. Only `smaller` depends on `a`, the accumulator of a loop.
 template <class T> inline T min(T a, T b)
 {
     const T smaller = b < a ? b : a;
@@ -451,7 +451,7 @@ template <class T> inline T sigmoid(T x) { return T{1} / (T{1} + exp(-x)); }
 template <class T> inline T silu(T x) { return x / (T{1} + exp(-x)); }
 
 // erf(x) = x * P(x^2) / Q(x^2) to 6 ulp (a weighted least-squares fit); beyond 3.92 it is 1, to the
-// last bit: somebody multiplies 1 + erf(x) by a large number.
+// last bit: some callers scale 1 + erf(x) by a large number.
 inline float short_erf(float x)
 {
     const float bounded = x < -3.92F ? -3.92F : (x > 3.92F ? 3.92F : x);
@@ -779,7 +779,7 @@ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank]
     }
 }
 
-// `scan_lines` along another axis than the last: blocks of neighbouring lines go on together.
+// `scan_lines` along another axis than the last: blocks of neighbouring lines advance together.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
                          F combine)
@@ -816,7 +816,7 @@ inline void scan_columns(const tile<const T, rank> &source, const tile<T, rank> 
     });
 }
 
-// Runs `combine` along every line; sums and products of floats go on in double. Four lanes at a
+// Runs `combine` along every line; sums and products of floats are kept in double. Four lanes at a
 // time are combined among themselves, so that only every fourth waits for what came before.
 template <int axis, bool reverse, bool exclusive, class T, int rank, class W, class F>
 inline void scan_lines(const tile<const T, rank> &source, const tile<T, rank> &result, W start,
@@ -1013,7 +1013,7 @@ inline void sort(const tile<T, rank> &source, const tile<int64_t, rank> &source_
     });
 }
 
-// The order of topk: values, then indices; a negative one (nothing yet) is read as the largest.
+// The order of topk: values, then indices; a negative index (nothing yet) counts as the largest.
 template <bool largest, class T>
 inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
 {
@@ -1022,7 +1022,7 @@ inline bool ranks_before(T a, int64_t a_place, T b, int64_t b_place)
             static_cast<uint64_t>(a_place) < static_cast<uint64_t>(b_place));
 }
 
-// Moves a value to its place among the `count` ordered ones of a line, of which the last goes.
+// Inserts a value among the `count` ordered ones of a line, the last of which is dropped.
 template <bool largest, class T>
 inline void insert_lane(const ordered_line<T> &line, int64_t count, T next, int64_t place)
 {
@@ -1083,7 +1083,7 @@ template <class T, int rank> inline void next_lane(const tile<T, rank> &each, in
     }
 }
 
-// Copies lanes in row-major order from one rectangle to another with as many of them.
+// Copies lanes in row-major order from one rectangle to another with as many lanes.
 template <class T, int from, int to>
 inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)
 {
@@ -1192,7 +1192,7 @@ private:
     uint64_t value_;
 };
 
-// Whether a tensor has more elements than memory, an extent of 0 counted as 1.
+// Whether a tensor has 2^48 elements or more, an extent of 0 counted as 1.
 inline bool too_large(std::initializer_list<int64_t> extents)
 {
     int64_t elements = 1;

@@ -1,12 +1,12 @@
 @triton.jit
 def nan_maximum(a, b):
-    """The larger; NaN wins."""
+    """The larger of a and b; NaN if one of them is NaN."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def nan_minimum(a, b):
-    """The smaller; NaN wins."""
+    """The smaller of a and b; NaN if one of them is NaN."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -31,7 +31,7 @@ def integer_product(a, AXIS: tl.constexpr):
 
 @triton.jit
 def scaled_product(a, a_exponent, b, b_exponent):
-    """The combine function of products of numbers within 1 and 2 times powers of two."""
+    """The combine function of products of (number within 1 and 2, exponent of a power of two)."""
     result = a * b
     large = (tl.abs(result) >= 2) & (tl.abs(result) < float("inf"))
     return tl.where(large, result * 0.5, result), a_exponent + b_exponent + large.to(tl.int32)
@@ -39,15 +39,15 @@ def scaled_product(a, a_exponent, b, b_exponent):
 
 @triton.jit
 def first_end(a, b):
-    """The combine function of what products have become for good: 0, infinity, or neither (1)."""
+    """The combine function of a scan for the first entry that is not 1, but 0 or infinity."""
     return tl.where(a == 1, b, a)
 
 
 @triton.jit
 def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
     """Running products of f32 along an axis. `tl.cumprod` multiplies pairs of lanes, which may
-    overflow where no product from the first lane on does; so powers of two go apart. What leaves
-    the range of f64, in which a running product is meant, stays outside."""
+    overflow where no product from the first lane on does; so exponents are summed apart. A
+    product that leaves the range of f64, in which the language defines it, stays 0 or infinite."""
     tiny = tl.abs(x) < 1.1754943508222875e-38
     bits = tl.where(tiny, x * 16777216.0, x).to(tl.int32, bitcast=True)
     exponent = ((bits >> 23) & 255) - tl.where(tiny, 151, 127)
@@ -68,14 +68,14 @@ def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
 
 @triton.jit
 def product_sum(a, b):
-    """The sum of a * b over axis 1. The added zero keeps Triton from folding the two into a tf32
-    dot, which is less exact, and wrong below its smallest depth."""
+    """The sum of a * b over axis 1. The added zero keeps Triton from fusing product and
+    sum into a tf32 dot, which is less exact, and wrong below its smallest depth."""
     return tl.sum(a * b + 0.0, axis=1)
 
 
 @triton.jit
 def looped_product(a, b):
-    """a @ b without its blocks multiplied out at once: one column and one row at a time."""
+    """a @ b as a sum of outer products, of one column of a and one row of b at a time."""
     columns = tl.arange(0, a.shape[1])[None, :]
     rows = tl.arange(0, b.shape[0])[:, None]
     result = tl.sum(tl.where(columns == 0, a, 0), axis=1)[:, None]
@@ -101,8 +101,8 @@ def floor_quotient(a, b):
 
 @triton.jit
 def integer_floordiv(a, b, SIGNED: tl.constexpr):
-    """floor(a / b) on integer tiles; wraps. Neither a zero divisor (an error in the sketch) nor the
-    lowest number over -1, both of which some processors trap on, is divided by."""
+    """floor(a / b) on integer tiles; wraps. Never divides by 0 (an error in the sketch) or by -1
+    (the lowest number divided by -1 overflows): some processors trap on these divisions."""
     one = b * 0 + 1
     if SIGNED:
         divisor = tl.where((b == 0) | (b == -1), one, b)
@@ -117,7 +117,7 @@ def integer_floordiv(a, b, SIGNED: tl.constexpr):
 
 @triton.jit
 def integer_mod(a, b, SIGNED: tl.constexpr):
-    """a - b * floor(a / b) on integer tiles; traps as little as `integer_floordiv`."""
+    """a - b * floor(a / b) on integer tiles; never divides by 0 or -1, on which processors trap."""
     one = b * 0 + 1
     if SIGNED:
         divisor = tl.where((b == 0) | (b == -1), one, b)
@@ -141,8 +141,8 @@ def upper_half(x):
 
 @triton.jit
 def product_error(a, b, near):
-    """a * b - near, to 36 bits (Dekker), where `near` is the upper half of the product: a compiler
-    that fuses multiplications into sums has another product there than the rounded one here."""
+    """a * b - near, to 36 bits (Dekker), where `near` is the `upper_half` of the product: the
+    rounded product would differ where a compiler fuses the multiplication into a sum."""
     a_high, b_high = upper_half(a), upper_half(b)
     a_low, b_low = a - a_high, b - b_high
     return ((a_high * b_high - near) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -151,7 +151,7 @@ def product_error(a, b, near):
 @triton.jit
 def remainder_bits(a, b, MANTISSA: tl.constexpr):
     """The bits of |a| modulo |b|, exactly, from the bits of finite |a| and |b|. Long division in
-    integers: `%` on floats, which CUDA makes of a division, loses large quotients."""
+    integers, since CUDA computes `%` on floats by a division, inexactly for large quotients."""
     hidden = a * 0 + (1 << MANTISSA)
     exponent = tl.maximum(b >> MANTISSA, 1)
     divisor = tl.where(b < hidden, b, (b & (hidden - 1)) + hidden)
@@ -195,7 +195,7 @@ def truncated_remainder(a, b):
 
 @triton.jit
 def float_mod(a, b):
-    """What floor division leaves, with the sign of b, also where nothing is left."""
+    """The remainder of floor division, with the sign of b, also where it is zero."""
     rest = truncated_remainder(a, b)
     nothing = tl.where(b < 0, tl.abs(rest) * -1.0, tl.abs(rest))  # `-rest` would be 0 - rest
     rest = tl.where(rest == 0, nothing, rest)
@@ -204,8 +204,8 @@ def float_mod(a, b):
 
 @triton.jit
 def float_floordiv(a, b, ROUND: tl.constexpr):
-    """floor(a / b) of the quotient before rounding: 1 // 0.1 is 9. ROUND where `/` alone is
-    approximate."""
+    """floor(a / b) of the quotient before rounding: 1 // 0.1 is 9. ROUND: `tl.div_rn` divides,
+    since `/` is only approximate on the target."""
     rest = truncated_remainder(a, b)
     whole = tl.div_rn(a - rest, b) if ROUND else (a - rest) / b
     whole = tl.where((rest != 0) & ((rest < 0) != (b < 0)), whole - 1, whole)
@@ -252,22 +252,22 @@ def round_even(x, MAGIC: tl.constexpr):
 
 @triton.jit
 def round_down(x):
-    """floor(x), where `tl.floor` takes negative numbers below the normal ones for zero."""
+    """floor(x), also where `tl.floor` takes negative subnormal numbers for zero."""
     whole = tl.floor(x)
     return tl.where((x < 0) & (whole == 0), -1.0, whole)
 
 
 @triton.jit
 def round_up(x):
-    """ceil(x), where `tl.ceil` takes positive numbers below the normal ones for zero."""
+    """ceil(x), also where `tl.ceil` takes positive subnormal numbers for zero."""
     whole = tl.ceil(x)
     return tl.where((x > 0) & (whole == 0), 1.0, whole)
 
 
 @triton.jit
 def exponential(x):
-    """e to the x, 3 ulp, where `tl.exp` is 2 to the rounded x log2(e), which costs a unit for each
-    unit of x: what the rounding leaves is made up for."""
+    """e to the x, 3 ulp, where `tl.exp` is 2 to the rounded x log2(e), whose error grows with x:
+    the rounding error of x log2(e) is compensated for."""
     raised = x * 1.4426950216293335
     rest = tl.fma(x, 1.4426950216293335, -raised) + x * 1.9259629911266175e-08
     grown = tl.exp2(raised)
@@ -622,8 +622,8 @@ def first_lane(
     LAST_TIE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
-    """(key, tie, lane) of the first entry along AXIS among those alive, each with an extent of 1
-    there; the lane is key.shape[AXIS] where none is."""
+    """(key, tie, lane) of the first entry along AXIS that is alive, as tiles with an extent of 1
+    along AXIS; the lane is key.shape[AXIS] where no entry is alive."""
     best = tl.expand_dims(tl.min(tl.where(alive != 0, key, LAST_KEY), axis=AXIS), AXIS)
     hit = (alive != 0) & (key == best)
     best_tie = tl.expand_dims(tl.min(tl.where(hit, tie, LAST_TIE), axis=AXIS), AXIS)
@@ -649,7 +649,7 @@ def select_top(
     LAST_TIE: tl.constexpr,
     AXIS: tl.constexpr,
 ):
-    """The COUNT first words and ties of the source and of the old best together, one by one.
+    """The COUNT first words and ties of the source and the old best (top_*), selected one by one.
 
     An entry is alive (1) until it is taken; void ones are 0 from the start.
     """
@@ -698,7 +698,7 @@ def merge_top(
     AXIS: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """The first words and ties of the source and of the old best together, by one sort.
+    """The first words and ties of the source and the old best (top_*), by one sort of both.
 
     `lanes` numbers a power of two of lanes with room for both. Void entries have the last key and
     the last tie; the old best has more entries than are wanted, all in front of them.
@@ -767,7 +767,7 @@ def require(holds: bool, message: str) -> None:
 
 
 def check_elements(name: str, shape: tuple[int, ...]) -> None:
-    """Raise `LaunchError` for more elements than memory has, an extent of 0 counted as 1."""
+    """Raise `LaunchError` for 2**48 elements or more, an extent of 0 counted as 1."""
     elements = 1
     for extent in shape:
         elements *= max(extent, 1)
@@ -792,7 +792,7 @@ def check_tensor(
 
 
 def plain(value: object) -> object:
-    """The Python number that a scalar of NumPy or PyTorch is; anything else as it is."""
+    """A scalar of NumPy or PyTorch as a Python number; any other `value` unchanged."""
     try:
         return value.item()
     except (AttributeError, RuntimeError, TypeError, ValueError):
@@ -800,7 +800,7 @@ def plain(value: object) -> object:
 
 
 def check_number(name: str, value: object) -> float:
-    """The float that an argument is. Raise `LaunchError` for what is no number."""
+    """`value` as a float. Raise `LaunchError` for what is no number, or too large for a float."""
     number = plain(value)
     require(isinstance(number, int | float), f"{name} = {value!r} is no number")
     fits = isinstance(number, float) or abs(number) < 2**1024 - 2**970
@@ -809,8 +809,8 @@ def check_number(name: str, value: object) -> float:
 
 
 def check_integer(name: str, value: object) -> int:
-    """The integer that an argument is; a bool is 0 or 1. Raise `LaunchError` for anything else, and
-    for more than 64 bits."""
+    """`value` as an integer; a bool is 0 or 1. Raise `LaunchError` for anything else, and for
+    integers of more than 64 bits."""
     number = plain(value)
     require(isinstance(number, int), f"{name} = {value!r} is no integer")
     require(-(2**63) <= number < 2**63, f"{name} = {value!r} does not fit 64 bits")
@@ -818,14 +818,14 @@ def check_integer(name: str, value: object) -> int:
 
 
 def check_bool(name: str, value: object) -> bool:
-    """The bool that an argument is, also as 0 or 1. Raise `LaunchError` for anything else."""
+    """`value` as a bool; 0 and 1 are taken, too. Raise `LaunchError` for anything else."""
     number = plain(value)
     require(isinstance(number, int) and 0 <= number <= 1, f"{name} = {value!r} is no bool")
     return bool(number)
 
 
 def rounded(value: float, bits: int, least: int, limit: float) -> float:
-    """The nearest number of `bits` significant bits that is a multiple of 2**least."""
+    """`value` rounded to `bits` significant bits and multiples of 2**least; infinite at `limit`."""
     if not 0 < abs(value) < math.inf:
         return value
     unit = max(math.frexp(value)[1] - bits, least)
@@ -850,7 +850,7 @@ def row_major(output: torch.Tensor) -> torch.Tensor:
 
 
 def with_an_element(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a substitute for one without elements: void lanes read at its start."""
+    """The tensor, or one zero in place of an empty one: void lanes read its first element."""
     return tensor if tensor.numel() else tensor.new_zeros(1)
 
 
