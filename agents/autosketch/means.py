@@ -127,7 +127,8 @@ def _is_simple(loops: Loops, total: Reduction) -> bool:
 
 
 def _read(loops: Loops, scalar: Scalar) -> Scalar:
-    """What stands where maps that only order their source, or one that computes, are read."""
+    """`scalar`, with elements of maps that memory does not hold replaced by what they are, as long
+    as that is an element again."""
     while isinstance(scalar, Element) and scalar.pad is None and not scalar.fetched:
         value = loops.values.get(scalar.source)
         if value is None or not is_expanded(value):
@@ -138,17 +139,27 @@ def _read(loops: Loops, scalar: Scalar) -> Scalar:
 
 
 def _mean(loops: Loops, quotient: Apply) -> tuple[Reduction, Element] | None:
-    """The sum that a quotient is the mean of, and where it is read."""
+    """The sum that a quotient is the mean of, and the element of it that is divided; None where it
+    is no mean."""
     if quotient.operation != "div":
         return None
     total, count = (_read(loops, operand) for operand in quotient.operands)
     if not isinstance(total, Element) or not isinstance(count, Number):
         return None
+    if total.pad is not None or total.where is not None or total.fetched:
+        return None
     found = loops.values.get(total.source)
     if not isinstance(found, Reduction) or found.operation != "sum" or not found.dtype.is_float:
         return None
     terms = symbolic.product([axis.extent for axis in found.over])
-    number = count.value if isinstance(count.value, ir.Expr) else ir.Literal(count.value)
-    if isinstance(number, ir.Literal) and number.value == int(number.value):
-        number = ir.Literal(int(number.value))
-    return (found, total) if symbolic.equal(number, terms) else None
+    if quotient.dtype is not found.dtype or not symbolic.equal(_whole(count), terms):
+        return None
+    return found, total
+
+
+def _whole(number: Number) -> ir.Expr:
+    """The number as an expression of integers; -1 for one that is none."""
+    value = number.value.value if isinstance(number.value, ir.Literal) else number.value
+    if isinstance(value, float):
+        return ir.Literal(int(value) if value.is_integer() else -1)
+    return value if isinstance(value, ir.Expr) else ir.Literal(int(value))

@@ -16,7 +16,9 @@ class Model(nn.Module):
             torch.atan(x),
             torch.tanh(x),
             torch.erf(x),
+            torch.expm1(x),
             torch.log2(base),
+            torch.log1p(base),
             torch.pow(base, x),
         )
 

@@ -270,6 +270,11 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         ".sum(1) + torch.softmax(F.pad(x, (1, 2), value=0.5), -1).amax(1)",
         ((20, 30), (20, 30)),
     ),
+    # A quotient by the number of terms whose dividend is padded, and one by infinity.
+    "no_means": (
+        "x - F.pad(x.sum(1), (0, 1), value=3.0)[1:, None] / x.shape[1] - w.sum(0) / math.inf",
+        ((20, 30), (20, 30)),
+    ),
     "scaled_products": (
         "torch.addmm(b, x, w, beta=0.5, alpha=-2.0) + torch.addbmm(b, x[None], w[None], beta=0, "
         "alpha=0.1)",

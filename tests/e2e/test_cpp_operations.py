@@ -20,8 +20,9 @@ UNARY = [name for name, row in OPS.items() if row.operands == ("source",)]
 FLOAT_CALLS = [
     "copy(a, y)", "neg(a, y)", "abs(a, y)", "relu(a, y)", "clamp(a, y, low=-0.5, high=0.75)",
     "floor(a, y)", "ceil(a, y)", "round(a, y)", "trunc(a, y)", "sign(a, y)", "exp(a, y)",
-    "exp2(a, y)", "log(p, y)", "log2(p, y)", "sqrt(p, y)", "rsqrt(p, y)", "sin(a, y)",
-    "cos(a, y)", "tan(a, y)", "atan(a, y)", "tanh(a, y)", "erf(a, y)", "sigmoid(a, y)",
+    "exp2(a, y)", "log(p, y)", "log2(p, y)", "expm1(a, y)", "log1p(p, y)", "sqrt(p, y)",
+    "rsqrt(p, y)", "sin(a, y)", "cos(a, y)", "tan(a, y)", "atan(a, y)", "tanh(a, y)",
+    "erf(a, y)", "sigmoid(a, y)",
     "silu(a, y)", "gelu(a, y)", 'gelu(a, y, approximate="tanh")', "softplus(a, y)",
     "softsign(a, y)", "hardsigmoid(a, y)", "hardswish(a, y)", "elu(a, y)",
     "elu(a, y, alpha=0.3)", "selu(a, y)", "leaky_relu(a, y)", "leaky_relu(a, y, slope=0.2)",

@@ -107,7 +107,7 @@ def test_check_says_everything_with_file_and_line(tmp_path: Path, capsys: Captur
     assert run(["docspec", "check", str(folder)]) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == [
-        f"{folder}/api.md:20: unknown operation 'expo'; did you mean exp, exp2?",
+        f"{folder}/api.md:20: unknown operation 'expo'; did you mean exp, exp2, expm1?",
         f"{folder}/pitfalls.md: this file is missing",
     ]
     assert err.endswith("2 findings\n")

@@ -17,7 +17,7 @@ from sketchc.ops.table import OPS
 
 #: Each operation and each form of access stands in at least this many accepted sketches.
 LEAST = 20
-COUNT = 420
+COUNT = 480
 
 
 @attrs.frozen

@@ -9,8 +9,8 @@ import triton.language as tl
 T = 1024  # chosen for h200, one of 256, 512, 1024
 
 
-# The library: upper_half, product_error, expm1, tanh, arctangent, scaled_exp2,
-# power_of_magnitude, power.
+# The library: upper_half, product_error, exponential, log1p, expm1, tanh, arctangent,
+# scaled_exp2, power_of_magnitude, power.
 
 
 @triton.jit
@@ -22,7 +22,9 @@ def elementary_kernel(
     ATAN_ptr,
     TANH_ptr,
     ERF_ptr,
+    EXPM1_ptr,
     LOG2_ptr,
+    LOG1P_ptr,
     POW_ptr,
     N,
     T: tl.constexpr,
@@ -56,12 +58,20 @@ def elementary_kernel(
     y = tl.erf(x)
     # store(y -> ERF[i*T:(i+1)*T])
     tl.store(ERF_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
+    # expm1(x, y)
+    y = tl.where(tl.abs(x) < 1.0, expm1(x), exponential(x) - 1.0)
+    # store(y -> EXPM1[i*T:(i+1)*T])
+    tl.store(EXPM1_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
     # load(BASE[i*T:(i+1)*T] -> base)
     base = tl.load(BASE_ptr + i * T + t_lanes, mask=t_lanes < N - i * T, other=0.0)
     # log2(base, y)
     y = tl.log2(base)
     # store(y -> LOG2[i*T:(i+1)*T])
     tl.store(LOG2_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
+    # log1p(base, y)
+    y = log1p(base)
+    # store(y -> LOG1P[i*T:(i+1)*T])
+    tl.store(LOG1P_ptr + i * T + t_lanes, y, mask=t_lanes < N - i * T)
     # pow(base, x, y)
     y = power(base, x, False)
     # store(y -> POW[i*T:(i+1)*T])
@@ -87,7 +97,9 @@ def elementary(
     ATAN: [N] f32, returned
     TANH: [N] f32, returned
     ERF: [N] f32, returned
+    EXPM1: [N] f32, returned
     LOG2: [N] f32, returned
+    LOG1P: [N] f32, returned
     POW: [N] f32, returned
     `out` takes the result's place where it is given.
     Raises `LaunchError` for arguments that do not fit.
@@ -104,16 +116,20 @@ def elementary(
         ATAN = allocate("ATAN", (N,), torch.float32, device)
         TANH = allocate("TANH", (N,), torch.float32, device)
         ERF = allocate("ERF", (N,), torch.float32, device)
+        EXPM1 = allocate("EXPM1", (N,), torch.float32, device)
         LOG2 = allocate("LOG2", (N,), torch.float32, device)
+        LOG1P = allocate("LOG1P", (N,), torch.float32, device)
         POW = allocate("POW", (N,), torch.float32, device)
     else:
-        EXP2, TAN, ATAN, TANH, ERF, LOG2, POW = out
+        EXP2, TAN, ATAN, TANH, ERF, EXPM1, LOG2, LOG1P, POW = out
         check_tensor("EXP2", EXP2, torch.float32, (N,), device)
         check_tensor("TAN", TAN, torch.float32, (N,), device)
         check_tensor("ATAN", ATAN, torch.float32, (N,), device)
         check_tensor("TANH", TANH, torch.float32, (N,), device)
         check_tensor("ERF", ERF, torch.float32, (N,), device)
+        check_tensor("EXPM1", EXPM1, torch.float32, (N,), device)
         check_tensor("LOG2", LOG2, torch.float32, (N,), device)
+        check_tensor("LOG1P", LOG1P, torch.float32, (N,), device)
         check_tensor("POW", POW, torch.float32, (N,), device)
         check_overlap(
             {
@@ -122,7 +138,9 @@ def elementary(
                 "ATAN": ATAN,
                 "TANH": TANH,
                 "ERF": ERF,
+                "EXPM1": EXPM1,
                 "LOG2": LOG2,
+                "LOG1P": LOG1P,
                 "POW": POW,
             },
             {"X": X, "BASE": BASE},
@@ -134,7 +152,9 @@ def elementary(
     ATAN_dense = row_major(ATAN)
     TANH_dense = row_major(TANH)
     ERF_dense = row_major(ERF)
+    EXPM1_dense = row_major(EXPM1)
     LOG2_dense = row_major(LOG2)
+    LOG1P_dense = row_major(LOG1P)
     POW_dense = row_major(POW)
 
     # No index of the kernel exceeds this, overshooting lanes included.
@@ -151,7 +171,9 @@ def elementary(
                 ATAN_dense,
                 TANH_dense,
                 ERF_dense,
+                EXPM1_dense,
                 LOG2_dense,
+                LOG1P_dense,
                 POW_dense,
                 N,
                 T=T,
@@ -168,8 +190,12 @@ def elementary(
         TANH.copy_(TANH_dense)
     if ERF_dense is not ERF:
         ERF.copy_(ERF_dense)
+    if EXPM1_dense is not EXPM1:
+        EXPM1.copy_(EXPM1_dense)
     if LOG2_dense is not LOG2:
         LOG2.copy_(LOG2_dense)
+    if LOG1P_dense is not LOG1P:
+        LOG1P.copy_(LOG1P_dense)
     if POW_dense is not POW:
         POW.copy_(POW_dense)
-    return EXP2, TAN, ATAN, TANH, ERF, LOG2, POW
+    return EXP2, TAN, ATAN, TANH, ERF, EXPM1, LOG2, LOG1P, POW
