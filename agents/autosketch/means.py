@@ -44,6 +44,7 @@ def with_shifted_means(loops: Loops) -> Loops:
     differences to the first term."""
     scalars = [scalar for value in loops.values.values() for scalar in computed_from(value)]
     sums = {found.name: found for scalar in scalars for found in _subtracted(loops, scalar)}
+    sums = {name: found for name, found in sums.items() if _is_simple(loops, found)}
     while sums:
         shifted = _shifted(loops, sums)
         read = _reached(shifted)
@@ -110,10 +111,8 @@ def _subtracted(loops: Loops, scalar: Scalar) -> Iterator[Reduction]:
     for part in parts(scalar):
         if isinstance(part, Apply) and part.operation == "sub":
             quotient = _read(loops, part.operands[1])
-            if isinstance(quotient, Apply):
-                found = _mean(loops, quotient)
-                if found is not None and _is_simple(loops, found[0]):
-                    yield found[0]
+            if isinstance(quotient, Apply) and (found := _mean(loops, quotient)) is not None:
+                yield found[0]
 
 
 def _is_simple(loops: Loops, total: Reduction) -> bool:

@@ -112,21 +112,28 @@ def _gelu(builder: Builder, node: Node) -> None:
     )
 
 
+def _constant(builder: Builder, node: Node, name: str) -> float:
+    """A number that a node is given, and that no size decides."""
+    found = builder.element(node.arguments[name], ())
+    if not isinstance(found, Number) or not isinstance(found.value, int | float):
+        refuse(
+            f"the built-in Designer has no form for {plain(node.operation)} with {name} that is "
+            "computed"
+        )
+    return float(found.value)
+
+
 def _with(operation: str, **attributes: str) -> Rule:
     """The rule of one operation whose `attributes` are the arguments of the node named there."""
 
     def rule(builder: Builder, node: Node) -> None:
         dtype = node.results[0].dtype
-        given = []
-        for name, argument in attributes.items():
-            value = builder.element(node.arguments[argument], ())
-            if not isinstance(value, Number) or isinstance(value.value, ir.Expr):
-                refuse(f"the built-in Designer has no form for {plain(node.operation)} of a tensor")
-            given.append((name, float(value.value)))
+        given = tuple(
+            (name, _constant(builder, node, argument)) for name, argument in attributes.items()
+        )
         source = node.arguments["self"]
         builder.map(
-            node,
-            lambda index: Apply(operation, (builder.element(source, index),), dtype, tuple(given)),
+            node, lambda index: Apply(operation, (builder.element(source, index),), dtype, given)
         )
 
     return rule
@@ -148,17 +155,6 @@ def _clamp(builder: Builder, node: Node) -> None:
         return found
 
     builder.map(node, body)
-
-
-def _constant(builder: Builder, node: Node, name: str) -> float:
-    """A number that a node is given, and that no size decides."""
-    found = builder.element(node.arguments[name], ())
-    if not isinstance(found, Number) or not isinstance(found.value, int | float):
-        refuse(
-            f"the built-in Designer has no form for {plain(node.operation)} with {name} that is "
-            "computed"
-        )
-    return float(found.value)
 
 
 def _elu(builder: Builder, node: Node) -> None:

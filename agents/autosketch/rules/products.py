@@ -32,13 +32,12 @@ def _summed(
     node: Node,
     over: Sequence[ir.Expr],
     factors: Callable[[Index, Index], tuple[Scalar, Scalar]],
-    beside: Callable[[Index], Scalar | None] = lambda index: None,
+    ended: Callable[[Scalar, Index], Scalar],
     groups: tuple[ir.Expr, ir.Expr] | None = None,
-    times: Callable[[Scalar], Scalar] | None = None,
 ) -> None:
     """Define the result as the sum over axes of extents `over` of the product of two factors, which
-    are functions of the result's index and that of these axes, as `times` scales it, plus `beside`
-    of the result's index, if that is not None. Half precision is summed in f32.
+    are functions of the result's index and that of these axes; `ended` is what becomes of a sum, of
+    the result's index, too. Half precision is summed in f32.
 
     `groups`: how many there are, and how many of the result's channels (its second axis) each has;
     the index that `factors` gets has these two axes in place of the channels then."""
@@ -64,13 +63,7 @@ def _summed(
         if groups is not None:
             digits = (ir.Binary(operator, index[1], groups[1]) for operator in ("//", "%"))
             place = (index[0], *digits, *index[2:])
-        found: Scalar = Element(name, place, wide)
-        if times is not None:
-            found = times(found)
-        added = beside(index)
-        if added is not None:
-            found = Apply("add", (found, added), wide)
-        return converted(found, own)
+        return converted(ended(Element(name, place, wide), index), own)
 
     builder.map(node, result)
 
@@ -81,12 +74,14 @@ def _matmul(left: str, right: str, *, added: str = "") -> Rule:
 
     def rule(builder: Builder, node: Node) -> None:
         arguments, wide = node.arguments, summed_in(node.results[0].dtype)
+        alpha, beta = (builder.element(arguments.get(n, 1.0), ()) for n in ("alpha", "beta"))
 
-        def scaled(scalar: Scalar, name: str) -> Scalar:
-            number = builder.element(arguments.get(name, 1.0), ())
-            if not isinstance(number, Number) or not wide.is_float:
-                refuse(f"the built-in Designer has no form for {plain(node.operation)} with {name}")
-            return Apply("mul", (scalar, as_float(number, wide)), wide)
+        def scaled(scalar: Scalar, scale: Scalar) -> Scalar:
+            if _is(scale, 1):
+                return scalar
+            if not isinstance(scale, Number) or not wide.is_float:
+                refuse(f"the built-in Designer has no form for {plain(node.operation)} that scales")
+            return Apply("mul", (converted(scalar, wide), as_float(scale, wide)), wide)
 
         def factors(index: Index, inner: Index) -> tuple[Scalar, Scalar]:
             *batch, row, column = index
@@ -95,22 +90,23 @@ def _matmul(left: str, right: str, *, added: str = "") -> Rule:
                 builder.element(arguments[right], (*batch, *inner, column)),
             )
 
-        def beside(index: Index) -> Scalar | None:
-            if not added or is_number("beta", 0):  # then PyTorch does not read the addend
-                return None
+        def ended(total: Scalar, index: Index) -> Scalar:
+            found = scaled(total, alpha)
+            if not added or _is(beta, 0):  # then PyTorch does not read the addend
+                return found
             own = broadcast(index, builder.shape(arguments[added]))
-            addend = builder.element(arguments[added], own)
-            return addend if is_number("beta", 1) else scaled(converted(addend, wide), "beta")
-
-        def is_number(name: str, value: int) -> bool:
-            given = arguments.get(name, 1)
-            return (given.value if isinstance(given, ir.Literal) else given) == value
+            addend = scaled(builder.element(arguments[added], own), beta)
+            return Apply("add", (found, addend), wide)
 
         over = builder.shape(arguments[left])[-1:]
-        times = None if is_number("alpha", 1) else lambda total: scaled(total, "alpha")
-        _summed(builder, node, over, factors, beside, times=times)
+        _summed(builder, node, over, factors, ended)
 
     return rule
+
+
+def _is(scalar: Scalar, value: int) -> bool:
+    """Whether a scalar is this number, whatever the sizes are."""
+    return isinstance(scalar, Number) and scalar.value == value
 
 
 @attrs.frozen
@@ -173,13 +169,15 @@ def _convolution(builder: Builder, node: Node) -> None:
             found = attrs.evolve(found, pad=outside, where=where)
         return found, builder.element(weight, (*kernels, *offset))
 
-    def beside(index: Index) -> Scalar | None:
-        return None if bias is None else builder.element(bias, index[1:2])
+    def ended(total: Scalar, index: Index) -> Scalar:
+        if bias is None:
+            return total
+        return Apply("add", (total, builder.element(bias, index[1:2])), total.dtype)
 
     builder.filled += node.results[0].shape[2:]
     plain_ones = ir.Literal(1) in (groups, outputs)
     split = None if plain_ones else (groups, outputs)
-    _summed(builder, node, (inputs, *kernel), factors, beside, split)
+    _summed(builder, node, (inputs, *kernel), factors, ended, split)
 
 
 def _spread(window: _Window, place: Index, offset: Index) -> tuple[Index, ir.Expr | None]:
