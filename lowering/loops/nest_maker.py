@@ -341,6 +341,9 @@ def _reduction(made: Operation) -> list[Nest]:
     inner = tuple(extents[axis] for axis in kept)
     outer = Lanes.over(inner, tuple(domain[axis] for axis in kept))
     dtype = DType.BOOL if row.truth else statement.dtype.compute
+    if row.identity == "one" and dtype.is_float:
+        # Some of the factors may leave f32's range where all of them do not.
+        dtype = DType.F64
     total = made.accumulator(inner, dtype)
 
     def placed(name: str, loops: Loops) -> Loops:

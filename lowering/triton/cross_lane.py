@@ -64,15 +64,17 @@ def accumulator_dtype(statement: ir.Compute, source: DType, destination: DType) 
     return carrier(destination)
 
 
-def _reduce_call(identity: str, floats: bool, scope: Scope) -> Callable[[Code, int], Code]:
+def _reduce_call(identity: str, dtype: DType, scope: Scope) -> Callable[[Code, int], Code]:
     """The writer of a reduction over one axis. `tl.max` drops NaN, hence the combine functions."""
     if identity == "zero":
         return lambda code, axis: PYTHON.call("tl.sum", code, f"axis={axis}")
     if identity == "one":
-        if not floats and not scope.dialect.integer_products:
+        if not dtype.is_float and not scope.dialect.integer_products:
             return lambda code, axis: scope.call("integer_product", code, literal(axis))
+        if dtype is DType.F32:
+            return lambda code, axis: scope.call("whole_product", code, literal(axis))
         combine = "product"
-    elif floats:
+    elif dtype.is_float:
         combine = "nan_maximum" if identity == "lowest" else "nan_minimum"
     else:
         function = "tl.max" if identity in ("lowest", "false") else "tl.min"
@@ -93,7 +95,7 @@ def reduction(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
     code = selected(operand, () if neutral else axes, dtype, identity, scope)
     shape = scope.shape(source.name)
     target = scope.shape(destination.name)
-    reduce = _reduce_call(identity, dtype.is_float, scope)
+    reduce = _reduce_call(identity, dtype, scope)
     if shape:
         # A destination of one element is a Triton scalar: axes of extent 1 go too.
         gone = axes if target else tuple(range(len(shape)))
@@ -361,7 +363,7 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
         return Value(start, None)
     if shape and shape[axis].text != "1":
         reverse = bool(statement.attributes.get("reverse", False))
-        if scope.dialect.tree_scans and identity == "one" and dtype is DType.F32:
+        if identity == "one" and dtype is DType.F32:
             code = scope.call("running_product", code, str(axis), repr(reverse))
         else:
             arguments: list[Code | str] = [code, str(axis)]

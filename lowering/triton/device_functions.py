@@ -30,12 +30,19 @@ def product(a, b):
 
 
 @triton.jit
-def integer_product(a, AXIS: tl.constexpr):
-    """The product over an axis: Triton-Ascend takes integer sums, but no integer products."""
+def lanes_along(a, AXIS: tl.constexpr):
+    """The numbers of the lanes along an axis, an i32 that broadcasts with a."""
     lanes = tl.arange(0, a.shape[AXIS])
     for axis in tl.static_range(len(a.shape)):
         if axis != AXIS:
             lanes = tl.expand_dims(lanes, axis)
+    return lanes
+
+
+@triton.jit
+def integer_product(a, AXIS: tl.constexpr):
+    """The product over an axis: Triton-Ascend takes integer sums, but no integer products."""
+    lanes = lanes_along(a, AXIS)
     result = tl.sum(tl.where(lanes == 0, a, 0), axis=AXIS)
     for lane in range(1, a.shape[AXIS]):
         result *= tl.sum(tl.where(lanes == lane, a, 0), axis=AXIS)
@@ -43,40 +50,54 @@ def integer_product(a, AXIS: tl.constexpr):
 
 
 @triton.jit
-def scaled_product(a, a_exponent, b, b_exponent):
-    """The combine function of products of (number within 1 and 2, exponent of a power of two)."""
-    result = a * b
-    large = (tl.abs(result) >= 2) & (tl.abs(result) < float("inf"))
-    return tl.where(large, result * 0.5, result), a_exponent + b_exponent + large.to(tl.int32)
+def mantissa_and_exponent(x):
+    """An f32 as a number from 1 to 2 and a power of two; a 0, infinity or NaN as it is, and 0."""
+    tiny = tl.abs(x) < 1.1754943508222875e-38
+    bits = tl.where(tiny, x * 16777216.0, x).to(tl.int32, bitcast=True)
+    exponent = ((bits >> 23) & 255) - tl.where(tiny, 151, 127)
+    size = ((bits & -2139095041) | 0x3F800000).to(tl.float32, bitcast=True)
+    regular = (x != 0) & (tl.abs(x) < float("inf"))
+    return tl.where(regular, size, x), tl.where(regular, exponent, 0)
 
 
 @triton.jit
-def first_end(a, b):
-    """The combine function of a scan for the first entry that is not 1, but 0 or infinity."""
-    return tl.where(a == 1, b, a)
+def times_power(x, exponent):
+    """x * 2**exponent, rounded once where x is within 1/16 and 16."""
+    exponent = tl.minimum(tl.maximum(exponent, -252), 254)
+    half = exponent >> 1
+    result = x * ((half + 127) << 23).to(tl.float32, bitcast=True)
+    return result * ((exponent - half + 127) << 23).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def running_product(x, AXIS: tl.constexpr, REVERSE: tl.constexpr):
-    """Running products of f32 along an axis. `tl.cumprod` multiplies pairs of lanes, which may
-    overflow where no product from the first lane on does; so exponents are summed apart. A
-    product that leaves the range of f64, in which the language defines it, stays 0 or infinite."""
-    tiny = tl.abs(x) < 1.1754943508222875e-38
-    bits = tl.where(tiny, x * 16777216.0, x).to(tl.int32, bitcast=True)
-    exponent = ((bits >> 23) & 255) - tl.where(tiny, 151, 127)
-    bits = (bits & -2139095041) | 0x3F800000
-    regular = (x != 0) & (tl.abs(x) < float("inf"))
-    size = tl.where(regular, bits.to(tl.float32, bitcast=True), x)
-    exponent = tl.where(regular, exponent, 0)
-    size, exponent = tl.associative_scan((size, exponent), AXIS, scaled_product, REVERSE)
+    """Running products of f32 along an axis. `tl.cumprod` may multiply pairs of lanes, which may
+    overflow where no product from the first lane on does, and f32 overflows where f64, in which
+    the language defines it, does not; so exponents are summed apart, and of what is left, a power
+    of two is taken wherever the sum of its logarithms has reached the next whole number: products
+    stay near 1. One that leaves the range of f64 stays 0 or infinite."""
+    size, exponent = mantissa_and_exponent(x)
+    regular = (size != 0) & (tl.abs(size) < float("inf"))
+    part = (tl.log2(tl.where(regular, tl.abs(size), 1.0)) * 4096.0).to(tl.int32)
+    total = tl.cumsum(part, AXIS, reverse=REVERSE)
+    doubled = (total >> 12) - ((total - part) >> 12)
+    size = size * ((127 - doubled) << 23).to(tl.float32, bitcast=True)
+    size = tl.cumprod(size, AXIS, reverse=REVERSE)
+    exponent = tl.cumsum(exponent + doubled, AXIS, reverse=REVERSE)
     left = (size != 0) & (tl.abs(size) < float("inf")) & ((exponent > 1023) | (exponent < -1075))
-    end = tl.where(left, tl.where(exponent > 0, float("inf"), 0.0), 1.0)
-    end = tl.associative_scan(end, AXIS, first_end, REVERSE)
-    exponent = tl.minimum(tl.maximum(exponent, -252), 254)
-    half = exponent >> 1
-    result = size * ((half + 127) << 23).to(tl.float32, bitcast=True)
-    result *= ((exponent - half + 127) << 23).to(tl.float32, bitcast=True)
-    return tl.where(end == 1, result, size * end)
+    count = tl.cumsum(left.to(tl.int32), AXIS, reverse=REVERSE)
+    first = left & (count == 1) & (exponent > 0)
+    infinite = tl.cumsum(first.to(tl.int32), AXIS, reverse=REVERSE)
+    end = tl.where(infinite > 0, float("inf"), 0.0)
+    return tl.where(count == 0, times_power(size, exponent), size * end)
+
+
+@triton.jit
+def whole_product(x, AXIS: tl.constexpr):
+    """The product of f32 over an axis, as the last running one: `tl.reduce` multiplies pairs."""
+    running = running_product(x, AXIS, False)
+    last = lanes_along(x, AXIS) == x.shape[AXIS] - 1
+    return tl.sum(tl.where(last, running, 0.0), AXIS)
 
 
 @triton.jit

@@ -41,8 +41,7 @@ class Dialect:
     `tl.atomic_max` and `tl.atomic_min` of floats compare their bits, as Triton's own do.
     `approximates`: f32 uses the chip's own instructions. `tl.sqrt`, `tl.rsqrt`, `tl.floor` and
     `tl.ceil` treat numbers below the smallest normal one as zero, a quotient may be 2 ulp off, and
-    `tl.exp` is off by as many ulp as its argument is large. `tree_scans`: `tl.cumprod` multiplies
-    lanes pairwise, so that a product of some lanes may overflow where no running product does.
+    `tl.exp` is off by as many ulp as its argument is large.
     """
 
     launch_options: bool = True
@@ -56,11 +55,10 @@ class Dialect:
     float_extrema: bool = True
     gathers_words: bool = False
     approximates: bool = False
-    tree_scans: bool = False
 
 
 DIALECTS = {
-    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", approximates=True, tree_scans=True),
+    "triton_cuda": Dialect(device_guard="torch.cuda.device_of", approximates=True),
     "triton_ascend": Dialect(
         launch_options=False,
         grouped_order=False,

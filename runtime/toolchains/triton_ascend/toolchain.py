@@ -36,7 +36,13 @@ from sketchc.runtime.toolchains.base import (
     place,
     reply_of,
 )
-from sketchc.runtime.toolchains.launching import Reply, call_request, complete, run_launches
+from sketchc.runtime.toolchains.launching import (
+    Reply,
+    call_request,
+    complete,
+    run_launches,
+    workspace_bytes,
+)
 from sketchc.runtime.toolchains.triton_ascend import HOW_IT_RUNS, MEANING, environment
 
 if TYPE_CHECKING:
@@ -166,18 +172,26 @@ class TritonAscendToolchain(Toolchain):
         request = self._request(kernel, path, symbols, params, order, dry=False)
         arrays = complete(kernel.sketch, symbols, params, tensors)
         if not kernel.foreign:
-            return self._launch(kernel.sketch, request, arrays, timeout)
+            workspaces = workspace_bytes(kernel.sketch, symbols, params)
+            return self._launch(kernel.sketch, request, arrays, timeout, workspaces)
         return self._run(request, arrays, timeout)[1]
 
     def _launch(
-        self, sketch: ir.Sketch, request: Mapping[str, Any], tensors: Arrays, timeout: float
+        self,
+        sketch: ir.Sketch,
+        request: Mapping[str, Any],
+        tensors: Arrays,
+        timeout: float,
+        workspaces: int,
     ) -> Arrays:
         """Trace the wrapper, and execute its launches in a process that loads only the built
-        libraries; returns the out and inout tensors."""
+        libraries; returns the out and inout tensors. `workspaces`: the bytes of those that the
+        wrapper allocates, whose contents are handed from one process to the other."""
         built = _kept_builds(Path(request["source"]).read_bytes())
 
         def trace(more: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
-            return self._run({**request, **more}, arrays, left, TRACE, of=timeout)
+            asked = {**request, **more}
+            return self._run(asked, arrays, left, TRACE, of=timeout, workspaces=workspaces)
 
         def launch(asked: Mapping[str, Any], arrays: Arrays, left: float) -> Reply:
             result = run_worker(
@@ -212,9 +226,11 @@ class TritonAscendToolchain(Toolchain):
         timeout: float,
         handler: str = HANDLER,
         of: float | None = None,
+        workspaces: int = 0,
     ) -> Reply:
         """Call `handler` in a new worker; returns its reply and arrays. `timeout` may be what is
-        left `of` the whole time limit, which errors name. Raises `ToolchainError`."""
+        left `of` the whole time limit, which errors name. The contents of `workspaces` bytes may
+        come back beside those of `arrays`. Raises `ToolchainError`."""
         kept = _kept_builds(Path(request["source"]).read_bytes())
         # The path of the front end is in the request: the worker's environment is cleared.
         result = run_worker(
@@ -223,7 +239,7 @@ class TritonAscendToolchain(Toolchain):
             arrays,
             timeout=timeout,
             memory_bytes=MEMORY_BYTES,
-            file_bytes=file_limit(arrays),
+            file_bytes=file_limit(arrays) + workspaces,
             preload=_PREPARED,
             environment={"XDG_CACHE_HOME": str(kept)},
             readable=[request["source"], environment.FRONTEND.folder()],

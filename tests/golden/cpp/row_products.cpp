@@ -52,19 +52,20 @@ extern "C" int64_t row_products(
             for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
                 for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
                     bool found = false;
-                    float part = 1.0f;
+                    double part_total = 1.0;
                     // load(X[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> x)
                     // reduce_prod(x, 1, part)
                     // isinf(x, marked)
                     // reduce_any(marked, 1, found)
                     const float *const X_row = X + ((i * TM + row) * N + j * TN);
-                    #pragma omp simd reduction(* : part) reduction(|| : found)
+                    #pragma omp simd reduction(* : part_total) reduction(|| : found)
                     for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
                         const float x = X_row[lane];
-                        part *= x;
+                        part_total *= static_cast<double>(x);
                         const bool marked = sketch::isinf(x);
                         found = found || marked;
                     }
+                    const float part = static_cast<float>(part_total);
                     // mul(product, part, product)
                     const float product_value = product[row];
                     const float product_value_2 = product_value * part;

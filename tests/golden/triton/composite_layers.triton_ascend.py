@@ -7,6 +7,9 @@ import triton
 import triton.language as tl
 
 
+# The library: mantissa_and_exponent, times_power, running_product.
+
+
 @triton.jit(do_not_specialize=["P", "L"])
 def composite_layers_kernel(
     OPACITY_ptr,
@@ -36,9 +39,7 @@ def composite_layers_kernel(
         # sub(1, later, later)
         later = 1.0 - later
         # cumprod(later, 0, through, reverse=True)
-        through = tl.cumprod(
-            tl.where((l_lanes < L - 1) & (l_lanes < L), later, 1.0), 0, reverse=True
-        )
+        through = running_product(tl.where((l_lanes < L - 1) & (l_lanes < L), later, 1.0), 0, True)
         # mul(opacity, through, through)
         through = opacity * through
         # store(through -> SHARE[p, 0:L-1])

@@ -7,6 +7,9 @@ import triton
 import triton.language as tl
 
 
+# The library: mantissa_and_exponent, times_power, running_product.
+
+
 @triton.jit(do_not_specialize=["M", "N"])
 def cumprod_kernel(
     X_ptr,
@@ -28,7 +31,7 @@ def cumprod_kernel(
         # load(X[i, 0:N] -> x)
         x = tl.load(X_ptr + i * N + n_lanes, mask=n_lanes < N, other=1.0)
         # cumprod(x, 0, y)
-        y = tl.cumprod(x, 0)
+        y = running_product(x, 0, False)
         # store(y -> Y[i, 0:N])
         tl.store(Y_ptr + i * N + n_lanes, y, mask=n_lanes < N)
 

@@ -10,7 +10,7 @@ TM = 16  # chosen for h200, one of 4, 8, 16
 TN = 128  # chosen for h200, one of 64, 128, 256
 
 
-# The library: product.
+# The library: lanes_along, mantissa_and_exponent, times_power, running_product, whole_product.
 
 
 @triton.jit
@@ -45,7 +45,7 @@ def row_products_kernel(
             other=1.0,
         )
         # reduce_prod(x, 1, part)
-        part = tl.reduce(x, 1, product)
+        part = whole_product(x, 1)
         # mul(product, part, product)
         product_ = product_ * part
         # isinf(x, marked)
