@@ -78,10 +78,10 @@ def copied(files: Sequence[Path]) -> list[str]:
 
 def function_name(kernel: Kernel) -> str:
     """The function's name: the sketch's, altered where the module uses that name itself."""
-    return _names(kernel)[kernel.sketch.name]
+    return names_of(kernel)[kernel.sketch.name]
 
 
-def _names(kernel: Kernel) -> Names:
+def names_of(kernel: Kernel) -> Names:
     """The sketch's names as Python identifiers, none of which the module uses itself."""
     built, _ = toolchain(kernel.target).module_parts(kernel)
     files = [LOADING, SUPPORT, MODEL_SUPPORT]
@@ -168,7 +168,7 @@ def _params(kernel: Kernel) -> list[tuple[str, str]]:
 
 def _function(kernel: Kernel) -> str:
     """The text of the module's function, with its docstring."""
-    sketch, names = kernel.sketch, _names(kernel)
+    sketch, names = kernel.sketch, names_of(kernel)
     given = abi.given(sketch)
     outputs = [tensor for tensor in abi.results(sketch) if tensor.role is ir.Role.OUT]
     arguments, returned = abi.signature(sketch, names, "Any")

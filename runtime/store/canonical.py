@@ -47,7 +47,7 @@ def canonical_form(sketch: syntax.Sketch) -> list[Any]:
     """
     writer = _Writer(bindable(sketch))
     return [
-        [writer.plain(section) for section in sketch.sections],
+        [writer.plain(each) for each in sketch.sections if each.keyword != "types"],
         writer.block(sketch.body),
         [writer.plain(point) for point in sketch.tilings],
     ]

@@ -121,7 +121,7 @@ def _verdicts(result: CheckResult, request: Request) -> dict[int, _Verdict]:
     of its own follows from those of the sketches that it calls."""
     trees = result.tree.sketches if result.tree is not None else ()
     found: dict[int, _Verdict] = {}
-    by_name: dict[str, ir.Proof | None] = {}
+    by_name: dict[str, list[ir.Proof]] = {}
     for number in sorted(range(len(trees)), key=lambda number: trees[number].composed):
         tree, checked = trees[number], result.judged[number]
         if not tree.composed:
@@ -130,10 +130,11 @@ def _verdicts(result: CheckResult, request: Request) -> dict[int, _Verdict]:
             from sketchc.checker.api import TILE_SIZES_OPEN
 
             _, more = _executed(tree, checked, request) if request.execute else (None, ())
-            parts = [proof for name in tree.called if (proof := by_name.get(name)) is not None]
+            parts = [proof for name in sorted(tree.called) for proof in by_name.get(name, ())]
             proof = _of_all(parts, checked.sketch) if parts else None
             found[number] = proof, tuple(each for each in more if each.code != TILE_SIZES_OPEN)
-        by_name[tree.name] = found[number][0]
+        for name in {tree.name, tree.written_name}:
+            by_name.setdefault(name, []).extend(p for p in found[number][:1] if p is not None)
     return found
 
 

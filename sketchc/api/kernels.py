@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from sketchc.api.sketches import SketchError, plan_sketch, pointing_into, the_sketch
+from sketchc.api.sketches import SketchError, plan_sketch, pointing_into, the_sketches
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.base.types import Scalar
 from sketchc.base.version import __version__
@@ -44,7 +44,8 @@ def _explained() -> Iterator[None]:
 
 class SketchKernel:
     """A sketch as a function: called with its `in` and `inout` tensors in order, its params by
-    name, and `out=`. Compiled when it is first called, or asked for its `code`.
+    name, and `out=`. Compiled when it is first called, or asked for its `code`; one with `types:`
+    for all of them, and each call takes the kernel for the types of its tensors.
 
     Raises `CompileError` for a sketch that does not check or lower, TypeError and ValueError for
     arguments that do not fit.
@@ -55,46 +56,63 @@ class SketchKernel:
     ) -> None:
         self.source, self.target = source, target
         with _explained():
-            tree = the_sketch(source)
-            self._planned = plan_sketch(source, tree, target, hardware, constants)
-        self.__name__ = self.__qualname__ = tree.name
+            trees = the_sketches(source)
+            self._planned = [
+                plan_sketch(source, tree, target, hardware, constants) for tree in trees
+            ]
+        self.__name__ = self.__qualname__ = trees[0].written_name
+        self._generic = trees[0].generic is not None
         self.__doc__ = source.text
 
     def __repr__(self) -> str:
         return f"<sketch {self.__name__} for {self.target}>"
 
     @cached_property
-    def _kernel(self) -> Kernel:
+    def _kernels(self) -> list[Kernel]:
         from sketchc.lowering.registry import load_target
 
         with _explained(), pointing_into(self.source):
-            return load_target(self.target).emit(self._planned.plan)
+            emit = load_target(self.target).emit
+            return [emit(planned.plan) for planned in self._planned]
 
     @property
     def code(self) -> str:
-        """The target's source code."""
-        return self._kernel.source
+        """The target's source code; of a sketch with `types:`, that of each kernel."""
+        return "\n\n".join(kernel.source for kernel in self._kernels)
 
     @cached_property
     def module(self) -> ModuleType:
         """The drop-in module of the kernel (docs/PYTHON.md), which lies in the user's cache."""
+        from sketchc.runtime.dropin.generic_dropin import write_generic_module
         from sketchc.runtime.dropin.kernel_module import write_module
         from sketchc.runtime.toolchains.base import ToolchainError
 
-        kernel = self._kernel
-        parts = (self.target, kernel.name, kernel.source, *(text for _, text in kernel.extras))
+        kernels, name = self._kernels, self.__name__
+        parts = [self.target, name]
+        for kernel in kernels:
+            parts += [kernel.name, kernel.source, *(text for _, text in kernel.extras)]
         folder = cached_folder("kernels", *parts)
+
+        def make(place: Path) -> Path:
+            if self._generic:
+                return write_generic_module(place, name, kernels)
+            return write_module(place, kernels[0])
+
         try:
-            made_once(folder, lambda place: write_module(place, kernel))
+            made_once(folder, make)
         except ToolchainError as error:
             raise CompileError(f"{error}\n{error.log}".strip()) from None
-        return load_module(folder / f"{kernel.name}_dropin.py")
+        return load_module(folder / f"{name}_dropin.py")
 
     @cached_property
     def _function(self) -> Callable[..., Any]:
-        from sketchc.runtime.dropin.kernel_module import function_name
+        from sketchc.runtime.dropin import generic_dropin, kernel_module
 
-        found: Callable[..., Any] = getattr(self.module, function_name(self._kernel))
+        if self._generic:
+            name = generic_dropin.function_name(self.__name__, self._kernels)
+        else:
+            name = kernel_module.function_name(self._kernels[0])
+        found: Callable[..., Any] = getattr(self.module, name)
         return found
 
     def __call__(self, *tensors: Any, **named: Any) -> Any:
@@ -145,7 +163,7 @@ def _same_names(function: Callable[..., Any], made: SketchKernel) -> None:
     """Raise `CompileError` for a function that names arguments, but not those of the sketch."""
     from sketchc.lowering.python_host import abi
 
-    sketch = made._planned.plan.sketch
+    sketch = made._planned[0].plan.sketch
     wanted = [tensor.name for tensor in abi.given(sketch)] + [p.name for p in sketch.params]
     parameters = inspect.signature(function).parameters.values()
     named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sketchc.base import records
 from sketchc.base.diagnostics import (
     Diagnostic,
     DiagnosticError,
@@ -14,7 +15,7 @@ from sketchc.base.diagnostics import (
     has_errors,
     refuse,
 )
-from sketchc.base.types import Scalar
+from sketchc.base.types import DType, Scalar
 
 if TYPE_CHECKING:
     from sketchc.lowering.passes.pipeline import PlannedSketch
@@ -42,32 +43,86 @@ def read_source(path: str) -> Source:
         return read(path)
 
 
-def load_sketch(path: str, name: str | None = None) -> tuple[Source, syntax.Sketch]:
+class OpenTypesError(UsageError):
+    """A sketch with `types:` was asked for where nothing decides which of its instances is
+    meant."""
+
+
+def load_sketch(
+    path: str, name: str | None = None, dtypes: TaskTypes | None = None
+) -> tuple[Source, syntax.Sketch]:
     """Read and parse `path` and pick one sketch of it: `name`, or the only one that no program of
-    the file calls.
+    the file calls; of a sketch with `types:`, the instance that `dtypes` fit best.
 
     Raises `SketchError` for a text that does not parse and `UsageError` for a file that cannot
-    be read, holds no sketch, or holds several when `name` does not say which.
+    be read, holds no sketch, or holds several when `name` does not say which; `OpenTypesError` for
+    a sketch with `types:` without `dtypes`.
     """
     source = read_source(path)
-    return source, the_sketch(source, name)
+    return source, the_sketch(source, name, dtypes)
 
 
-def the_sketch(source: Source, name: str | None = None) -> syntax.Sketch:
+def the_sketch(
+    source: Source, name: str | None = None, dtypes: TaskTypes | None = None
+) -> syntax.Sketch:
     """One sketch of the text of `source`, picked as by `load_sketch`, with its exceptions."""
+    found = the_sketches(source, name)
+    if len(found) == 1:
+        return found[0]
+    if dtypes is not None:
+        return max(found, key=lambda sketch: _fitting(sketch, dtypes))
+    assert found[0].generic is not None
+    names = ", ".join(sketch.name for sketch in found)
+    raise OpenTypesError(
+        f"`{found[0].generic.name}` in {source.name} has `types:`; say --sketch with one of {names}"
+    )
+
+
+def the_sketches(source: Source, name: str | None = None) -> tuple[syntax.Sketch, ...]:
+    """The sketch that `load_sketch` picks, or all instances of one with `types:`. Raises as
+    `load_sketch` does, but never `OpenTypesError`."""
     from sketchc.parsing.parser import parse
 
     tree, found = parse(source)
     if tree is None or has_errors(found):
         raise SketchError(source, found)
-    if name is None and len(tree.entries) == 1:
-        return tree.entries[0]
-    names = [sketch.name for sketch in tree.sketches]
-    if name in names:
-        return tree.sketches[names.index(name)]
-    known = ", ".join(names) or "none"
+    units: dict[str, list[syntax.Sketch]] = {}
+    for sketch in tree.sketches:
+        units.setdefault(sketch.written_name, []).append(sketch)
+    entries = {sketch.written_name for sketch in tree.entries}
+    if name is None and len(entries) == 1:
+        return tuple(units[entries.pop()])
+    if name in units:
+        return tuple(units[name])
+    for sketch in tree.sketches:
+        if sketch.name == name:
+            return (sketch,)
+    known = ", ".join(units) or "none"
     asked = f"has no sketch {name!r}" if name else "holds several sketches; say --sketch NAME"
     raise UsageError(f"{source.name} {asked}; it holds: {known}")
+
+
+@records.frozen
+class TaskTypes:
+    """The element types of a task's tensors in their order, and of its results."""
+
+    given: tuple[DType, ...]
+    returned: tuple[DType, ...]
+
+
+def _fitting(sketch: syntax.Sketch, dtypes: TaskTypes) -> int:
+    """How many tensors of a sketch, paired with a task's in their order, have the same type."""
+    from sketchc.parsing.calls import role_of
+    from sketchc.parsing.syntax import declared
+
+    roles = [(role_of(sketch, tensor), tensor) for tensor in declared(sketch, "tensors")]
+    given = [tensor.dtype for role, tensor in roles if role != "out"]
+    returned = [tensor.dtype for role, tensor in roles if role != "in"]
+    pairs = [
+        *zip(given, dtypes.given, strict=False),
+        *zip(returned, dtypes.returned, strict=False),
+    ]
+    return sum(own is asked for own, asked in pairs)
 
 
 @contextmanager

@@ -217,11 +217,32 @@ def candidate_of(request: VerifyRequest, task: TaskClient) -> Candidate:
     """The kernel or lowered sketch to verify. Raises `UsageError` and `SketchError`."""
     if request.is_kernel:
         return _kernel(request, task)
-    return request.lowered or lower(request)
+    return request.lowered or lower(request, types_of(task))
 
 
-def lower(request: VerifyRequest) -> Candidate:
-    """The candidate of a sketch: lowered, with the toolchain that runs it; needs no task.
+def lowered_early(request: VerifyRequest) -> VerifyRequest:
+    """`request` with its sketch lowered, so that what is wrong with it is told before a task is
+    loaded; as it is where the task's types decide which instance of a sketch is meant. Raises
+    `UsageError` and `SketchError`."""
+    try:
+        return attrs.evolve(request, lowered=lower(request))
+    except sketches.OpenTypesError:
+        return request
+
+
+def types_of(task: TaskClient) -> sketches.TaskTypes:
+    """The element types of a task's tensors: its inputs' and its state's, and its results'."""
+    from sketchc.runtime.tasks.description import TensorSpec
+
+    described = task.describe()
+    inputs = [value for value in described.inputs if isinstance(value, TensorSpec)]
+    given = tuple(tensor.dtype for tensor in (*inputs, *described.state))
+    return sketches.TaskTypes(given, tuple(tensor.dtype for tensor in described.outputs))
+
+
+def lower(request: VerifyRequest, dtypes: sketches.TaskTypes | None = None) -> Candidate:
+    """The candidate of a sketch: lowered, with the toolchain that runs it; needs no task, but for a
+    sketch with `types:` its `dtypes`.
 
     Raises `SketchError` for a sketch that does not lower and `UsageError` for unknown names.
     """
@@ -236,7 +257,7 @@ def lower(request: VerifyRequest) -> Candidate:
             refuse(f"{option} goes with a kernel ({endings}), and {request.file} is a sketch")
     constants = dict(request.constants)
     target, chip = options.resolve_target(request.target, request.hardware)
-    source, tree = sketches.load_sketch(request.file, request.sketch)
+    source, tree = sketches.load_sketch(request.file, request.sketch, dtypes)
     sketches.check_bindable(tree, constants)
 
     def lowered(tiles: Mapping[str, Scalar]) -> tuple[Plan, Kernel]:
@@ -320,7 +341,7 @@ def signature_plan(request: VerifyRequest, task: TaskClient) -> tuple[Plan, Sour
             refuse("--sketch picks a sketch of a file; with a kernel, say --signature FILE, too")
         described = signature.signature_of(task, _identifier(task.path.stem))
         return signature.signature_plan(described, target, chip), None
-    source, tree = sketches.load_sketch(request.signature, request.sketch)
+    source, tree = sketches.load_sketch(request.signature, request.sketch, types_of(task))
     planned = sketches.plan_sketch(source, tree, target, chip, dict(request.constants))
     return planned.plan, source
 

@@ -69,6 +69,7 @@ class Type(Placed):
     dtype: DType
     optional: bool
     dtype_span: Span
+    name: str | None = None  # of a type that `types:` declare
 
 
 @records.frozen
@@ -85,6 +86,8 @@ class Conversion:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.diagnostics: list[Diagnostic] = []
+        #: the types that the sketch being read declares by name
+        self.types: dict[str, tuple[DType, ...]] = {}
 
     def convert(self, rule: str, children: list[Any]) -> Any:
         """The value of one reduction; raises InternalError for a rule without a method."""
@@ -147,6 +150,7 @@ class Conversion:
 
     def _on_sketch(self, children: list[Any], span: Span) -> syntax.Sketch:
         name, sections, body = self._unit(children)
+        self.types = {}
         for section in sections:
             if section.keyword not in syntax.SECTIONS:
                 self.error(
@@ -177,6 +181,7 @@ class Conversion:
     def _on_program(self, children: list[Any], span: Span) -> syntax.Sketch:
         """A program, as a sketch that `programs.expand` fills in."""
         name, sections, body = self._unit(children)
+        self.types = {}
         for section in sections:
             if section.keyword not in syntax.PROGRAM_SECTIONS:
                 self.error(
@@ -325,9 +330,37 @@ class Conversion:
             for constant, value in zip(named, everything, strict=True)
         ]
 
+    def _on_type_choices(self, children: list[Any], span: Span) -> syntax.TypeDeclaration:
+        """`E in [f16, f32]`; from here on, `E` is a type of the sketch. Until `generics` makes a
+        sketch for each choice, it stands for the first one."""
+        name, choices = children[0], after(children, "in").items
+        place = self.span_of(name)
+        if name.text in SPELLINGS or name.text in _ROLES:
+            message = f"`{name.text}` means something else in types"
+            self.error(place, "SK0119", message, help="choose another name, such as `E`")
+        self.unique([*((other, place) for other in self.types), (name.text, place)])
+        self.types.pop(name.text, None)
+        plain = [c for c in choices if isinstance(c, syntax.Name) and c.id not in self.types]
+        dtypes = tuple(dtype for each in plain if (dtype := self.dtype(each)) is not None)
+        if not choices or len(plain) < len(choices) or len(set(dtypes)) < len(dtypes):
+            self.error(
+                span,
+                "SK0119",
+                f"`{name.text}` needs a list of different element types",
+                help=f"write `{name.text} in [f16, bf16, f32]`",
+            )
+        self.types[name.text] = dtypes or (DType.F32,)
+        return syntax.TypeDeclaration(name.text, dtypes, span=span)
+
     def _on_param(self, children: list[Any], span: Span) -> syntax.ParamDeclaration:
-        dtype = self.dtype(after(children, ":"))
-        return syntax.ParamDeclaration(children[0].text, dtype, after(children, "="), span=span)
+        kind = after(children, ":")
+        return syntax.ParamDeclaration(
+            children[0].text,
+            self.dtype(kind),
+            after(children, "="),
+            span=span,
+            type_name=self.type_name(kind),
+        )
 
     def _on_tensor(self, children: list[Any], span: Span) -> syntax.TensorDeclaration:
         kind: Type = next(child for child in children if isinstance(child, Type))
@@ -341,6 +374,7 @@ class Conversion:
             kind.optional,
             span=span,
             dtype_span=kind.dtype_span,
+            type_name=kind.name,
         )
 
     def _on_type(self, children: list[Any], span: Span) -> Type:
@@ -367,7 +401,13 @@ class Conversion:
             return Type(None, DType.F32, False, span, span=span)
         dtype = self.dtype(words[-1]) or DType.F32
         optional = children[-1].type == "?"
-        return Type(role, dtype, optional, self.span_of(words[-1]), span=span)
+        named = self.type_name(words[-1])
+        return Type(role, dtype, optional, self.span_of(words[-1]), named, span=span)
+
+    def type_name(self, token: Any) -> str | None:
+        """The word of a NAME token (or a syntax.Name) that `types:` declare; else None."""
+        word = token.id if isinstance(token, syntax.Name) else getattr(token, "text", "")
+        return word if word in self.types else None
 
     def dtype(self, token: Any) -> DType | None:
         """The element type that a NAME token (or a syntax.Name) spells; None, reported, if it is
@@ -375,7 +415,7 @@ class Conversion:
         if token is None:
             return None
         word = token.id if isinstance(token, syntax.Name) else token.text
-        dtype = _DTYPES.get(word)
+        dtype = self.types[word][0] if word in self.types else _DTYPES.get(word)
         if dtype is None:
             span = self.span_of(token)
             meant = SPELLINGS.get(word.lower())
@@ -385,7 +425,7 @@ class Conversion:
                 fixes = replace(f"write `{known[0]}`", span, known[0], word[-1].isdigit())
                 advice: More = {"help": f"write `{known[0]}`", "fixes": fixes}
             else:
-                advice = self.misspelt(word, tuple(_DTYPES), span)
+                advice = self.misspelt(word, (*_DTYPES, *self.types), span)
             self.error(
                 span, "SK0119", f"`{word}` is no element type", label="unknown type", **advice
             )
@@ -413,13 +453,14 @@ class Conversion:
         )
 
     def _on_constant(self, children: list[Any], span: Span) -> syntax.ConstexprDeclaration:
-        choices = after(children, "in")
+        choices, kind = after(children, "in"), after(children, ":")
         return syntax.ConstexprDeclaration(
             children[0].text,
-            self.dtype(after(children, ":")),
+            self.dtype(kind),
             after(children, "="),
             () if choices is None else choices.items,
             span=span,
+            type_name=self.type_name(kind),
         )
 
     def _on_tuple_value(self, children: list[Any], span: Span) -> TupleValue:

@@ -266,6 +266,7 @@ class Converter(Conversion):
             () if hints is None else self._words((hints,)),
             span=span,
             name_span=name.span,
+            type_name=self.type_name(written),
         )
 
     def _fetch(self, name: syntax.Name, value: syntax.Call, span: Span) -> syntax.Statement:

@@ -51,13 +51,16 @@ class _Planner:
         self.comment_lines = sorted(comment.span.line for comment in tree.comments)
 
     def items(self) -> list[_Item]:
-        return [item for sketch in self.tree.sketches for item in self.sketch(sketch)]
+        """Of a sketch with `types:`, only its first instance is written: the others have the same
+        text."""
+        sketches = (s for s in self.tree.sketches if s.generic is None or s.generic.first)
+        return [item for sketch in sketches for item in self.sketch(sketch)]
 
     def sketch(self, node: syntax.Sketch) -> Iterator[_Item]:
         span = node.span
         last = node.name_span.end_line
         unit, kind = (node, "sketch") if node.program is None else (node.program, "program")
-        head = (f"{kind} {node.name} {{",)
+        head = (f"{kind} {node.written_name} {{",)
         yield _Item(0, head, span.line, last, span.column, opens=True, begins=True)
         for section in unit.sections:
             yield from self.section(section)

@@ -20,7 +20,7 @@ import marshal
 import os
 import sys
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -260,14 +260,24 @@ def _parsed(source: Source) -> tuple[syntax.File | None, list[Diagnostic]]:
         help_text = "write `sketch NAME { ... }`; `sketchc explain SK0133` shows a small one"
         return None, [error(span, "SK0133", "the file holds no sketch", help=help_text)]
     tree = records.evolve(tree, comments=comments)
-    if any(sketch.program is not None for sketch in tree.sketches):
-        from sketchc.parsing.programs import expand  # few files need it
-
+    for expand in _expansions(tree):
         tree, more = expand(tree)
         diagnostics += more
         if has_errors(more):
             return None, sorted(diagnostics, key=lambda found: found.span.start)
     return tree, diagnostics
+
+
+def _expansions(tree: syntax.File) -> Iterator[Callable[[syntax.File], syntax.Expanded]]:
+    """What is to be expanded in a tree, in this order. Few files need any of it."""
+    if any(next(syntax.declared(sketch, "types"), None) for sketch in tree.sketches):
+        from sketchc.parsing import generics
+
+        yield generics.expand
+    if any(sketch.program is not None for sketch in tree.sketches):
+        from sketchc.parsing import programs
+
+        yield programs.expand
 
 
 class _Driver:

@@ -38,10 +38,15 @@ class Matching:
         return InvalidCallError(message)
 
     def callee(self, call: syntax.Invoke) -> syntax.Sketch:
-        """The sketch that `call` names; an unknown one is reported, and raises."""
+        """The sketch that `call` names, of one with `types:` the instance for the types of the
+        arguments; an unknown one is reported, and raises."""
         found = self.known.get(call.sketch)
         if found is not None:
             return found
+        instances = [each for each in self.known.values() if each.written_name == call.sketch]
+        if instances:
+            # Where none has these types, the first one shows which argument does not fit.
+            return next((i for i in instances if self._same_types(call, i)), instances[0])
         if call.sketch in self.programs:
             raise self.error(
                 call.sketch_span,
@@ -59,6 +64,24 @@ class Matching:
             help="a program calls sketches of its file, and the programs above it",
             fixes=fixes,
         )
+
+    def _same_types(self, call: syntax.Invoke, callee: syntax.Sketch) -> bool:
+        """Whether the tensors that `call` names have the types of those of `callee`."""
+        inputs, outputs = split(callee)
+        formals = {t.name: t for t in (*inputs, *outputs)}
+        pairs = [
+            *zip(inputs, call.inputs, strict=False),
+            *zip(outputs, call.outputs, strict=False),
+            *((formals[k.name], k.value) for k in call.keywords if k.name in formals),
+        ]
+        for formal, node in pairs:
+            base = node.base if isinstance(node, syntax.Subscript) else node
+            name = base.id if isinstance(base, syntax.Name) else ""
+            view = self.scope.views.get(name)
+            tensor = self.scope.tensors.get(name if view is None else view.base)
+            if tensor is not None and tensor.dtype is not formal.dtype:
+                return False
+        return True
 
     def arguments(self, call: syntax.Invoke, callee: syntax.Sketch) -> dict[str, Argument]:
         """The argument for each tensor of `callee`, by name; optional ones may be missing."""
@@ -181,13 +204,16 @@ class Matching:
                 labels=(Label(formal.span, f"`{formal.name}` is declared here"),),
             )
         if tensor.dtype is not formal.dtype:
+            advice = "convert it in a sketch, or write one for this type"
+            if formal.type_name is not None:
+                advice = f"add {tensor.dtype.value} to the choices of `{formal.type_name}`"
             raise self.error(
                 node.span,
                 "SK0143",
                 f"`{formal.name}` holds {formal.dtype.value}, `{tensor.name}` {tensor.dtype.value}",
                 "another type",
                 labels=(Label(formal.dtype_span, "the type that the sketch has"),),
-                help="convert it in a sketch, or write one for this type",
+                help=advice,
             )
 
     # ------------------------------------------------------------ roles and order

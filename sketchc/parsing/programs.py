@@ -43,7 +43,7 @@ MAXIMUM_LEVELS = 16
 MAXIMUM_STATEMENTS = 20_000
 
 
-def expand(tree: syntax.File) -> tuple[syntax.File, list[Diagnostic]]:
+def expand(tree: syntax.File) -> syntax.Expanded:
     """The file with every program as the sketch that it means, and the diagnostics of its calls."""
     known: dict[str, syntax.Sketch] = {}
     for sketch in tree.sketches:

@@ -11,12 +11,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from sketchc.base import records
-from sketchc.base.diagnostics import NOWHERE, Placed, Span
+from sketchc.base.diagnostics import NOWHERE, Diagnostic, Placed, Span
 from sketchc.base.types import DType
 
 
 def _span() -> Span:
     return records.field(default=NOWHERE, eq=False, repr=False, kw_only=True)
+
+
+def _type_name() -> Any:
+    """The name by which the sketch's `types:` declare a node's `dtype`; None for a type of its
+    own."""
+    return records.field(default=None, eq=False, repr=False, kw_only=True)
 
 
 # ---------------------------------------------------------------- expressions
@@ -132,6 +138,14 @@ Expression: TypeAlias = (
 
 
 @records.frozen
+class TypeDeclaration(Placed):
+    """`E in [f16, f32]`, an element type that the arguments of a launch decide."""
+
+    name: str
+    choices: tuple[DType, ...]
+
+
+@records.frozen
 class SymbolDeclaration(Placed):
     """`M <= 1024`; the bound may be missing."""
 
@@ -146,6 +160,7 @@ class ParamDeclaration(Placed):
     name: str
     dtype: DType | None
     default: Expression | None
+    type_name: str | None = _type_name()
 
 
 @records.frozen
@@ -175,6 +190,7 @@ class TensorDeclaration(Placed):
     initial: Expression | None
     optional: bool = False
     dtype_span: Span = _span()
+    type_name: str | None = _type_name()
 
 
 @records.frozen
@@ -195,6 +211,7 @@ class ConstexprDeclaration(Placed):
     dtype: DType | None
     value: Expression | None
     choices: tuple[Expression, ...]
+    type_name: str | None = _type_name()
 
 
 @records.frozen
@@ -222,6 +239,7 @@ class Alloc(Placed):
     init: Expression | None
     hints: tuple[String, ...]
     name_span: Span = _span()
+    type_name: str | None = _type_name()
 
 
 @records.frozen
@@ -336,8 +354,19 @@ class Program(Placed):
 
 
 @records.frozen
+class Generic:
+    """The sketch with `types:` of which a sketch is one instance (see `generics`): its name, and
+    what its type names stand for here. `first`: this is the first instance."""
+
+    name: str
+    types: tuple[tuple[str, DType], ...]
+    first: bool
+
+
+@records.frozen
 class Sketch(Placed):
-    """One sketch, with the tuning points behind it; `program`: the program that it stands for."""
+    """One sketch, with the tuning points behind it; `program`: the program that it stands for;
+    `generic`: the sketch with `types:` of which it is one instance."""
 
     name: str
     sections: tuple[Section, ...]
@@ -347,6 +376,12 @@ class Sketch(Placed):
     name_span: Span = _span()
     tiling_span: Span = _span()  # the whole block, from its keyword on
     program: Program | None = records.field(default=None, repr=False, kw_only=True)
+    generic: Generic | None = records.field(default=None, repr=False, kw_only=True)
+
+    @property
+    def written_name(self) -> str:
+        """The name in the text: that of the sketch with `types:` for each of its instances."""
+        return self.name if self.generic is None else self.generic.name
 
     @property
     def composed(self) -> bool:
@@ -372,7 +407,8 @@ class Comment(Placed):
 
 @records.frozen
 class File(Placed):
-    """All sketches of a file; a program is the sketch that it means (see `programs`)."""
+    """All sketches of a file; a program is the sketch that it means (see `programs`), and a sketch
+    with `types:` is one sketch for each choice of them (see `generics`)."""
 
     sketches: tuple[Sketch, ...]
     comments: tuple[Comment, ...] = records.field(default=(), eq=False)
@@ -381,15 +417,18 @@ class File(Placed):
     def entries(self) -> tuple[Sketch, ...]:
         """The sketches that no program of the file calls."""
         called = frozenset[str]().union(*(sketch.called for sketch in self.sketches))
-        return tuple(sketch for sketch in self.sketches if sketch.name not in called)
+        return tuple(s for s in self.sketches if called.isdisjoint((s.name, s.written_name)))
 
+
+#: A tree in which a form is expanded, and what is wrong with its uses.
+Expanded: TypeAlias = tuple[File, list[Diagnostic]]
 
 #: The sections of a sketch.
 SECTIONS = frozenset(
-    ("symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
+    ("types", "symbols", "params", "let", "tensors", "workspace", "views", "constexpr", "require")
 )
 #: The sections of a program: its memory between calls is `buffers`.
-PROGRAM_SECTIONS = SECTIONS - {"workspace"} | {"buffers"}
+PROGRAM_SECTIONS = SECTIONS - {"workspace", "types"} | {"buffers"}
 
 
 def children(node: object) -> Iterator[object]:

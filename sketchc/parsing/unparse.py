@@ -109,7 +109,7 @@ def arguments(
 
 def section(node: syntax.Section) -> tuple[list[str], str]:
     """The texts of the items of a section, and the separator between them."""
-    separator = "," if node.keyword in ("symbols", "constexpr") else ";"
+    separator = "," if node.keyword in ("types", "symbols", "constexpr") else ";"
     if node.keyword == "params" and any(param.name in SECTIONS for param in node.items):
         separator = ","  # behind `;` a section keyword would begin a section; here it is a name
     return [_item(item) for item in node.items], separator
@@ -118,26 +118,41 @@ def section(node: syntax.Section) -> tuple[list[str], str]:
 def _item(node: Any) -> str:
     """The text of a declaration, or of a condition of `require`."""
     match node:
+        case syntax.TypeDeclaration(name, choices):
+            return f"{name} in [{', '.join(dtype.value for dtype in choices)}]"
         case syntax.SymbolDeclaration(name, bound):
             return name + ("" if bound is None else f" <= {expression_text(bound, SUM)}")
-        case syntax.ParamDeclaration(name, dtype, default):
-            return _constant(name, dtype, default)
+        case syntax.ParamDeclaration(default=default):
+            return _constant(node, default)
         case syntax.LetDeclaration(name, value):
             return f"{name} = {expression_text(value)}"
         case syntax.TensorDeclaration():
             return _tensor(node)
         case syntax.ViewDeclaration(name, extents, base):
             return f"{name}{_extents(extents)} = {base}"
-        case syntax.ConstexprDeclaration(name, dtype, value, choices):
+        case syntax.ConstexprDeclaration(value=value, choices=choices):
             listed = ", ".join(map(expression_text, choices))
-            return _constant(name, dtype, value) + (f" in [{listed}]" if choices else "")
+            return _constant(node, value) + (f" in [{listed}]" if choices else "")
         case _:
             return expression_text(node)
 
 
-def _constant(name: str, dtype: DType | None, value: syntax.Expression | None) -> str:
-    kind = "" if dtype is None else f": {dtype.value}"
-    return f"{name}{kind}" + ("" if value is None else f" = {expression_text(value)}")
+def _constant(
+    node: syntax.ParamDeclaration | syntax.ConstexprDeclaration, value: syntax.Expression | None
+) -> str:
+    kind = "" if node.dtype is None else f": {_type(node, node.dtype)}"
+    return f"{node.name}{kind}" + ("" if value is None else f" = {expression_text(value)}")
+
+
+def _type(
+    node: syntax.ParamDeclaration
+    | syntax.ConstexprDeclaration
+    | syntax.TensorDeclaration
+    | syntax.Alloc,
+    dtype: DType,
+) -> str:
+    """The element type `dtype` of a node, by the name that `types:` gives it."""
+    return node.type_name or dtype.value
 
 
 def _extents(extents: Sequence[syntax.Extent]) -> str:
@@ -152,7 +167,9 @@ def _tensor(node: syntax.TensorDeclaration) -> str:
     role = f"{node.role} " if node.role else ""
     optional = "?" if node.optional else ""
     initial = "" if node.initial is None else f" = {expression_text(node.initial)}"
-    return f"{node.name}{_extents(node.extents)}: {role}{node.dtype.value}{optional}{initial}"
+    return (
+        f"{node.name}{_extents(node.extents)}: {role}{_type(node, node.dtype)}{optional}{initial}"
+    )
 
 
 def point(node: syntax.TilingPoint) -> str:
@@ -210,7 +227,7 @@ def _invoke(node: syntax.Invoke) -> list[str]:
 def _alloc(node: syntax.Alloc) -> list[str]:
     parts = [f"[{', '.join(expression_text(extent) for extent in node.extents)}]"]
     if node.dtype is not None:
-        parts.append(node.dtype.value)
+        parts.append(_type(node, node.dtype))
     if node.init is not None:
         parts.append(f"init={expression_text(node.init)}")
     if node.hints:
@@ -244,5 +261,5 @@ def line_edit(node: syntax.Statement, lines: Iterable[str]) -> Edit:
 
 def dtype_fix(node: syntax.Alloc, dtype: DType) -> Fix:
     """The fix that gives an alloc the element type `dtype`."""
-    text = statement_text(records.evolve(node, dtype=dtype))
+    text = statement_text(records.evolve(node, dtype=dtype, type_name=None))
     return Fix(f"make `{node.name}` {dtype.value}", (Edit(node.span, text),))

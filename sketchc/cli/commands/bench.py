@@ -23,7 +23,7 @@ from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.cli.options import recorder, store_option, task_errors
-from sketchc.cli.verify_files import VerifyRequest, candidate_of, lower, verify_one
+from sketchc.cli.verify_files import VerifyRequest, candidate_of, lowered_early, verify_one
 from sketchc.runtime.verify.seed import fresh_seed
 from sketchc.runtime.verify.words import INCOMPLETE
 
@@ -344,7 +344,7 @@ def _measure(command: _Command, file: str, task: str, number: int = 1, of: int =
     request = attrs.evolve(command.request, file=file)
     if not request.is_kernel:
         # What is wrong with a sketch is told before the task is loaded.
-        request = attrs.evolve(request, lowered=lower(request))
+        request = lowered_early(request)
     with (
         bench_progress(file, quiet=command.as_json, number=number, of=of) as say,
         _loaded(task, say) as loaded,

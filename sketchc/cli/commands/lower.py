@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 
 from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
+from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.lowering.plan_text import print_plan, print_sketch
 from sketchc.lowering.registry import load_target
@@ -99,7 +100,14 @@ def lower(
     _check_coder(coder, emit, given, map_file)
     chosen, chip = options.resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
-    source, tree = sketches.load_sketch(file, name)
+    try:
+        source, tree = sketches.load_sketch(file, name)
+    except sketches.OpenTypesError as error:
+        if module_folder is None or output or coder == "llm" or emit != "code" or map_file:
+            refuse(f"{error}, or --module DIR alone for a module that serves all", error)
+        return _lower_all(
+            file, name, (chosen, chip), constants, Path(module_folder), allow_unproved, quiet
+        )
     planned, made, kernel = None, None, None
     if emit == "tree":
         text = show_tree(tree)
@@ -124,6 +132,32 @@ def lower(
         options.show_diagnostics(source, planned.diagnostics)
         click.echo(summary(planned), err=True)
     return 0 if module_folder is None else write_module(planned, made, Path(module_folder), kernel)
+
+
+def _lower_all(
+    file: str,
+    name: str | None,
+    target: tuple[str, str | None],
+    constants: dict[str, Scalar],
+    folder: Path,
+    allow_unproved: bool,
+    quiet: bool,
+) -> int:
+    """Put one module for all instances of a sketch with `types:` into `folder`; returns the exit
+    status. Raises `SketchError`, and `UsageError` if the folder cannot be written."""
+    from sketchc.runtime.dropin.generic_dropin import write_generic_module
+
+    source = sketches.read_source(file)
+    trees = sketches.the_sketches(source, name)
+    kernels = []
+    for tree in trees:
+        planned = sketches.plan_sketch(source, tree, *target, constants, allow_unproved)
+        with sketches.pointing_into(source):
+            kernels.append(load_target(target[0]).emit(planned.plan))
+        if not quiet:
+            options.show_diagnostics(source, planned.diagnostics)
+            click.echo(summary(planned), err=True)
+    return _written(folder, lambda: write_generic_module(folder, trees[0].written_name, kernels))
 
 
 def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:
@@ -161,13 +195,20 @@ def write_module(
     """
 
     from sketchc.runtime.dropin.kernel_module import write_module as write_files
-    from sketchc.runtime.toolchains.base import ToolchainError
 
     kernel = made or load_target(planned.plan.target).emit(planned.plan)
     if written is not None:
         kernel = attrs.evolve(kernel, source=written.source)
+    return _written(folder, lambda: write_files(folder, kernel))
+
+
+def _written(folder: Path, write: Callable[[], Path]) -> int:
+    """Call `write`, which puts a module into `folder`, and say where it is; returns the exit
+    status. Raises `UsageError` if the folder cannot be written."""
+    from sketchc.runtime.toolchains.base import ToolchainError
+
     try:
-        path = write_files(folder, kernel)
+        path = write()
     except OSError as error:
         refuse(f"cannot write to {folder}: {error.strerror}", error)
     except ToolchainError as error:

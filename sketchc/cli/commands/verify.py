@@ -17,7 +17,7 @@ from sketchc.cli.options import recorder, store_option, task_errors
 from sketchc.cli.verify_files import (
     Outcome,
     VerifyRequest,
-    lower,
+    lowered_early,
     signature_text,
     to_json,
     verify_one,
@@ -140,7 +140,7 @@ def _outcomes(
     try:
         # What is wrong with the only sketch is told before the task is loaded.
         if len(requests) == 1 and not first.is_kernel:
-            requests = [attrs.evolve(first, lowered=lower(first))]
+            requests = [lowered_early(first)]
     except sketches.SketchError as error:
         return [Outcome(first, diagnostics=error)]
     with load_task(task, patience) as loaded:
