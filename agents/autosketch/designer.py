@@ -63,7 +63,8 @@ def design(task: TaskClient, stage: str = "sketch") -> str:
 
 
 def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
-    """Designs, the most general first: for all sizes that may vary; then, where the task runs other
+    """Designs, the most general first: for all sizes that may vary (with `stage` "program", as a
+    program where that is shorter, and then as one sketch); then, where the task runs other
     operations at other sizes, with some symbols fixed; then for the task's own sizes. Raises what
     `design` raises where there is none."""
     name = sketch_name(task.path.stem)
@@ -107,33 +108,41 @@ def _texts(signature: Signature, stage: str) -> Iterator[str]:
         with suppress(UsageError):
             traces = read_traces(signature, numbers=True)
             if traces.params:
-                yield _designed(traces, stage)
-    yield _designed(read_traces(signature), stage)
+                yield from _designed(traces, stage)
+    yield from _designed(read_traces(signature), stage)
 
 
 def followed_numbers(task: TaskClient) -> Collection[int]:
     """The positions of those of forward's numbers that are params of the sketch of a task."""
     with suppress(UsageError):
         traces = read_traces(read_signature(task, "followed", windows=False), numbers=True)
-        _designed(traces, "sketch")
+        next(_designed(traces, "sketch"))
         return traces.params.keys()
     return ()
 
 
-def _designed(traces: Traces, stage: str) -> str:
+def _designed(traces: Traces, stage: str) -> Iterator[str]:
+    """The text of the stage. That of "program" is followed by the single sketch, which is the only
+    one where a program would not be shorter."""
     name = traces.signature.sketch.name
     graph = traces.graph()
     if stage == "graph":
-        return _text(graph)
+        yield _text(graph)
+        return
     loops = build_loops(graph)
     if stage == "loops":
-        return _text(loops)
+        yield _text(loops)
+        return
     phases = build_phases(loops)
     if unnamed := phases.unnamed():
         phases = build_phases(build_loops(traces.graph(unnamed)))
     if stage == "phases":
-        return _text(phases)
-    return write_program(phases, name) if stage == "program" else write_sketch(phases, name)
+        yield _text(phases)
+        return
+    program = write_program(phases, name) if stage == "program" else None
+    if program is not None:
+        yield program
+    yield write_sketch(phases, name)
 
 
 def _text(stage: Graph | Loops | Phases) -> str:
@@ -149,7 +158,7 @@ class BuiltinDesigner:
         context.progress.note("designer", "traces the task")
         turn: Turn | None = None
         try:
-            for found in designs(context.task):
+            for found in designs(context.task, "program"):
                 turn = self._tried(found, state, context)
                 if turn.outcome == "designed":
                     break

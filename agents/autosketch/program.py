@@ -17,11 +17,12 @@ from sketchc.agents.autosketch.sketch import (
     write_sketch,
     written_phases,
 )
-from sketchc.base.diagnostics import Source
-from sketchc.checker.api import check
+from sketchc.base.diagnostics import Source, has_errors
+from sketchc.checker.api import check_sketch
 from sketchc.ir import nodes as ir
 from sketchc.ir.show import show
 from sketchc.ir.walk import free_name, names
+from sketchc.parsing.parser import parse
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MADE = re.compile(r"^\s*(?:for\s+(\w+)\s+in\b|(\w+)\s*=(?!=))")
@@ -67,15 +68,15 @@ class _Call:
     tensors: tuple[_Part, ...]
 
 
-def write_program(phases: Phases, name: str) -> str:
-    """The program in canonical form; the single sketch, where that is not longer, or where the
-    program does not check, since a phase needs facts that another one states."""
+def write_program(phases: Phases, name: str) -> str | None:
+    """The program in canonical form; None where the single sketch is not longer, or where a called
+    sketch does not check by itself, since a phase needs facts that another one states."""
     written = written_phases(phases)
     sketch = write_sketch(phases, name, written)
     calls = _calls(phases, written, name)
     callees = list({id(call.callee): call.callee for call in calls}.values())
     if len(callees) == len(written):
-        return sketch
+        return None
     lines = [f"program {name} {{"]
     lines += [f"    {line}" for line in declarations(phases, "buffers")]
     lines.append("")
@@ -85,7 +86,17 @@ def write_program(phases: Phases, name: str) -> str:
         lines += _sketch(phases, callee)
     text = formatted(name, lines)
     shorter = text.count("\n") < sketch.count("\n")
-    return text if shorter and check(Source(f"{name}.sketch", text)).ok else sketch
+    return text if shorter and _holds(text) else None
+
+
+def _holds(text: str) -> bool:
+    """Whether a program's text parses, and each sketch that it calls checks by itself. The program
+    is checked with its task, as any design is."""
+    tree, found = parse(Source("program.sketch", text))
+    if tree is None or has_errors(found):
+        return False
+    called = (sketch for sketch in tree.sketches if sketch.program is None)
+    return all(check_sketch(sketch)[0] is not None for sketch in called)
 
 
 def _calls(phases: Phases, written: Sequence[Written], name: str) -> list[_Call]:

@@ -12,6 +12,8 @@ from toolchains import require
 from triton_cases import mixed
 
 from sketchc.agents.autosketch.designer import design
+from sketchc.agents.autosketch.phase import Phases
+from sketchc.agents.autosketch.program import write_program
 from sketchc.base.diagnostics import Source
 from sketchc.checker.api import check, elaborate
 from sketchc.cli.main import run
@@ -116,14 +118,41 @@ def test_a_program_of_a_task_is_its_sketch_in_fewer_lines(task: Path) -> None:
 
 
 @pytest.mark.parametrize("task", ["perceptron"], indirect=True)
-def test_the_program_is_printed_and_verified(
+def test_gen_makes_the_kernel_of_the_program(
     task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     require("cpp")
     assert run(["gen", str(task), "-t", "cpp", "--emit", "program"]) == 0
-    text = capsys.readouterr().out
-    assert entry(text).program is not None
-    path = tmp_path / "perceptron.sketch"
-    path.write_text(text, "utf-8")
-    command = ["verify", str(path), "--task", str(task), "--target", "cpp", "--no-store"]
+    printed = capsys.readouterr().out
+    made = tmp_path / "made"
+    options = ["--no-store", "--no-bench", "-q", "-o", str(made)]
+    assert run(["gen", str(task), "-t", "cpp", *options]) == 0, capsys.readouterr()
+    written = made / "perceptron.sketch"
+    assert written.read_text("utf-8") == printed
+    assert entry(printed).program is not None
+    command = ["verify", str(written), "--task", str(task), "--target", "cpp", "--no-store"]
     assert run(command) == 0, capsys.readouterr()
+    shown = ["report", str(made), "-o", str(tmp_path / "report.html")]
+    assert run(shown) == 0, capsys.readouterr()
+
+
+def test_where_the_program_does_not_hold_the_sketch_is_tried(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    init, forward, shape, width, _ = TASKS["convolutions"]
+    path = tmp_path / "convolutions.py"
+    path.write_text(HEAD + MODEL.format(init=init, forward=forward, shape=shape, width=width))
+
+    def wrong(phases: Phases, name: str) -> str:
+        text = write_program(phases, name)
+        assert text is not None
+        changed = text.replace("init=0", "init=1")  # sums that begin with 1
+        assert changed != text
+        return changed
+
+    monkeypatch.setattr("sketchc.agents.autosketch.designer.write_program", wrong)
+    require("cpp")
+    made = tmp_path / "made"
+    options = ["--no-store", "--no-bench", "-q", "-o", str(made)]
+    assert run(["gen", str(path), "-t", "cpp", *options]) == 0
+    assert entry((made / "convolutions.sketch").read_text("utf-8")).program is None
