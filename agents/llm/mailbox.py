@@ -8,7 +8,6 @@ its prompt again when it goes on, and the reply that was written meanwhile.
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 import time
@@ -29,6 +28,7 @@ from sketchc.agents.llm.messages import (
     estimate_tokens,
 )
 from sketchc.base.diagnostics import refusing
+from sketchc.base.files import replace_file
 
 _PROMPT = re.compile(r"(\d{4,})-(.+-[0-9a-f]{8})\.prompt\.md")
 
@@ -123,13 +123,7 @@ class MailboxProvider:
         path = self.folder / f"{number:04}-{_label(request)}.prompt.md"
         text = prompt_text(request, path.name)
         with refusing(f"cannot write {path}"):
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix=".new-", suffix=".md")
-            with os.fdopen(handle, "wb") as file:
-                file.write(text.encode(errors="replace"))
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
+            replace_file(path, text.encode(errors="replace"), 0o644, durable=True)
         return path
 
     # ------------------------------------------------------------ replies

@@ -15,7 +15,6 @@ import fcntl
 import hashlib
 import importlib
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ from sketchc.agents.state.state import (
 )
 from sketchc.agents.workflows import AGENTS, Workflow, load_workflow
 from sketchc.base.diagnostics import InternalError, UsageError, refuse, refusing
+from sketchc.base.files import replace_file
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -219,12 +219,7 @@ def locked(path: Path, folder: Path, kind: str) -> Iterator[None]:
 
 def replace_json(path: Path, data: Mapping[str, Any]) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one."""
-    temporary = path.with_suffix(".new")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(data, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    replace_file(path, json.dumps(data, indent=1), durable=True)
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

@@ -8,9 +8,7 @@ named here, one by one, with the reason; nothing else is left out.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import attrs
 from sketchc.agents.suites import benchmark
 from sketchc.agents.suites.level1 import rows
 from sketchc.base.diagnostics import UsageError, refuse, refusing
+from sketchc.base.files import replace_file
 
 LEVEL1 = "level1"
 #: The suites that need nothing but their names, with a sentence on each.
@@ -149,9 +148,7 @@ def write_task(task: SuiteTask, folder: Path) -> Path:
         if path.exists() and path.read_text("utf-8") == task.text:
             return path
         folder.mkdir(parents=True, exist_ok=True)
-        made = folder / f".{task.name}-{os.getpid()}-{threading.get_ident()}.py"
-        made.write_text(task.text, "utf-8")
-        made.replace(path)
+        replace_file(path, task.text)
     return path
 
 

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
+from sketchc.base.files import replace_file
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.process.templates import ForkedProcess
@@ -355,9 +356,7 @@ def _keep(known: Mapping[str, Any]) -> None:
     path = cache_file()
     with contextlib.suppress(OSError):  # a read-only home only means measuring again next time
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_text(json.dumps(known, indent=2))
-        partial.replace(path)
+        replace_file(path, json.dumps(known, indent=2))
 
 
 # ---------------------------------------------------------------- measuring

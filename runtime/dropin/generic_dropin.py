@@ -54,26 +54,26 @@ def _part(kernel: Kernel) -> str:
     sketch, module = kernel.sketch, f"{kernel.name}_dropin"
     outputs = [tensor for tensor in abi.results(sketch) if tensor.role is ir.Role.OUT]
     given, made = (
-        "".join(f"torch.{tensor.dtype.numpy_name}, " for tensor in tensors)
+        ", ".join(f"torch.{tensor.dtype.numpy_name}" for tensor in tensors)
         for tensors in (abi.given(sketch), outputs)
     )
     function = kernel_module.function_name(kernel)
-    return f'    (load_file("{module}", "{module}.py").{function}, ({given}), ({made})),'
+    return f'    (load_file("{module}", "{module}.py").{function}, [{given}], [{made}]),'
 
 
 def _function(function: str, kernel: Kernel) -> str:
     """The text of the module's function, whose arguments are those of every instance."""
     sketch, names = kernel.sketch, kernel_module.names_of(kernel)
     arguments, returned = abi.signature(sketch, names, "Any")
-    tensors = "".join(f"{names[tensor.name]}, " for tensor in abi.given(sketch))
+    tensors = ", ".join(names[tensor.name] for tensor in abi.given(sketch))
     named = [f"{names[param.name]}={names[param.name]}" for param in sketch.params]
     has_out = any(tensor.role is ir.Role.OUT for tensor in sketch.tensors)
     out = "out" if has_out else "None"
-    call = ", ".join([tensors.rstrip(", "), *named, *(["out=out"] if has_out else [])])
+    call = ", ".join([tensors, *named, *(["out=out"] if has_out else [])])
     return "\n".join(
         [
             wrapped(f"def {function}(", arguments, f") -> {returned}:"),
             '    """The kernel that was made for tensors of such types."""',
-            f"    return kernel_for(PARTS, ({tensors}), {out})({call})",
+            f"    return kernel_for(PARTS, [{tensors}], {out})({call})",
         ]
     )

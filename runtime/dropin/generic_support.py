@@ -38,9 +38,10 @@ def kernel_for(
     if not found:
         told = ", ".join(str(own) for own in [*given, *results] if own is not None)
         raise TypeError(f"there is no kernel here for {told or 'no tensor'}")
-    if len(found) > 1:
-        kinds = " or ".join(", ".join(map(str, made)) for _, made in found)
-        raise TypeError(f"the outputs may be {kinds}: pass out=")
+    # Where several have the same outputs, they differ in a tensor that is absent.
+    kinds = list(dict.fromkeys(", ".join(map(str, made)) for _, made in found))
+    if len(kinds) > 1:
+        raise TypeError(f"the outputs may be {' or '.join(kinds)}: pass out=")
     return found[0][0]
 
 

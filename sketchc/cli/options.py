@@ -332,12 +332,8 @@ def difference(source: Source, text: str, changed: str) -> str:
 
 
 def write(path: str, text: str) -> None:
-    """Replace a file's content atomically, through a temporary file; a symbolic link stays one."""
-    path = os.path.realpath(path)
-    aside = f"{path}.{os.getpid()}.tmp"
+    """Replace a file's content as a whole. Raises `UsageError` where it cannot be written."""
+    from sketchc.base.files import replace_file
+
     with refusing(f"cannot write {path}"):
-        mode = os.stat(path).st_mode
-        with open(aside, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(aside, mode)
-        os.replace(aside, path)
+        replace_file(path, text)

@@ -139,17 +139,15 @@ def _read(path: str) -> Any:
 
 
 def _write(path: str, data: Any) -> None:
-    """Write the data with a checksum, aside and then renamed, so that no reader sees half a file.
-    A file that cannot be written is passed over."""
+    """Write the data with a checksum. A file that cannot be written is passed over."""
+    from sketchc.base.files import replace_file  # few runs need it
+
     content = marshal.dumps(data, _MARSHAL)
     content = zlib.crc32(content).to_bytes(4, "little") + content
-    aside = f"{path}.{os.getpid()}"
     # A cache that cannot be written: the next run computes the tables again.
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(aside, "wb") as file:
-            file.write(content)
-        os.replace(aside, path)
+        replace_file(path, content)
 
 
 def _compute(grammar: str) -> Any:

@@ -208,6 +208,25 @@ def test_one_module_serves_all_types(path, tmp_path, monkeypatch):
     assert (compiled(torch.ones(2, 3), torch.ones(3)) == 4).all()
 
 
+def test_an_absent_tensor_of_another_type_decides_nothing():
+    require("cpp")
+    import sketchc
+
+    text = SKETCH.replace("F in [f32, f64]", "F in [f32, f64], G in [f16, f32]")
+    text = text.replace("BIAS[N]: in F?", "BIAS[N]: in G?").replace(
+        "Y[M, N]: out F", "Y[M, N]: out f64"
+    )
+    text = text.replace("E in [f16, bf16, f32, i32], F in [f32, f64], ", "E in [f16, i32], ")
+    text = text.replace(", F)", ", f64)").replace("bias = alloc([T], f64)", "bias = alloc([T], G)")
+    function = sketchc.kernel(text, target="cpp")
+    for e in ("f16", "i32"):
+        x = inputs(e, 33)
+        assert (function(x) == x.double() * 2).all()
+        for g in ("f16", "f32"):
+            bias = inputs(g, 33)[0]
+            assert (function(x, bias) == x.double() * 2 + bias.double()).all()
+
+
 def test_a_kernel_serves_all_types(path):
     require("cpp")
     import sketchc

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from sketchc.base.files import replace_file
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
@@ -358,7 +359,7 @@ def _build(
     known = cache_folder() / f"{key.hexdigest()[:32]}.so"
     log = known.with_suffix(".log")
     if os.access(known, os.R_OK) and os.access(log, os.R_OK):
-        _write(library, known.read_bytes())
+        replace_file(library, known.read_bytes(), 0o755)
         return log.read_text(), True
     command = [compiler, *flags]
 
@@ -377,8 +378,8 @@ def _build(
             warnings += _compile([*command, *linked, *LIBRARIES], library, timeout)
     with contextlib.suppress(OSError):  # where nothing can be kept, the next run compiles again
         known.parent.mkdir(parents=True, exist_ok=True)
-        _write(log, warnings.encode())
-        _write(known, library.read_bytes())
+        replace_file(log, warnings)
+        replace_file(known, library.read_bytes(), 0o755)
     return warnings, False
 
 
@@ -424,15 +425,6 @@ def _compile(command: list[str], library: Path, timeout: float) -> str:
         made.chmod(0o755)  # workers may be another user
         made.replace(library)
     return printed
-
-
-def _write(target: Path, content: bytes) -> None:
-    """Write `content` to `target` atomically: no reader ever sees half a file."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".new-")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).chmod(0o755)
-    Path(name).replace(target)
 
 
 TOOLCHAIN = CppToolchain()

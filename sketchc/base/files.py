@@ -1,0 +1,43 @@
+"""Files that are replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+
+def replace_file(
+    path: str | os.PathLike[str],
+    content: bytes | str,
+    mode: int | None = None,
+    *,
+    durable: bool = False,
+) -> None:
+    """Give a file this content (text in UTF-8), whole or not at all: whoever reads it meanwhile
+    sees the old content or the new one, whatever other threads and processes write.
+
+    A symbolic link stays one. `mode` are the file's permissions: by default those of the file that
+    is there, else those of any new file. `durable`: the content is on the disk before it takes its
+    place. Raises `OSError`, and then the file is as it was.
+    """
+    target = os.path.realpath(path)
+    folder, name = os.path.split(target)
+    aside = os.path.join(folder, f".{name}.{os.getpid()}.{threading.get_ident()}")
+    if mode is None:
+        with suppress(OSError):
+            mode = os.stat(target).st_mode
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with open(aside, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        if mode is not None:
+            os.chmod(aside, mode)
+        os.replace(aside, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
