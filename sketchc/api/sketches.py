@@ -86,18 +86,18 @@ def the_sketches(source: Source, name: str | None = None) -> tuple[syntax.Sketch
     tree, found = parse(source)
     if tree is None or has_errors(found):
         raise SketchError(source, found)
-    units: dict[str, list[syntax.Sketch]] = {}
-    for sketch in tree.sketches:
-        units.setdefault(sketch.written_name, []).append(sketch)
-    entries = {sketch.written_name for sketch in tree.entries}
-    if name is None and len(entries) == 1:
-        return tuple(units[entries.pop()])
-    if name in units:
-        return tuple(units[name])
-    for sketch in tree.sketches:
-        if sketch.name == name:
-            return (sketch,)
-    known = ", ".join(units) or "none"
+    if name is None:
+        meant = tree.entries
+        named = {sketch.generic and sketch.generic.name for sketch in meant}
+        if len(meant) == 1 or (len(named) == 1 and None not in named):
+            return meant
+    else:
+        for sketch in tree.sketches:
+            if sketch.name == name:
+                return (sketch,)
+        if meant := tuple(each for each in tree.sketches if each.written_name == name):
+            return meant
+    known = ", ".join(dict.fromkeys(sketch.written_name for sketch in tree.sketches)) or "none"
     asked = f"has no sketch {name!r}" if name else "holds several sketches; say --sketch NAME"
     raise UsageError(f"{source.name} {asked}; it holds: {known}")
 

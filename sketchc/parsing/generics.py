@@ -35,13 +35,11 @@ def expand(tree: syntax.File) -> syntax.Expanded:
             continue
         wrong = list(_wrong(sketch, types))
         found += wrong
-        made = [] if wrong else list(_instances(sketch, types))
-        found += (
-            _twice(instance, written[instance.name].name_span)
-            for instance in made
-            if instance.name in written
-        )
-        sketches += made
+        for instance in () if wrong else _instances(sketch, types):
+            if instance.name in written:
+                found.append(_twice(instance, written[instance.name].name_span))
+            written[instance.name] = instance
+            sketches.append(instance)
     return records.evolve(tree, sketches=tuple(sketches)), found
 
 

@@ -135,6 +135,12 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     # A number that holds one extent twice.
     "squared_extent": ("F.avg_pool1d(x, 3, 1) / (x.shape[1] - 2) ** 2", ((9, 20),)),
+    # Rows of windows, each of several heads: an index is a sum of two quotients.
+    "windows_of_heads": (
+        "F.linear((x @ x.transpose(1, 2) @ x).reshape(-1, 4, 16, 8).transpose(1, 2)"
+        ".reshape(-1, 16, 32), w)",
+        ((40, 16, 8), (20, 32)),
+    ),
     "normed_images": ("F.instance_norm(F.conv2d(x, w))", ((2, 3, 12, 14), (4, 3, 3, 3))),
     "running_products": ("torch.cumprod(x, dim=1)", ((20, 300),)),
     "running": ("torch.cumsum(x.flip(1), dim=1).flip(1) + x", ((20, 300),)),
@@ -553,6 +559,22 @@ def test_sizes_at_which_a_task_runs_otherwise_are_held(
     assert "X[M, 44]: in f32" in text
     summary = (out / "SUMMARY.md").read_text()
     assert "with sizes held at the task's own: the task runs otherwise at other sizes" in summary
+
+
+def test_heads_that_a_quotient_of_sizes_repeats_are_held(tmp_path: Path) -> None:
+    """At some sizes there are none: PyTorch then sees the repeated heads with other strides."""
+    require("cpp")
+    path = tmp_path / "heads.py"
+    path.write_text(
+        f"{HEAD}class Model(torch.nn.Module):\n    def forward(self, x, w):\n"
+        "        w = w.repeat_interleave(x.shape[1] // w.shape[1], 1)\n"
+        "        i = torch.arange(x.shape[2])\n"
+        "        near = (i[None, :] <= i[:, None]) & (i[:, None] - i[None, :] < 9)\n"
+        "        return F.scaled_dot_product_attention(x, w, w, attn_mask=near)\n\n"
+        "def get_inputs():\n    return [torch.randn(2, 8, 50, 32), torch.randn(2, 2, 50, 32)]\n"
+    )
+    out = tmp_path / "out"
+    assert run(["gen", str(path), "-t", "cpp", "--no-bench", "--no-store", "-o", str(out)]) == 0
 
 
 def test_what_has_no_form_is_listed_at_once(tmp_path: Path) -> None:

@@ -154,6 +154,14 @@ def test_the_interpreter_runs_an_instance_by_its_name(path, tmp_path, name):
         assert all(instance in printed for instance in INSTANCES)
 
 
+def test_two_sketches_of_one_name_are_a_mistake_of_the_user(tmp_path):
+    twice = tmp_path / "twice.sketch"
+    for text in (SKETCH, written_out("scaled_f16_f32")):
+        twice.write_text(text + "\n" + text)
+        for command in (["lower", "-t", "cpp"], ["run", "--symbols", "M=1,N=2"]):
+            assert run(command[0], twice, *command[1:], status=2 if text != SKETCH else 1)
+
+
 @pytest.mark.parametrize("target", ["cpp", "triton_cuda"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_a_task_chooses_the_instance_by_its_types(path, tmp_path, dtype, target):

@@ -150,6 +150,21 @@ def test_tiles_of_expressions_have_the_type_of_the_evaluation(
 
 
 @pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [
+        ("0.5, -inf", DType.F32),
+        ("nan, -65504.0", DType.F32),
+        ("0.1, 0.0", DType.F64),
+        ("1e300, 0.0", DType.F64),
+        ("p, 0.0", DType.F32),
+    ],
+)
+def test_a_choice_between_numbers_is_f32_where_nothing_is_lost(numbers: str, dtype: DType) -> None:
+    made = tiles("w = alloc([T], f32)", f"copy(y + where(x > y, {numbers}), w)")
+    assert [kind for name, kind in made.items() if name.endswith("_where")] == [dtype]
+
+
+@pytest.mark.parametrize(
     ("expression", "dtype"),
     [("x*0.5", "f32"), ("q*0.5", "f32"), ("q*2", "i64"), ("exp(q)", "f32"), ("x > y", "bool")],
 )

@@ -179,7 +179,9 @@ def _as_strided(builder: Builder, node: Node) -> None:
     """A change of shape, where the strides are those of a dense tensor; else each element is read
     by its row-major number among those of the source."""
     arguments = node.arguments
-    source, strides = arguments["self"], arguments["stride"]
+    # ATen calls the source `self`, PyTorch's primitives call it `a`.
+    source = next(v for v in arguments.values() if isinstance(v, Use | Made))
+    strides = arguments["stride"]
     stride: ir.Expr = ir.Literal(1)
     offset = arguments["storage_offset"] or ir.Literal(0)
     dense = offset == ir.Literal(0)

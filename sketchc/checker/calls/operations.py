@@ -11,7 +11,7 @@ from typing import assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError, Label
-from sketchc.base.types import DType
+from sketchc.base.types import DType, rounded
 from sketchc.checker.calls.accesses import readable_tile, tile_with_subscripts, writable_tile
 from sketchc.checker.calls.calls import (
     Arguments,
@@ -469,7 +469,22 @@ def _evaluated(context: Context, row: Op, operands: tuple[ir.Operand, ...]) -> D
     found = result_of(row, common(lanes, scalars))
     if found is None:
         raise InternalError(f"{row.name} gives no type of its own")
+    # Numbers alone, as in `x + where(mask, 0.0, -inf)`: nothing is lost in f32, and beside a tile
+    # of f32 they would make the rest f64.
+    if found is DType.F64 and not lanes and all(map(_is_in_f32, values)):
+        return DType.F32
     return found
+
+
+def _is_in_f32(operand: ir.Operand) -> bool:
+    """Whether an operand is a number that f32 holds exactly."""
+    if not isinstance(operand, ir.ScalarOperand):
+        return False
+    value = operand.value.operand if isinstance(operand.value, ir.Unary) else operand.value
+    if not isinstance(value, ir.Literal):
+        return operand.dtype.compute is DType.F32
+    number = float(value.value)
+    return number != number or rounded(number, DType.F32) == number
 
 
 def filled(

@@ -21,6 +21,7 @@ from sketchc.checker.facts.affine import (
     ONE,
     Atoms,
     Fact,
+    Floor,
     Linear,
     Product,
     Quotient,
@@ -231,6 +232,39 @@ def _quotient_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     return result
 
 
+def _floor_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
+    """From `a <= d*w + c` follows `a // d <= w + c // d`, and the same from below, for quotients by
+    numbers. Elimination finds this too where it projects `a` out before the quotient, which the
+    cheapest order does not always do; a sum of several quotients needs it of each."""
+    floors = {
+        atom: definition
+        for fact in facts
+        for atom in fact.form
+        if isinstance(definition := atoms.definitions[atom], Floor)
+    }
+    if len(floors) < 2:
+        return []
+    result = []
+    for atom, floor in floors.items():
+        budget.spend(len(facts))
+        dividend = {a: c for a, c in floor.numerator.items() if a != ONE}
+        for fact in facts:
+            if atom in fact.form or fact.equality:
+                continue
+            for sign in (-1, 1):
+                if any(fact.form.get(a) != sign * c for a, c in dividend.items()):
+                    continue
+                # a <= rest, or -a <= rest
+                rest = add(fact.form, floor.numerator, -sign)
+                bound = {a: c for a, c in rest.items() if a != ONE}
+                if all(c % floor.divisor == 0 for c in bound.values()):
+                    whole = {a: c // floor.divisor for a, c in bound.items()}
+                    left = rest.get(ONE, 0)
+                    whole[ONE] = left // floor.divisor if sign < 0 else -(-left // floor.divisor)
+                    result.append(Fact(add(whole, {atom: sign})))
+    return result
+
+
 def _bound(atoms: Atoms, rest: Linear, quotient: Quotient, sign: int) -> Linear | None:
     """For `rest + sign*a >= 0`: a form b with `b + sign*(a // d) >= 0`; None where `rest` is no
     multiple of d but for a constant."""
@@ -307,7 +341,7 @@ def _impossible(atoms: Atoms, system: list[Fact], thorough: bool) -> bool:
     """Whether a system has no integer point, as far as linear reasoning goes with the facts that
     follow for quotients and products; `thorough`: also with products of comparisons between atoms,
     since from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
-    system = system + _quotient_bounds(atoms, system)
+    system = system + _quotient_bounds(atoms, system) + _floor_bounds(atoms, system)
     system = system + lifted(atoms, system)
     if infeasible(system):
         return True
