@@ -28,7 +28,7 @@ from sketchc.agents.autosketch.operations import NoFormError, build_loops
 from sketchc.agents.autosketch.phase import Phases
 from sketchc.agents.autosketch.phases import build_phases
 from sketchc.agents.autosketch.program import write_program
-from sketchc.agents.autosketch.sketch import write_sketch
+from sketchc.agents.autosketch.sketch import write_sketch, written_phases
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn
@@ -139,10 +139,12 @@ def _designed(traces: Traces, stage: str) -> Iterator[str]:
     if stage == "phases":
         yield _text(phases)
         return
-    program = write_program(phases, name) if stage == "program" else None
+    written = written_phases(phases)
+    sketch = write_sketch(phases, name, written)
+    program = write_program(phases, name, written, sketch) if stage == "program" else None
     if program is not None:
         yield program
-    yield write_sketch(phases, name)
+    yield sketch
 
 
 def _text(stage: Graph | Loops | Phases) -> str:

@@ -14,8 +14,6 @@ from sketchc.agents.autosketch.sketch import (
     formatted,
     in_steps,
     tile_sizes,
-    write_sketch,
-    written_phases,
 )
 from sketchc.base.diagnostics import Source, has_errors
 from sketchc.checker.api import check_sketch
@@ -68,11 +66,10 @@ class _Call:
     tensors: tuple[_Part, ...]
 
 
-def write_program(phases: Phases, name: str) -> str | None:
-    """The program in canonical form; None where the single sketch is not longer, or where a called
-    sketch does not check by itself, since a phase needs facts that another one states."""
-    written = written_phases(phases)
-    sketch = write_sketch(phases, name, written)
+def write_program(phases: Phases, name: str, written: Sequence[Written], sketch: str) -> str | None:
+    """The program of the phases, which are `written`, in canonical form; None where the single
+    `sketch` is not longer, or where a called sketch does not check by itself, since a phase needs
+    facts that another one states."""
     calls = _calls(phases, written, name)
     callees = list({id(call.callee): call.callee for call in calls}.values())
     if len(callees) == len(written):

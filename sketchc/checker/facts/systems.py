@@ -210,15 +210,18 @@ def _index(atoms: Atoms, facts: tuple[Fact, ...]) -> dict[int, list[int]]:
 
 def _quotient_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     """From `a < d*w` follows `a // d < w`, from `a >= d*w` follows `a // d >= w`: the range of the
-    leading digit of a mixed-radix number (LANGUAGE section 6)."""
+    leading digit of a mixed-radix number (LANGUAGE section 6).
+
+    Quotients by numbers get bounds where there are several: elimination finds these too where it
+    projects `a` out before the quotient, which the cheapest order does not always do, and a sum of
+    quotients needs the bound of each."""
+    used = {atom: atoms.definitions[atom] for fact in facts for atom in fact.form}
     quotients = {
-        atom: definition
-        for fact in facts
-        for atom in fact.form
-        if isinstance(definition := atoms.definitions[atom], Quotient)
+        a: definition for a, definition in used.items() if isinstance(definition, Quotient)
     }
+    floors = {a: definition for a, definition in used.items() if isinstance(definition, Floor)}
     result = []
-    for atom, quotient in quotients.items():
+    for atom, quotient in [*quotients.items(), *(floors.items() if len(floors) > 1 else ())]:
         budget.spend(len(facts))
         dividend = {a: c for a, c in quotient.numerator.items() if a != ONE}
         for fact in facts:
@@ -226,43 +229,24 @@ def _quotient_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
                 continue
             for sign in (-1, 1):
                 if all(fact.form.get(a) == sign * c for a, c in dividend.items()):
-                    bound = _bound(atoms, add(fact.form, quotient.numerator, -sign), quotient, sign)
+                    rest = add(fact.form, quotient.numerator, -sign)
+                    if isinstance(quotient, Floor):
+                        bound = _floor_bound(rest, quotient.divisor, sign)
+                    else:
+                        bound = _bound(atoms, rest, quotient, sign)
                     if bound is not None:
                         result.append(Fact(add(bound, {atom: sign})))
     return result
 
 
-def _floor_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
-    """From `a <= d*w + c` follows `a // d <= w + c // d`, and the same from below, for quotients by
-    numbers. Elimination finds this too where it projects `a` out before the quotient, which the
-    cheapest order does not always do; a sum of several quotients needs it of each."""
-    floors = {
-        atom: definition
-        for fact in facts
-        for atom in fact.form
-        if isinstance(definition := atoms.definitions[atom], Floor)
-    }
-    if len(floors) < 2:
-        return []
-    result = []
-    for atom, floor in floors.items():
-        budget.spend(len(facts))
-        dividend = {a: c for a, c in floor.numerator.items() if a != ONE}
-        for fact in facts:
-            if atom in fact.form or fact.equality:
-                continue
-            for sign in (-1, 1):
-                if any(fact.form.get(a) != sign * c for a, c in dividend.items()):
-                    continue
-                # a <= rest, or -a <= rest
-                rest = add(fact.form, floor.numerator, -sign)
-                bound = {a: c for a, c in rest.items() if a != ONE}
-                if all(c % floor.divisor == 0 for c in bound.values()):
-                    whole = {a: c // floor.divisor for a, c in bound.items()}
-                    left = rest.get(ONE, 0)
-                    whole[ONE] = left // floor.divisor if sign < 0 else -(-left // floor.divisor)
-                    result.append(Fact(add(whole, {atom: sign})))
-    return result
+def _floor_bound(rest: Linear, divisor: int, sign: int) -> Linear | None:
+    """As `_bound`, for a divisor that is a number."""
+    if any(c % divisor for atom, c in rest.items() if atom != ONE):
+        return None
+    bound = {atom: c // divisor for atom, c in rest.items()}
+    left = rest.get(ONE, 0)
+    bound[ONE] = left // divisor if sign < 0 else -(-left // divisor)
+    return bound
 
 
 def _bound(atoms: Atoms, rest: Linear, quotient: Quotient, sign: int) -> Linear | None:
@@ -341,7 +325,7 @@ def _impossible(atoms: Atoms, system: list[Fact], thorough: bool) -> bool:
     """Whether a system has no integer point, as far as linear reasoning goes with the facts that
     follow for quotients and products; `thorough`: also with products of comparisons between atoms,
     since from `a < b` follows `a*n + n <= b*n`, for n >= 0."""
-    system = system + _quotient_bounds(atoms, system) + _floor_bounds(atoms, system)
+    system = system + _quotient_bounds(atoms, system)
     system = system + lifted(atoms, system)
     if infeasible(system):
         return True

@@ -11,7 +11,7 @@ import attrs
 import click
 
 from sketchc.api import sketches
-from sketchc.base.diagnostics import refuse
+from sketchc.base.diagnostics import Source, refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.lowering.plan_text import print_plan, print_sketch
@@ -105,9 +105,8 @@ def lower(
     except sketches.OpenTypesError as error:
         if module_folder is None or output or coder == "llm" or emit != "code" or map_file:
             refuse(f"{error}, or --module DIR alone for a module that serves all", error)
-        return _lower_all(
-            file, name, (chosen, chip), constants, Path(module_folder), allow_unproved, quiet
-        )
+        there = Path(module_folder)
+        return _lower_all(file, name, (chosen, chip), constants, there, allow_unproved, quiet)
     planned, made, kernel = None, None, None
     if emit == "tree":
         text = show_tree(tree)
@@ -128,9 +127,7 @@ def lower(
         return 0
     if map_file is not None and made is not None:
         write_map(made, source.text, map_file, output)
-    if not quiet:
-        options.show_diagnostics(source, planned.diagnostics)
-        click.echo(summary(planned), err=True)
+    _tell(source, planned, quiet)
     return 0 if module_folder is None else write_module(planned, made, Path(module_folder), kernel)
 
 
@@ -154,10 +151,15 @@ def _lower_all(
         planned = sketches.plan_sketch(source, tree, *target, constants, allow_unproved)
         with sketches.pointing_into(source):
             kernels.append(load_target(target[0]).emit(planned.plan))
-        if not quiet:
-            options.show_diagnostics(source, planned.diagnostics)
-            click.echo(summary(planned), err=True)
+        _tell(source, planned, quiet)
     return _written(folder, lambda: write_generic_module(folder, trees[0].written_name, kernels))
+
+
+def _tell(source: Source, planned: PlannedSketch, quiet: bool) -> None:
+    """Print the remarks and the summary of a plan on standard error, unless `quiet`."""
+    if not quiet:
+        options.show_diagnostics(source, planned.diagnostics)
+        click.echo(summary(planned), err=True)
 
 
 def _check_coder(coder: str, emit: str, given: Mapping[str, Any], map_file: str | None) -> None:
