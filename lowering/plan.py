@@ -12,12 +12,12 @@ from typing import Any, TypeGuard
 import attrs
 
 from sketchc.base.diagnostics import NOWHERE, Span
+from sketchc.base.memo import per_sketch
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value, has_floats, product
 from sketchc.ir.walk import expressions
-from sketchc.launch.index_width import per_sketch
 from sketchc.ops.table import OPS, Category, Fact
 
 

@@ -33,6 +33,9 @@ from sketchc.ir.walk import names
 #: A value that is read more than once and takes more operations than this is stored.
 _MUCH = 200
 
+#: So is one that is put together from more parts than this: a reader loads an element of each.
+_MANY = 4
+
 
 def with_epilogues(loops: Loops) -> Loops:
     """The loops with those maps marked `stored` that memory is to hold in place of a product."""
@@ -68,8 +71,8 @@ def with_epilogues(loops: Loops) -> Loops:
 
 def with_held(loops: Loops) -> Loops:
     """The loops with those maps marked `stored` that are read more than once and take many
-    operations (each of several norms in a row would compute the one before three times), and
-    those that concatenate rows which a reduction or scan combines."""
+    operations (each of several norms in a row would compute the one before three times) or
+    concatenate many parts, and those that concatenate rows which a reduction or scan combines."""
     readers: dict[str, int] = defaultdict(int)
     for value in loops.values.values():
         for source in {e.source for s in computed_from(value) for e in elements(s)}:
@@ -78,13 +81,16 @@ def with_held(loops: Loops) -> Loops:
     outputs = {name for _, name in loops.outputs}
     sizes: dict[str, int] = {}
     rows = _joined_rows(loops)
+    parts: dict[str, int] = {}
     for name, value in loops.values.items():
         size = operations(value, sizes)
         if isinstance(value, Map) and not value.stored:
-            much = size > _MUCH and readers[name] > 1 and name not in outputs
+            parts[name] = sum(parts.get(e.source, 0) or e.ignored for e in elements(value.body))
+            much = size > _MUCH or parts[name] > _MANY
+            much = much and readers[name] > 1 and name not in outputs
             if much or name in rows:
                 values[name] = attrs.evolve(value, stored=True)
-                size = 0
+                size = parts[name] = 0
             sizes[name] = size
         elif isinstance(value, Reduction) and not is_product(value):
             sizes[name] = size

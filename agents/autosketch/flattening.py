@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -123,7 +123,7 @@ class Flattener:
         ((extent, divisor),) = found
         if not symbolic.equal(ir.Binary("*", extent, divisor), first.extent):
             return None
-        upper = Axis(f"{first.name}g", extent)
+        upper = upper_digit(first, extent, itertools.chain.from_iterable(phase.groups))
         lower = Axis(first.name, divisor)
         number = {first.name: joined_number((upper, lower))}
         extents = {axis.name: axis.extent for group in phase.groups for axis in group}
@@ -235,6 +235,14 @@ def _besides(phase: Phase) -> set[str]:
             case Element(where=where) if where is not None:
                 found |= set(names(where))
     return found
+
+
+def upper_digit(axis: Axis, extent: ir.Expr, others: Iterable[Axis]) -> Axis:
+    """The axis of the upper digit of `axis`, which keeps its own name for the lower one: named
+    after it, unlike all `others`."""
+    taken = {other.name for other in others}
+    candidates = (axis.name + "g" * count for count in itertools.count(1))
+    return Axis(next(name for name in candidates if name not in taken), extent)
 
 
 def counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:

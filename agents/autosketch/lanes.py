@@ -102,14 +102,16 @@ def runs_along(phase: Phase) -> Counter[str]:
 
 
 def windows(phase: Phase) -> set[str]:
-    """The axes of windows: they shift a subscript that a row or column is in, and are no digit."""
+    """The axes of windows: they shift a subscript that a row or column is in, and are no digit; and
+    those that run into the padding of a value, which in lanes would count as data."""
     rows = {axis.name for axis in (*phase.rows, *phase.columns)}
     extents = _extents(phase)
     found: set[str] = set()
-    for subscript in (i for s in phase.scalars() for e in elements(s) for i in e.index):
-        own = names(subscript) & rows
-        others = names(subscript) - rows if own else set[str]()
-        found |= {name for name in others if not _is_digit(subscript, name, own, extents)}
+    for element in (e for s in phase.scalars() for e in elements(s)):
+        for subscript in element.index:
+            own = names(subscript) & rows
+            others = names(subscript) - rows if own or element.pad is not None else set[str]()
+            found |= {name for name in others if not _is_digit(subscript, name, own, extents)}
     return found
 
 

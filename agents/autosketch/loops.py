@@ -18,7 +18,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.show import show
-from sketchc.ir.walk import names, substitute
+from sketchc.ir.walk import changed, names, substitute
 
 Index = tuple[ir.Expr, ...]
 
@@ -546,15 +546,42 @@ def _folded(operator: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
 
 
 def _divided(operator: str, left: ir.Expr, right: ir.Expr, axes: Mapping[str, ir.Expr]) -> ir.Expr:
-    """`left // right` or `left % right`; the terms of `left` that `right` divides are split off."""
-    whole, rest = _split(left, right)
-    if below(rest, right, axes):
+    """`left // right` or `left % right`; the terms of `left` that `right` divides are split off.
+    Remainders in `left` count as axes, not as the differences that their normal form is."""
+    remainders: dict[str, ir.Expr] = {}
+    extents = dict(axes)
+    whole, rest = _split(_with_remainders_named(left, remainders, extents), right)
+    within = below(rest, right, extents)
+    whole, rest = substitute(whole, remainders), substitute(rest, remainders)
+    if within:
         found = whole if operator == "//" else rest
     elif operator == "%":
-        found = ir.Binary("%", rest, right)
+        found = ir.Binary("%", _less_precise(rest, right), right)
     else:
         return _folded("+", whole, symbolic.simplify(ir.Binary("//", rest, right)))
     return symbolic.simplify(found)
+
+
+def _with_remainders_named(
+    expression: ir.Expr, remainders: dict[str, ir.Expr], extents: dict[str, ir.Expr]
+) -> ir.Expr:
+    """The expression with a name for each remainder in it, noted in `remainders` and `extents`."""
+    if isinstance(expression, ir.Binary) and expression.operator == "%":
+        known = (name for name, each in remainders.items() if each == expression)
+        name = next(known, f"%{len(remainders)}")
+        remainders[name], extents[name] = expression, expression.right
+        return ir.Ref(name, ir.NameKind.LOOP)
+    return changed(expression, lambda part: _with_remainders_named(part, remainders, extents))
+
+
+def _less_precise(rest: ir.Expr, right: ir.Expr) -> ir.Expr:
+    """What has the same remainder by `right` as `rest`: n for `n % m` where `right` divides m."""
+    match rest:
+        case ir.Binary("%", number, divisor):
+            factor = symbolic.simplify(ir.Binary("//", divisor, right))
+            if symbolic.equal(ir.Binary("*", factor, right), divisor):
+                return number
+    return rest
 
 
 def _split(left: ir.Expr, right: ir.Expr) -> tuple[ir.Expr, ir.Expr]:

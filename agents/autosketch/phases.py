@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from sketchc.agents.autosketch.epilogues import with_epilogues, with_held
-from sketchc.agents.autosketch.flattening import Flattener, counter, joined_number
+from sketchc.agents.autosketch.flattening import Flattener, counter, joined_number, upper_digit
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
@@ -328,7 +328,7 @@ class _Builder:
                 whole = ir.Binary("*", upper.extent, lower.extent)
                 if axis is None or not symbolic.equal(whole, axis.extent):
                     continue
-                pair = (Axis(f"{axis.name}g", upper.extent), Axis(axis.name, lower.extent))
+                pair = (upper_digit(axis, upper.extent, axes), Axis(axis.name, lower.extent))
                 place = axes.index(axis)
                 axes = (*axes[:place], *pair, *axes[place + 1 :])
                 extents = self.extents(axes)

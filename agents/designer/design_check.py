@@ -159,17 +159,19 @@ def _problem(stage: str, said: str) -> Finding:
 
 
 def _compared(plan: Plan, context: RunContext) -> Finding | None:
-    """The finding, if the interpreted sketch differs from the task's reference at small shapes. A
-    time-out is none: the verification of the kernel makes the same comparison with faster code."""
+    """The finding, if the interpreted sketch differs from the task's reference at small shapes.
+    That it takes too long or too much memory is none: the verification of the kernel makes the same
+    comparison with faster code."""
     try:
         verdict = check_design(plan, context.task, context.folder, context.seed, context.constants)
     except TaskFailure:
         raise
     except UsageError as error:
         return _problem("bind", str(error))
-    slow = {case.failure for case in verdict.failures} == {"timeout"}
-    right = any(case.passed for case in verdict.cases) and not verdict.failures
-    return None if right or slow else _verdict_finding(verdict)
+    failures = {case.failure for case in verdict.failures}
+    right = any(case.passed for case in verdict.cases) and not failures
+    heavy = bool(failures) and failures <= {"timeout", "resource"}
+    return None if right or heavy else _verdict_finding(verdict)
 
 
 def _verdict_finding(verdict: Verdict) -> Finding:

@@ -230,6 +230,8 @@ class Reaching:
     accepted: list[Sizes] = attrs.field(factory=list)
     base: Sizes | None = None
     stuck: dict[str, int] = attrs.field(factory=dict)
+    #: What was found near wanted sizes: many axes of a network ask for the same.
+    near: dict[tuple[str, tuple[int, ...]], Sizes | None] = attrs.field(factory=dict)
     candidates: list[Candidate] | None = None
 
     def require(self, symbols: Mapping[str, int], params: Mapping[str, Value]) -> None:
@@ -379,12 +381,18 @@ class Reaching:
 
     def _runnable(self, wanted: Sizes, focus: str) -> Sizes | None:
         """The nearest sizes at which the sketch may be launched; None where there are none."""
-        sketch, params, free = self.plan.sketch, self.binding.params, self.freedom.free
         for name, domain in self.binding.sizes.items():
-            if name in free:
+            if name in self.freedom.free:
                 wanted = {**wanted, name: domain.near(wanted[name])}
-        if self.stuck.get(focus, 0) >= _STUCK:
-            return None
+        key = (focus, tuple(wanted.values()))
+        if key not in self.near:
+            if self.stuck.get(focus, 0) >= _STUCK:
+                return None
+            self.near[key] = self._moved_until_runnable(wanted, focus)
+        return self.near[key]
+
+    def _moved_until_runnable(self, wanted: Sizes, focus: str) -> Sizes | None:
+        sketch, params, free = self.plan.sketch, self.binding.params, self.freedom.free
         for movable in (free - {focus}, free) if focus else (free,):
             found = nearest(sketch, wanted, params, movable, least=1, steps=_MOVES)
             if found is not None and self.binding.allows(found):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from sketchc.base.memo import per_sketch
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic, walk
@@ -22,7 +23,7 @@ from sketchc.launch.conditions import Kind, broken, launch_conditions
 _MOST_TRIES = 50_000
 #: ... and that `nearest` looks at for each condition.
 _MOST_STEPS = 4_000
-#: What must hold at a launch, with the symbols that it depends on.
+#: An expression, such as what must hold at a launch, with the symbols that it depends on.
 Condition = tuple[tuple[str, ...], ir.Expr]
 
 
@@ -94,17 +95,35 @@ def nearest(
     sizes = dict(wishes)
     conditions = _conditions(sketch, least)
     for _ in range(len(conditions)):
-        hold = partial(_hold, sketch, params)
-        broken = next((n for n, c in enumerate(conditions) if not hold([c], sizes, {})), None)
+        broken = _first_broken(sketch, params, conditions, sizes)
         if broken is None:
             return sizes
         names = [n for n in conditions[broken][0] if movable is None or n in movable]
         options = {name: _around(sizes[name]) for name in names}
-        found = choose(options, partial(hold, conditions[: broken + 1], sizes), steps)
+        accept = partial(_hold, sketch, params, conditions[: broken + 1], sizes)
+        found = choose(options, accept, steps)
         if found is None:
             return None
         sizes |= found
     return None if refusal(sketch, sizes, params) else sizes
+
+
+def _first_broken(
+    sketch: ir.Sketch,
+    params: Mapping[str, Value],
+    conditions: Sequence[Condition],
+    sizes: Mapping[str, int],
+) -> int | None:
+    """The number of the first condition that does not hold at `sizes`; None where all hold."""
+    number = 0
+    try:
+        values = host_values(sketch, sizes, params)
+        for number, (_, condition) in enumerate(conditions):
+            if not evaluate(condition, values):
+                return number
+    except (ArithmeticError, ValueError):
+        return number
+    return None
 
 
 def _hold(
@@ -125,25 +144,39 @@ def _hold(
 
 def _conditions(sketch: ir.Sketch, least: int) -> list[Condition]:
     """What must hold at a launch, each with the symbols that it depends on."""
-    found: list[ir.Expr] = [ir.Ref(symbol.name, ir.NameKind.SYMBOL) for symbol in sketch.symbols]
-    found = [ir.Binary(">=", symbol, ir.Literal(least)) for symbol in found]
+    sizes, stated, extents = _conditions_apart(sketch)
+    lowest = ir.Literal(least)
+    return [
+        *((names, ir.Binary(">=", size, lowest)) for names, size in sizes),
+        *stated,
+        *((names, ir.Binary(">=", extent, lowest)) for names, extent in extents),
+    ]
+
+
+@per_sketch
+def _conditions_apart(
+    sketch: ir.Sketch,
+) -> tuple[list[Condition], list[Condition], list[Condition]]:
+    """The symbols, what a launch checks, and the extents of tensors, each with the symbols that it
+    depends on."""
     launch = launch_conditions(sketch)
-    found += [condition.holds for condition in launch if condition.kind is Kind.BOUND]
+    stated = [condition.holds for condition in launch if condition.kind is Kind.BOUND]
     for condition in launch:
         if condition.kind in (Kind.REQUIRE, Kind.DERIVED):
-            found += symbolic.conjuncts(condition.holds)
-    found += [
-        ir.Binary(">=", extent, ir.Literal(least))
-        for tensor in sketch.tensors
-        if tensor.role is not ir.Role.WORKSPACE
-        for extent in tensor.extents
-    ]
-    return [(_symbols_of(sketch, condition), condition) for condition in found]
+            stated += symbolic.conjuncts(condition.holds)
+    symbols = (ir.Ref(symbol.name, ir.NameKind.SYMBOL) for symbol in sketch.symbols)
+    tensors = (tensor for tensor in sketch.tensors if tensor.role is not ir.Role.WORKSPACE)
+    extents = (extent for tensor in tensors for extent in tensor.extents)
+
+    def told(found: Iterable[ir.Expr]) -> list[Condition]:
+        return [(_symbols_of(sketch, each), each) for each in found]
+
+    return told(symbols), told(stated), told(extents)
 
 
 def _symbols_of(sketch: ir.Sketch, expression: ir.Expr) -> tuple[str, ...]:
     """The symbols that an expression depends on, those of host values included."""
-    names = {reference.name for reference in walk.references(expression)}
+    names = walk.names(expression)
     for let in sketch.lets:
         if let.name in names:
             names |= set(_symbols_of(sketch, let.value))

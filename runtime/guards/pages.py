@@ -17,6 +17,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _LIBC.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_LIBC.memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 _LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
@@ -46,6 +47,10 @@ class GuardedBuffer:
         """Whether nothing was written before the start."""
         slack = ctypes.string_at(self.slack, self.slack_size)
         return slack == bytes([_PATTERN]) * self.slack_size
+
+    def changed(self) -> bool:
+        """Whether the buffer's contents differ from those of `source`."""
+        return bool(_LIBC.memcmp(self.start, self.source, self.size))
 
     def copy_back(self) -> None:
         """Copy the buffer's contents back to `source`."""

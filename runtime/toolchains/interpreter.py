@@ -87,7 +87,8 @@ class InterpreterSession(Session):
         its in and inout tensors are read.
 
         Raises `ToolchainError` with stage "design" for a condition or a rule of the language that
-        does not hold or for too much memory, "timeout", or "infrastructure".
+        does not hold or, with kind "MemoryError", for too much memory, "timeout", or
+        "infrastructure".
         """
         read = {tensor.name for tensor in self._sketch.tensors if tensor.role is not ir.Role.OUT}
         given = {name: array for name, array in tensors.items() if name in read}
@@ -98,7 +99,7 @@ class InterpreterSession(Session):
             raise ToolchainError(stage="timeout", message=msg)
         if result.kinds[:1] == ("MemoryError",):
             msg = f"the sketch needs more than {MEMORY_BYTES >> 30} GiB at these sizes"
-            raise ToolchainError(stage="design", message=msg)
+            raise ToolchainError(stage="design", message=msg, kinds=result.kinds)
         if result.reply is None:
             log = result.traceback or result.output
             raise ToolchainError(
@@ -106,7 +107,8 @@ class InterpreterSession(Session):
             )
         if "refused" in result.reply:
             refused, log = str(result.reply["refused"]), str(result.reply["log"])
-            raise ToolchainError(stage="design", message=refused, log=log)
+            kinds = tuple(result.reply["kinds"])
+            raise ToolchainError(stage="design", message=refused, log=log, kinds=kinds)
         return dict(result.arrays)
 
     def _make(self, tensor_bytes: int, file_bytes: int) -> Worker:
@@ -122,8 +124,9 @@ def interpret_apart(
 
 
 def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-    """The worker's handler. The reply is {} or {"refused": one sentence, "log": the notes}."""
-    from sketchc.base.diagnostics import DiagnosticError, UsageError
+    """The worker's handler. The reply is {} or {"refused": one sentence, "log": the notes,
+    "kinds": what kind of failure it is, where it is a known one}."""
+    from sketchc.base.diagnostics import DiagnosticError, MemoryLimitError, UsageError
     from sketchc.interpreter.api import interpret
 
     sketch = pickle.loads(arrays.pop(_SKETCH).tobytes())
@@ -132,9 +135,15 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     except DiagnosticError as error:
         first = error.diagnostics[0]
         lines = [*first.notes, *([f"help: {first.help}"] if first.help else [])]
-        return {"refused": f"{first.code}: {first.message}", "log": "\n".join(lines)}, {}
+        return {
+            "refused": f"{first.code}: {first.message}",
+            "log": "\n".join(lines),
+            "kinds": [],
+        }, {}
+    except MemoryLimitError as error:
+        return {"refused": str(error), "log": "", "kinds": ["MemoryError"]}, {}
     except UsageError as error:
-        return {"refused": str(error), "log": ""}, {}
+        return {"refused": str(error), "log": "", "kinds": []}, {}
     return {}, found.outputs
 
 

@@ -174,5 +174,7 @@ def _only_looks(function: Any) -> bool:
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     storage = tensor.untyped_storage()
-    text = ctypes.string_at(storage.data_ptr(), storage.nbytes()) if storage.nbytes() else b""
-    return np.frombuffer(text, np.uint8)
+    size = storage.nbytes()  # may be more than the 2 GiB that `string_at` takes
+    return np.array(
+        (ctypes.c_uint8 * size).from_address(storage.data_ptr()) if size else [], np.uint8
+    )

@@ -40,6 +40,10 @@ from sketchc.runtime.verify.verify import Candidate, verify
 #: Sizes that are tried after those that the tiles suggest.
 _FALLBACK = (37, 19, 11, 7, 5, 3, 2, 1, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
+#: Seconds after which a design that was right so far is left to the verification of its kernel,
+#: which makes the same comparisons faster: of a whole network, one interpretation takes many.
+_PATIENCE = 30.0
+
 
 class SketchTask(Task):
     """A sketch as its own task (see `tasks.task.Task`): the reference is its own interpretation.
@@ -178,7 +182,13 @@ def check_design(
     sketch = plan.sketch
     kernel = Kernel("interpreter", plan.hardware.name, sketch.name, sketch.name, "", "", sketch)
     candidate = Candidate(plan, kernel, interpreter.TOOLCHAIN)
-    return verify(candidate, task, folder, seed, settings, small=True, timeout=timeout, budget=None)
+    return verify(
+        *(candidate, task, folder, seed, settings),
+        small=True,
+        timeout=timeout,
+        budget=None,
+        patience=_PATIENCE,
+    )
 
 
 def verify_against_sketch(

@@ -11,6 +11,7 @@ would take too long, with the same sketch lowered to smaller tiles.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -59,6 +60,7 @@ class Runner:
     seed: int
     progress: Progress | None = None
     interpreted: bool = False
+    patience: float = math.inf
     results: list[CaseResult] = attrs.field(factory=list)
     #: The loops that ran again, and the tiles that met others, in words.
     reached: tuple[str, ...] = ()
@@ -106,8 +108,10 @@ class Runner:
     def planned(self, cases: Cases, limits: Limits | None) -> None:
         """Run the cases in their order until they settle the verdict. With `limits`, others stand
         in for those that the task refuses."""
-        drawn = self.seed
+        drawn, clock = self.seed, Clock(self.patience)
         for number, (case, kind) in enumerate(cases):
+            if clock.left <= 0 and not self.failing and any(r.passed for r in self.results):
+                break
             if self.failing and (case.drawn or is_neighbour(kind) or self._takes_long(case)):
                 continue  # these cases only test a kernel that seems to be right
             drawn = drawn if is_neighbour(kind) else self.seed + number
@@ -191,7 +195,8 @@ class Runner:
                 continue
             if last.seconds > clock.left:
                 more = "with a larger --budget"
-                self.case_runner.gaps.append(f"{kind} inputs at {last.shape.text} ({more})")
+                where = f" at {last.shape.text}" if last.shape.text else ""
+                self.case_runner.gaps.append(f"{kind} inputs{where} ({more})")
                 continue
             self.run(last.shape, kind, self.seed + len(self.results))
 

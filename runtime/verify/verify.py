@@ -10,6 +10,7 @@ its work itself (`policy`). Whatever a kernel's text, the result is a verdict.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -99,6 +100,7 @@ def verify(
     timeout: float = 300.0,
     compile_timeout: float = COMPILE_TIMEOUT,
     budget: float | None = BUDGET,
+    patience: float = math.inf,
 ) -> Verdict:
     """Compile, run on every case and compare. `folder` takes the build; `settings` are `--set`.
 
@@ -106,7 +108,8 @@ def verify(
     beside compiling; None, and `select`: nothing is looked for. `progress` hears of every case that
     is done; `select` may drop cases (shapes with kinds of input, smallest first, then the task's
     own sizes, then drawn ones); `small` scales the task's sizes down as for an interpreted target.
-    `timeout` (seconds) bounds each run of the kernel, `compile_timeout` the build. Raises
+    `timeout` (seconds) bounds each run of the kernel, `compile_timeout` the build; after `patience`
+    seconds of planned cases no further one begins where some passed and none failed. Raises
     `UsageError` when the task cannot be bound to the sketch, raises at its own sizes, or is not
     deterministic.
     """
@@ -118,7 +121,7 @@ def verify(
     usual = INTERPRETED if small or status.interpreted else NATIVE
     limits = Trials(plan, binding, freedom.free, usual).affordable()
     cases, varying, notes = _planned(case_runner, limits, seed, settings or {}, select)
-    runner = Runner(case_runner, seed, progress, status.interpreted)
+    runner = Runner(case_runner, seed, progress, status.interpreted, patience)
     with closing(case_runner):
         refused = case_runner.build(folder, compile_timeout)
         whole = budget if select is None else None

@@ -197,6 +197,10 @@ class UsageError(Exception):
     """A misuse of the command line or the API (exit status 2): says what to do instead."""
 
 
+class MemoryLimitError(UsageError):
+    """What was asked for is no mistake, but takes more memory than it may."""
+
+
 def refuse(text: str, cause: BaseException | None = None) -> NoReturn:
     """Raises `UsageError(text)` from `cause`."""
     raise UsageError(text) from cause

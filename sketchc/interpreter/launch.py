@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from sketchc.base import records
-from sketchc.base.diagnostics import refuse
+from sketchc.base.diagnostics import MemoryLimitError, refuse
 from sketchc.base.types import DType, numpy_dtype
 from sketchc.interpreter.memory import Memory, Window
 from sketchc.interpreter.tiles import Array, fits_an_array, poison, tile_dtype, to_tensor, to_tile
@@ -251,7 +251,7 @@ def tensor_shapes(
 ) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor, workspaces included.
 
-    Raises `UsageError` when the tensors and their shadow memory exceed `limit` bytes.
+    Raises `MemoryLimitError` when the tensors and their shadow memory exceed `limit` bytes.
     """
     shapes = {tensor.name: _sizes(tensor, values) for tensor in sketch.tensors}
     total = 0
@@ -260,10 +260,11 @@ def tensor_shapes(
         shadow = 0 if tensor.role is ir.Role.IN else 9
         total += prod(shapes[tensor.name]) * (tensor.dtype.bytes + shadow)
     if total > limit:
-        refuse(
+        msg = (
             f"the tensors of {sketch.name} would take {total / 2**30:.1f} GiB in the interpreter, "
             f"more than its limit of {limit / 2**30:.1f} GiB; choose smaller sizes"
         )
+        raise MemoryLimitError(msg)
     return shapes
 
 

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from sketchc.base.diagnostics import InternalError, refuse
+from sketchc.base.diagnostics import InternalError, MemoryLimitError
 from sketchc.base.types import DType, promote, wrapped
 from sketchc.interpreter.accesses import Accesses
 from sketchc.interpreter.expressions import (
@@ -233,10 +233,11 @@ class Machine(Accesses):
             shape = physical_shape(extents, options.padding)
             size = kind.itemsize * prod(shape)
             if size > options.memory_limit or not fits_an_array(shape, kind.itemsize):
-                refuse(
+                msg = (
                     f"tile {declared.source_name} of extents {list(shape)} would take "
                     f"{size / 2**30:.1f} GiB; choose smaller constants"
                 )
+                raise MemoryLimitError(msg)
             array = np.full(shape, poison(dtype, options.poison), kind)
             tile = TileValue(name, dtype, extents, array, None)
             self.tile_writers.pop(name, None)

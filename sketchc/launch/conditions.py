@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Span
+from sketchc.base.memo import per_sketch
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
@@ -26,7 +27,7 @@ from sketchc.ir.evaluate import Value, constants_of, evaluate, given_values, sam
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import conjunction, conjuncts
 from sketchc.ir.walk import children, names, references, substitute
-from sketchc.launch.index_width import existing, exists, fetched_widths, index_width, per_sketch
+from sketchc.launch.index_width import existing, exists, fetched_widths, index_width
 from sketchc.launch.inputs import sources_of
 from sketchc.ops.host_functions import HOST_FUNCTIONS
 

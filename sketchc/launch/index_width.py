@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
-from functools import wraps
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from sketchc.base import records
 from sketchc.base.diagnostics import NOWHERE, Span
+from sketchc.base.memo import per_sketch
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate
@@ -45,8 +45,6 @@ _LONGEST_TEXT = 60
 
 #: A factor, and the host values whose magnitudes it is multiplied by.
 Term: TypeAlias = tuple[int, tuple[ir.Expr, ...]]
-
-_T = TypeVar("_T")
 
 
 @records.frozen
@@ -118,23 +116,6 @@ def exists(extents: tuple[ir.Expr, ...]) -> ir.Expr:
     """The condition that memory can hold the elements of a tensor; 0 counts as extent 1."""
     counts: list[ir.Expr] = [ir.Binary("max", extent, ir.Literal(1)) for extent in extents]
     return ir.Binary("<", product(counts), ir.Literal(MOST_ELEMENTS))
-
-
-def per_sketch(function: Callable[[ir.Sketch], _T]) -> Callable[[ir.Sketch], _T]:
-    """`function` with a cache of its answers for the last eight sketches, told apart by identity:
-    each sketch is asked about often."""
-    last: list[tuple[ir.Sketch, _T]] = []
-
-    @wraps(function)
-    def kept(sketch: ir.Sketch) -> _T:
-        for known, answer in last:
-            if known is sketch:
-                return answer
-        answer = function(sketch)
-        last[:] = [(sketch, answer), *last[:7]]
-        return answer
-
-    return kept
 
 
 @per_sketch

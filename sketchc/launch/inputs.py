@@ -19,13 +19,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sketchc.base import records
 from sketchc.base.diagnostics import refuse
+from sketchc.base.memo import per_sketch
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import Value, constants_of, evaluate, host_values
 from sketchc.ir.show import show
 from sketchc.ir.symbolic import normalize, rebuild
 from sketchc.ir.walk import references, substitute
-from sketchc.launch.index_width import per_sketch
 from sketchc.ops.table import OPS, Fact
 
 #: Trips granted to a loop of the host whose bound comes from memory.

@@ -27,6 +27,8 @@ from sketchc.ir.walk import statements  # noqa: E402
 from sketchc.lowering.passes.pipeline import build_plan  # noqa: E402
 from sketchc.parsing.parser import parse  # noqa: E402
 from sketchc.runtime.tasks.task import load_task  # noqa: E402
+from sketchc.runtime.toolchains.base import ToolchainError  # noqa: E402
+from sketchc.runtime.toolchains.interpreter import InterpreterSession  # noqa: E402
 
 HEAD = (
     "import functools\nimport itertools\nimport math\n\n"
@@ -111,6 +113,28 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     "padded": ("F.pad(x, (1, 2), value=0.5) * 2.0", ((20, 30),)),
     "joined": ("torch.cat([x, torch.exp(w), x], dim=1)", ((20, 30), (20, 40))),
+    # Each layer of a dense block joins all that the ones before it gave.
+    "dense_block": (
+        "functools.reduce(lambda parts, _: [*parts, torch.tanh(torch.cat(parts, 1) @ w[: x.shape[1]"
+        " * len(parts)])], range(6), [x])[-1]",
+        ((9, 5), (40, 5)),
+    ),
+    # Patches of an image, as strides over it; then windows of windows.
+    "patches": (
+        "torch.tanh(x * torch.full((3, 16, 12), 2.0)).unfold(2, 4, 4).unfold(3, 3, 3)"
+        ".reshape(x.shape[0], -1, 36) @ w",
+        ((2, 3, 16, 12), (36, 5)),
+    ),
+    "windows": (
+        "torch.tanh(x.reshape(x.shape[0], 3, 4, 2, 5, 6).transpose(2, 3).reshape(-1, 20, 6) @ w)"
+        ".reshape(x.shape[0], 3, 2, 4, 5, -1).transpose(2, 3).reshape(x.shape[0], 120, -1) * 2.0",
+        ((2, 120, 6), (6, 7)),
+    ),
+    # All of the window but its middle is padding.
+    "one_pixel": (
+        "F.conv2d(x.mean((2, 3), keepdim=True), w, padding=1, groups=x.shape[1])",
+        ((2, 6, 7, 8), (6, 1, 3, 3)),
+    ),
     "rolled": ("torch.roll(x, 3, 1)", ((20, 30),)),
     "nearest": ("F.interpolate(x, scale_factor=2)", ((2, 3, 10, 11),)),
     "looked_up": ("x[(w.abs() * 3).long() % x.shape[0]]", ((20, 30), (17,))),
@@ -616,6 +640,20 @@ def test_what_takes_too_long_to_interpret_is_judged_by_its_kernel(
         plan = build_plan(parse(Source("s.sketch", design(task)))[0].sketches[0], "cpp").plan
         (found,) = hasty(plan, task, tmp_path / "slow", 0).failures
     assert found.failure == "timeout"
+
+
+@pytest.mark.sweep
+def test_what_takes_too_much_memory_to_interpret_is_judged_by_its_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require("cpp")
+
+    def exhausted(*_: object, **__: object) -> None:
+        raise ToolchainError(stage="design", message="too large", kinds=("MemoryError",))
+
+    monkeypatch.setattr(InterpreterSession, "run", exhausted)
+    command = ["gen", str(written(tmp_path, "softmax")), "-t", "cpp", "-o", str(tmp_path / "out")]
+    assert run(command) == 0, capsys.readouterr().out
 
 
 def test_stages_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

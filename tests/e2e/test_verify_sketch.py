@@ -24,6 +24,7 @@ from sketchc.runtime.tasks.signature import signature_of, signature_plan
 from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.base import toolchain
 from sketchc.runtime.toolchains.interpreter import interpret_apart
+from sketchc.runtime.verify import design
 from sketchc.runtime.verify.design import SketchTask, check_design, verify_against_sketch
 from sketchc.runtime.verify.evidence import evidence
 from sketchc.runtime.verify.kernel_file import entry_point
@@ -104,6 +105,30 @@ def test_a_sketch_that_takes_too_long_is_a_timeout(tmp_path: Path) -> None:
         verdict = check_design(plan, task, tmp_path, seed=3, timeout=0.01)
     assert verdict.failure == "timeout"
     assert "0.01 s" in verdict.failures[0].reason
+
+
+def test_a_sketch_that_takes_too_much_memory_is_no_wrong_design(tmp_path: Path) -> None:
+    """The interpreter keeps shadow memory of all that a workspace has, whatever part is used."""
+    text = (EXAMPLES / "add.sketch").read_text()
+    assert "tensors:" in text
+    large = text.replace("tensors:", "workspace: W[40000, 40000]: f32;\n    tensors:", 1)
+    with TorchTask(EXAMPLES / "tasks" / "add.py") as task:
+        verdict = check_design(plan_of(large), task, tmp_path, seed=3)
+    assert verdict.failure == "resource", verdict
+    assert "GiB in the interpreter" in verdict.failures[0].reason
+
+
+def test_patience_ends_with_what_was_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (EXAMPLES / "add.sketch").read_text()
+    wrong = text.replace("add(x, bias, y)", "add(x, x, y)")
+    assert wrong != text
+    monkeypatch.setattr(design, "_PATIENCE", 0.0)
+    with TorchTask(EXAMPLES / "tasks" / "add.py") as task:
+        right = check_design(plan_of(text), task, tmp_path / "right", seed=3)
+        assert right.passed
+        assert len(right.cases) == 1
+        verdict = check_design(plan_of(wrong), task, tmp_path / "wrong", seed=3)
+    assert verdict.failure in ("design", "numerical"), verdict
 
 
 def test_a_sketch_for_another_task_is_misuse(tmp_path: Path) -> None:

@@ -61,6 +61,53 @@ def test_quick_refutation_is_sound(system: tuple[Atoms, list[Fact], list[int]]) 
         assert space.solve(facts).empty
 
 
+@st.composite
+def digits(draw: st.DrawFn) -> tuple[Atoms, list[Fact], list[int]]:
+    """Bounds of a sum of digits of one number, written as quotients of numbers that differ."""
+    atoms = Atoms()
+    variables = [atoms.variable(name) for name in NAMES]
+    number = {variable: draw(st.integers(0, 4)) for variable in variables}
+    number = {variable: count for variable, count in number.items() if count}
+    total: Linear = {}
+    for _ in range(draw(st.integers(1, 3))):
+        fine, times = draw(st.integers(1, 4)), draw(st.integers(2, 4))
+        one = atoms.floor(add(number, constant(draw(st.integers(-5, 5)))), fine)
+        other = atoms.floor(number, fine * times)
+        total = add(total, add(one, other, -times), draw(st.sampled_from((-2, -1, 1, 2))))
+    bound = constant(draw(st.integers(-12, 12)))
+    box = [Fact({variable: 1, ONE: 6}) for variable in variables]
+    box += [Fact({variable: -1, ONE: 6}) for variable in variables]
+    return atoms, [Fact(add(total, bound)), *box], variables
+
+
+@settings(max_examples=300, deadline=None)
+@given(digits())
+def test_refutation_by_digits_is_sound(system: tuple[Atoms, list[Fact], list[int]]) -> None:
+    atoms, facts, variables = system
+    if refuted(atoms, (), tuple(facts)):
+        assert not any(
+            all(_holds(atoms, fact, point) for fact in facts) for point in _points(variables)
+        )
+
+
+def test_the_digits_of_a_place_in_windows_are_bounded_without_isl() -> None:
+    """`j//56//7*8 + j%56//7` for j = 256*t + lane < 3136: the window that a pixel is in."""
+    atoms = Atoms()
+    tile, lane = atoms.variable("t"), atoms.variable("lane")
+    place = {tile: 256, lane: 1}
+    upper = atoms.floor(place, 56)
+    lower = atoms.floor(add(place, upper, -56), 7)
+    window = add(scale(atoms.floor(upper, 7), 8), lower)
+    known = (
+        Fact({tile: 1}),
+        Fact({lane: 1}),
+        Fact({lane: -1, ONE: 255}),
+        Fact(add(constant(3135), place, -1)),
+    )
+    assert refuted(atoms, known, (Fact(add(window, constant(-64))),))
+    assert not refuted(atoms, known, (Fact(add(window, constant(-63))),))
+
+
 @settings(max_examples=200, deadline=None)
 @given(systems())
 def test_points_of_isl_satisfy_the_facts(system: tuple[Atoms, list[Fact], list[int]]) -> None:

@@ -139,9 +139,12 @@ def test_guarded_buffers_copy_there_and_back(size: int) -> None:
     buffer = GuardedBuffer(array.ctypes.data, size)
     try:
         assert ctypes.string_at(buffer.start, size) == array.tobytes()
+        assert not buffer.changed()
         ctypes.memset(buffer.start, 7, size)
         assert buffer.intact()
+        assert buffer.changed() == (size > 0)
         buffer.copy_back()
+        assert not buffer.changed()
         assert (array == 7).all()
         if buffer.slack_size:
             ctypes.memset(buffer.start - 1, 0, 1)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketchc.agents.autosketch.loops import below, simplified
+from sketchc.agents.autosketch.flattening import upper_digit
+from sketchc.agents.autosketch.loops import Axis, below, simplified
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import evaluate
 
@@ -38,6 +40,37 @@ def test_digits_of_a_place_keep_their_values(extents: list[int], radices: list[i
         for index in itertools.product(*map(range, extents)):
             values = dict(zip(names, index, strict=True))
             assert evaluate(short, values) == evaluate(expression, values)
+
+
+@given(st.integers(1, 40), st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), min_size=1, max_size=4))
+def test_digits_of_digits_keep_their_values(extent: int, radices: list[int]) -> None:
+    """Windows of windows: `j%12//3%2` and so on."""
+    axes = {"j": ir.Literal(extent)}
+    digit: ir.Expr = ir.Ref("j", ir.NameKind.LOOP)
+    for number, radix in enumerate(radices):
+        digit = ir.Binary("//" if number % 2 else "%", digit, ir.Literal(radix))
+        total = ir.Binary("+", ir.Binary("*", digit, ir.Literal(radix)), digit)
+        for expression in (digit, ir.Binary("//", total, ir.Literal(radix))):
+            short = simplified(expression, axes)
+            for j in range(extent):
+                assert evaluate(short, {"j": j}) == evaluate(expression, {"j": j})
+
+
+def test_a_digit_is_read_off_the_whole_number() -> None:
+    axes = {"j": ir.Literal(3136)}
+    j = ir.Ref("j", ir.NameKind.LOOP)
+    column = ir.Binary("%", j, ir.Literal(56))
+    assert simplified(ir.Binary("%", column, ir.Literal(7)), axes) == ir.Binary(
+        "%", j, ir.Literal(7)
+    )
+
+
+@pytest.mark.parametrize("taken", [(), ("ig",), ("ig", "igg")])
+def test_the_upper_digit_of_an_axis_has_a_name_of_its_own(taken: tuple[str, ...]) -> None:
+    others = [Axis(name, ir.Literal(2)) for name in ("i", *taken)]
+    found = upper_digit(Axis("i", ir.Literal(6)), ir.Literal(3), others)
+    assert found.name not in {other.name for other in others}
+    assert found.extent == ir.Literal(3)
 
 
 @given(EXTENTS, st.integers(1, 70))

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import eq
 from typing import Any
 
 import attrs
 
-from sketchc.agents.autosketch.builder import Builder, Rule, broadcast, converted, integer, linear
+from sketchc.agents.autosketch.builder import (
+    Builder,
+    Rule,
+    broadcast,
+    converted,
+    integer,
+    linear,
+    plain,
+)
 from sketchc.agents.autosketch.graph import Made, Node, Use
 from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar, row_major
 from sketchc.base.diagnostics import refuse
@@ -176,8 +185,9 @@ def _unbound(builder: Builder, node: Node) -> None:
 
 
 def _as_strided(builder: Builder, node: Node) -> None:
-    """A change of shape, where the strides are those of a dense tensor; else each element is read
-    by its row-major number among those of the source."""
+    """A change of shape, where the strides are those of a dense tensor; else windows along axes of
+    the source, where they are that; else each element is read by its row-major number among those
+    of the source."""
     arguments = node.arguments
     # ATen calls the source `self`, PyTorch's primitives call it `a`.
     source = next(v for v in arguments.values() if isinstance(v, Use | Made))
@@ -192,14 +202,81 @@ def _as_strided(builder: Builder, node: Node) -> None:
         _reshape(builder, node)
         return
     shape = builder.shape(source)
+    along = _along_axes(strides, arguments["size"], offset, shape)
 
     def index(own: Index) -> Index:
+        if along is not None:
+            return tuple(
+                symbolic.simplify(_weighted_sum(((own[n], step) for n, step in steps), first))
+                for first, steps in along
+            )
         place = offset
         for each, step in zip(own, strides, strict=True):
             place = ir.Binary("+", place, ir.Binary("*", each, step))
         return _digits(symbolic.simplify(place), shape)
 
     builder.view(node, source, index)
+
+
+def _weighted_sum(terms: Iterable[tuple[ir.Expr, int]], first: int) -> ir.Expr:
+    total: ir.Expr = ir.Literal(first)
+    for term, step in terms:
+        total = ir.Binary("+", total, ir.Binary("*", ir.Literal(step), term))
+    return total
+
+
+def _along_axes(
+    strides: Sequence[ir.Expr], sizes: Sequence[ir.Expr], offset: ir.Expr, shape: Sequence[ir.Expr]
+) -> list[tuple[int, list[tuple[int, int]]]] | None:
+    """Strides as steps along the axes of a dense source: for each of its axes where it starts, and
+    which axes of the view move along it, with their steps. None where one moves along no axis, or
+    where several together may leave one (then they go on in the next row)."""
+    own: list[ir.Expr] = [ir.Literal(1)]
+    for extent in reversed(shape[1:]):
+        own.insert(0, symbolic.simplify(ir.Binary("*", extent, own[0])))
+    firsts = _digits(offset, shape)
+    starts = [symbolic.constant_value(each) for each in firsts]
+    steps: list[list[tuple[int, int]]] = [[] for _ in shape]
+    for number, stride in enumerate(strides):
+        if stride == ir.Literal(0):
+            continue
+        moved = ((axis, _times(stride, each)) for axis, each in enumerate(own))
+        found = next(((axis, by) for axis, by in moved if by is not None), None)
+        if found is not None:
+            steps[found[0]].append((number, found[1]))
+        elif sizes[number] != ir.Literal(1):
+            return None
+    along: list[tuple[int, list[tuple[int, int]]]] = []
+    for extent, start, several in zip(shape, starts, steps, strict=True):
+        last = _weighted_sum(
+            ((ir.Binary("-", sizes[n], ir.Literal(1)), by) for n, by in several), start or 0
+        )
+        if start is None or not _above(extent, last):
+            return None
+        along.append((start, several))
+    return along
+
+
+def _times(stride: ir.Expr, own: ir.Expr) -> int | None:
+    """How many times `own` a stride is; None where that is no whole number above 0."""
+    whole, unit = symbolic.normalize(stride), symbolic.normalize(own)
+    term, each = next(iter(unit.items()), ((), 0))
+    by = whole.get(term, 0) // each if each > 0 else 0
+    return by if by > 0 and whole == symbolic.multiply(unit, {(): by}) else None
+
+
+def _above(extent: ir.Expr, last: ir.Expr) -> bool:
+    """Whether an extent is greater than `last`, as far as that is a matter of form: of sizes n,
+    which are no less than 0, 4*(n//4) is at most n."""
+    room = symbolic.normalize(ir.Binary("-", extent, last))
+    for term, factor in [*room.items()]:
+        match [atom.expression for atom in term]:
+            case [ir.Binary("//", number, ir.Literal(int(divisor)))] if (
+                factor < 0 < divisor and factor % divisor == 0
+            ):
+                room = symbolic.add(room, {term: 1}, -factor)
+                room = symbolic.add(room, symbolic.normalize(number), factor // divisor)
+    return room.keys() == {()} and room[()] > 0
 
 
 def _digits(place: ir.Expr, extents: Sequence[ir.Expr]) -> Index:
@@ -285,7 +362,7 @@ def _constant_pad(builder: Builder, node: Node) -> None:
 
 def _cat(builder: Builder, node: Node) -> None:
     """A concatenation: the index along the axis decides which part an element is of."""
-    given = node.arguments["tensors"]
+    given = _after_an_earlier(builder, node)
     specification = node.results[0]
     dim = integer(node.arguments["dim"]) % len(specification.shape)
     dtype = specification.dtype
@@ -308,6 +385,20 @@ def _cat(builder: Builder, node: Node) -> None:
         return found
 
     builder.map(node, body)
+
+
+def _after_an_earlier(builder: Builder, node: Node) -> Sequence[Any]:
+    """The operands of a concatenation. The longest earlier one that begins as this one does stands
+    for its operands: a dense block concatenates all that its layers gave, each time."""
+    given: Sequence[Any] = node.arguments["tensors"]
+    for number in reversed(range(builder.number)):
+        earlier = builder.graph.nodes[number]
+        if plain(earlier.operation) != "cat" or earlier.arguments["dim"] != node.arguments["dim"]:
+            continue
+        several = earlier.arguments["tensors"]
+        if 1 < len(several) < len(given) and all(map(eq, several, given)):
+            return (Use(number, 0), *given[len(several) :])
+    return given
 
 
 #: The rules of these operations, by name.

@@ -69,7 +69,7 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
         if not guard.intact():
             stray = f"memory before {name} was overwritten"
         if role == "in":
-            if ctypes.string_at(guard.start, guard.size) != raw.data:
+            if guard.changed():
                 stray = f"the input {name} was changed"
         else:
             guard.copy_back()

@@ -22,9 +22,12 @@ from sketchc.base.memo import on_forget
 Result = TypeVar("Result")
 Given = ParamSpec("Given")
 
-#: All of one sketch, at all of its tuning points: a share for each phase, up to the most of all.
+#: All of one sketch, at all of its tuning points: a share for each of the first phases, less for
+#: each further one (most phases of a network are alike), up to the most of all.
 PHASE = 4_000_000
-CHECK = 24_000_000
+FIRST_PHASES = 6
+FURTHER_PHASE = 200_000
+CHECK = 120_000_000
 #: What elaboration takes, per character of a sketch.
 ELABORATED_CHARACTER = 3
 #: One claim, and the ways to decide it: exact questions, one point tried, many sizes tried.
@@ -52,7 +55,9 @@ _CURRENT: ContextVar[_Allowance | None] = ContextVar("allowance", default=None)
 def of_check(phases: int) -> int:
     """The work that the check of a sketch of so many phases may do, and each run for its proofs
     where nobody granted less."""
-    return min(PHASE * max(1, phases), CHECK)
+    first = min(max(1, phases), FIRST_PHASES)
+    further = max(0, phases - FIRST_PHASES)
+    return min(PHASE * first + FURTHER_PHASE * further, CHECK)
 
 
 def spend(work: int) -> None:

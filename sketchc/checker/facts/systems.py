@@ -12,8 +12,8 @@ when no integer point exists. False means "not refuted here": `prover` then asks
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from itertools import combinations, islice
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import combinations, islice, permutations
 from math import gcd
 
 import sketchc.checker.facts.budget as budget
@@ -26,6 +26,7 @@ from sketchc.checker.facts.affine import (
     Product,
     Quotient,
     add,
+    constant,
     constant_value,
 )
 
@@ -219,9 +220,8 @@ def _quotient_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
     quotients = {
         a: definition for a, definition in used.items() if isinstance(definition, Quotient)
     }
-    floors = {a: definition for a, definition in used.items() if isinstance(definition, Floor)}
     result = []
-    for atom, quotient in [*quotients.items(), *(floors.items() if len(floors) > 1 else ())]:
+    for atom, quotient in quotients.items():
         budget.spend(len(facts))
         dividend = {a: c for a, c in quotient.numerator.items() if a != ONE}
         for fact in facts:
@@ -230,13 +230,48 @@ def _quotient_bounds(atoms: Atoms, facts: list[Fact]) -> list[Fact]:
             for sign in (-1, 1):
                 if all(fact.form.get(a) == sign * c for a, c in dividend.items()):
                     rest = add(fact.form, quotient.numerator, -sign)
-                    if isinstance(quotient, Floor):
-                        bound = _floor_bound(rest, quotient.divisor, sign)
-                    else:
-                        bound = _bound(atoms, rest, quotient, sign)
+                    bound = _bound(atoms, rest, quotient, sign)
                     if bound is not None:
                         result.append(Fact(add(bound, {atom: sign})))
-    return result
+    floors = {a: d for a, d in sorted(used.items()) if isinstance(d, Floor)}
+    return [*result, *(_floor_bounds(floors, facts) if len(floors) > 1 else ())]
+
+
+def _floor_bounds(floors: Mapping[int, Floor], facts: Iterable[Fact]) -> Iterator[Fact]:
+    """Bounds of quotients by numbers, those in the dividends of others first, and of digits."""
+    known = [fact.form for fact in facts if not fact.equality]
+    for atom, floor in floors.items():
+        budget.spend(len(known))
+        found = [
+            add(bound, {atom: sign})
+            for form in known
+            if atom not in form and any(a in form for a in floor.numerator if a != ONE)
+            for sign in (-1, 1)
+            for rest in (add(form, floor.numerator, -sign),)
+            if (bound := _floor_bound(rest, floor.divisor, sign)) is not None
+        ]
+        known += found
+        yield from map(Fact, found)
+    yield from _digit_bounds(floors)
+
+
+def _digit_bounds(floors: Mapping[int, Floor]) -> Iterator[Fact]:
+    """The range of `n // a % k`, which is `n // a - k*(n // (a*k))`: elimination over fractions
+    finds a wider one. Also where the dividends differ by a number, as in `(n%56 + 4) // 7`, and by
+    multiples of `a`."""
+    budget.spend(len(floors) ** 2)
+    for (one, fine), (other, coarse) in permutations(floors.items(), 2):
+        times, rest = divmod(coarse.divisor, fine.divisor)
+        if times < 2 or rest:
+            continue
+        apart = add(fine.numerator, coarse.numerator, -1)
+        shift = apart.pop(ONE, 0)
+        if not any(c % fine.divisor for c in apart.values()):
+            whole = {atom: -c // fine.divisor for atom, c in apart.items()}
+            digit = add(whole, {one: 1, other: -times})
+            most = (coarse.divisor - 1 + shift) // fine.divisor
+            yield Fact(add(digit, constant(-(shift // fine.divisor))))
+            yield Fact(add(constant(most), digit, -1))
 
 
 def _floor_bound(rest: Linear, divisor: int, sign: int) -> Linear | None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from sketchc.base import records
 from sketchc.base.diagnostics import InternalError
+from sketchc.base.memo import per_sketch
 from sketchc.checker.facts import ParamValues, Site, accessed, budget, concrete
 from sketchc.interpreter.violations import RunCoverage
 from sketchc.ir import nodes as ir
@@ -472,6 +473,7 @@ def rehearse(sketch: ir.Sketch, host: Mapping[str, Value], limit: int) -> Worklo
     return counted
 
 
+@per_sketch
 def _deciding(sketch: ir.Sketch) -> frozenset[str]:
     """The names that have part in the bounds of a loop or in a condition, on the host or in a
     launch."""
