@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import attrs
 
@@ -123,10 +123,10 @@ class Flattener:
         ((extent, divisor),) = found
         if not symbolic.equal(ir.Binary("*", extent, divisor), first.extent):
             return None
-        upper = upper_digit(first, extent, itertools.chain.from_iterable(phase.groups))
+        extents = {axis.name: axis.extent for group in phase.groups for axis in group}
+        upper = upper_digit(first, extent, extents)
         lower = Axis(first.name, divisor)
         number = {first.name: joined_number((upper, lower))}
-        extents = {axis.name: axis.extent for group in phase.groups for axis in group}
         extents |= {upper.name: upper.extent, lower.name: lower.extent}
 
         def axes(own: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -237,12 +237,10 @@ def _besides(phase: Phase) -> set[str]:
     return found
 
 
-def upper_digit(axis: Axis, extent: ir.Expr, others: Iterable[Axis]) -> Axis:
-    """The axis of the upper digit of `axis`, which keeps its own name for the lower one: named
-    after it, unlike all `others`."""
-    taken = {other.name for other in others}
-    candidates = (axis.name + "g" * count for count in itertools.count(1))
-    return Axis(next(name for name in candidates if name not in taken), extent)
+def upper_digit(axis: Axis, extent: ir.Expr, taken: Container[str]) -> Axis:
+    """The axis of the upper digit of `axis`, whose lower one keeps its name: named after it, as no
+    axis in `taken` is."""
+    return Axis(free_name(f"{axis.name}g", taken), extent)
 
 
 def counter(group: tuple[Axis, ...]) -> tuple[Axis, Digits]:

@@ -578,8 +578,7 @@ def _less_precise(rest: ir.Expr, right: ir.Expr) -> ir.Expr:
     """What has the same remainder by `right` as `rest`: n for `n % m` where `right` divides m."""
     match rest:
         case ir.Binary("%", number, divisor):
-            factor = symbolic.simplify(ir.Binary("//", divisor, right))
-            if symbolic.equal(ir.Binary("*", factor, right), divisor):
+            if _split(divisor, right)[1] == ir.Literal(0):
                 return number
     return rest
 

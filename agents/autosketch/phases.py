@@ -328,7 +328,8 @@ class _Builder:
                 whole = ir.Binary("*", upper.extent, lower.extent)
                 if axis is None or not symbolic.equal(whole, axis.extent):
                     continue
-                pair = (upper_digit(axis, upper.extent, axes), Axis(axis.name, lower.extent))
+                first_digit = upper_digit(axis, upper.extent, self.extents(axes))
+                pair = (first_digit, Axis(axis.name, lower.extent))
                 place = axes.index(axis)
                 axes = (*axes[:place], *pair, *axes[place + 1 :])
                 extents = self.extents(axes)

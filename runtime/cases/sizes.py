@@ -100,7 +100,8 @@ def nearest(
             return sizes
         names = [n for n in conditions[broken][0] if movable is None or n in movable]
         options = {name: _around(sizes[name]) for name in names}
-        accept = partial(_hold, sketch, params, conditions[: broken + 1], sizes)
+        # The last condition is the broken one: most trials end with it.
+        accept = partial(_hold, sketch, params, conditions[broken::-1], sizes)
         found = choose(options, accept, steps)
         if found is None:
             return None
@@ -134,12 +135,7 @@ def _hold(
     chosen: Mapping[str, int],
 ) -> bool:
     """Whether all `conditions` hold at `sizes`, some of which `chosen` replaces."""
-    try:
-        values = host_values(sketch, {**sizes, **chosen}, params)
-        # The last condition is the broken one: most trials end with it.
-        return all(evaluate(condition, values) for _, condition in reversed(conditions))
-    except (ArithmeticError, ValueError):
-        return False
+    return _first_broken(sketch, params, conditions, {**sizes, **chosen}) is None
 
 
 def _conditions(sketch: ir.Sketch, least: int) -> list[Condition]:

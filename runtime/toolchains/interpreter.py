@@ -107,7 +107,7 @@ class InterpreterSession(Session):
             )
         if "refused" in result.reply:
             refused, log = str(result.reply["refused"]), str(result.reply["log"])
-            kinds = tuple(result.reply["kinds"])
+            kinds = tuple(result.reply.get("kinds", ()))
             raise ToolchainError(stage="design", message=refused, log=log, kinds=kinds)
         return dict(result.arrays)
 
@@ -125,7 +125,7 @@ def interpret_apart(
 
 def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     """The worker's handler. The reply is {} or {"refused": one sentence, "log": the notes,
-    "kinds": what kind of failure it is, where it is a known one}."""
+    and, of too much memory, "kinds": ["MemoryError"]}."""
     from sketchc.base.diagnostics import DiagnosticError, MemoryLimitError, UsageError
     from sketchc.interpreter.api import interpret
 
@@ -135,15 +135,11 @@ def execute(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Ar
     except DiagnosticError as error:
         first = error.diagnostics[0]
         lines = [*first.notes, *([f"help: {first.help}"] if first.help else [])]
-        return {
-            "refused": f"{first.code}: {first.message}",
-            "log": "\n".join(lines),
-            "kinds": [],
-        }, {}
+        return {"refused": f"{first.code}: {first.message}", "log": "\n".join(lines)}, {}
     except MemoryLimitError as error:
         return {"refused": str(error), "log": "", "kinds": ["MemoryError"]}, {}
     except UsageError as error:
-        return {"refused": str(error), "log": "", "kinds": []}, {}
+        return {"refused": str(error), "log": ""}, {}
     return {}, found.outputs
 
 

@@ -124,8 +124,7 @@ def verify(
     runner = Runner(case_runner, seed, progress, status.interpreted, patience)
     with closing(case_runner):
         refused = case_runner.build(folder, compile_timeout)
-        whole = budget if select is None else None
-        runner.all(cases, refused, limits, whole, folder)
+        runner.all(cases, refused, limits, budget if select is None else None, folder)
     passed = [result.shape for result in runner.results if result.passed]
     untaken, told = not_taken(varying, passed)
     if select is None:

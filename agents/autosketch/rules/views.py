@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import eq
 from typing import Any
 
@@ -207,7 +207,7 @@ def _as_strided(builder: Builder, node: Node) -> None:
     def index(own: Index) -> Index:
         if along is not None:
             return tuple(
-                symbolic.simplify(_weighted_sum(((own[n], step) for n, step in steps), first))
+                linear(*((own[number], step) for number, step in steps), shift=first)
                 for first, steps in along
             )
         place = offset
@@ -216,13 +216,6 @@ def _as_strided(builder: Builder, node: Node) -> None:
         return _digits(symbolic.simplify(place), shape)
 
     builder.view(node, source, index)
-
-
-def _weighted_sum(terms: Iterable[tuple[ir.Expr, int]], first: int) -> ir.Expr:
-    total: ir.Expr = ir.Literal(first)
-    for term, step in terms:
-        total = ir.Binary("+", total, ir.Binary("*", ir.Literal(step), term))
-    return total
 
 
 def _along_axes(
@@ -234,8 +227,7 @@ def _along_axes(
     own: list[ir.Expr] = [ir.Literal(1)]
     for extent in reversed(shape[1:]):
         own.insert(0, symbolic.simplify(ir.Binary("*", extent, own[0])))
-    firsts = _digits(offset, shape)
-    starts = [symbolic.constant_value(each) for each in firsts]
+    starts = map(symbolic.constant_value, _digits(offset, shape))
     steps: list[list[tuple[int, int]]] = [[] for _ in shape]
     for number, stride in enumerate(strides):
         if stride == ir.Literal(0):
@@ -248,10 +240,10 @@ def _along_axes(
             return None
     along: list[tuple[int, list[tuple[int, int]]]] = []
     for extent, start, several in zip(shape, starts, steps, strict=True):
-        last = _weighted_sum(
-            ((ir.Binary("-", sizes[n], ir.Literal(1)), by) for n, by in several), start or 0
-        )
-        if start is None or not _above(extent, last):
+        if start is None:
+            return None
+        ends = ((ir.Binary("-", sizes[number], ir.Literal(1)), by) for number, by in several)
+        if not _above(extent, linear(*ends, shift=start)):
             return None
         along.append((start, several))
     return along

@@ -98,7 +98,7 @@ def lower(
       sketchc lower examples/softmax.sketch --target cpp --coder llm --llm mailbox:letters
     """
     _check_coder(coder, emit, given, map_file)
-    chosen, chip = options.resolve_target(target, hardware, dsl, backend, arch)
+    chosen = options.resolve_target(target, hardware, dsl, backend, arch)
     constants = options.parse_assignments(settings, "--set")
     try:
         source, tree = sketches.load_sketch(file, name)
@@ -106,25 +106,22 @@ def lower(
         if module_folder is None or output or coder == "llm" or emit != "code" or map_file:
             refuse(f"{error}, or --module DIR alone for a module that serves all", error)
         there = Path(module_folder)
-        return _lower_all(file, name, (chosen, chip), constants, there, allow_unproved, quiet)
-    planned, made, kernel = None, None, None
+        return _lower_all(file, name, chosen, constants, there, allow_unproved, quiet)
     if emit == "tree":
-        text = show_tree(tree)
-    else:
-        planned = sketches.plan_sketch(source, tree, chosen, chip, constants, allow_unproved)
-        with sketches.pointing_into(source):
-            text, made = emitted(planned, emit)
+        options.write_output(show_tree(tree), output)
+        return 0
+    planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
+    with sketches.pointing_into(source):
+        text, made = emitted(planned, emit)
+    kernel = None
     if coder == "llm":
         from sketchc.cli.lower_llm import code_with_model
 
-        assert planned is not None
         kernel, status = code_with_model(planned, source.text, file, given, quiet)
         if kernel is None:
             return status
         text = kernel.source
     options.write_output(text, output)
-    if planned is None:
-        return 0
     if map_file is not None and made is not None:
         write_map(made, source.text, map_file, output)
     _tell(source, planned, quiet)
