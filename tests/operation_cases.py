@@ -193,5 +193,5 @@ OTHERS = {
 #: The rows that order, scan or move lanes, and those that expand to others: test_ops_lanes.py.
 LANES = {
     "cumsum", "cumprod", "argmax", "argmin", "topk", "sort", "permute", "reshape", "concat",
-    "rand", "randn", "softmax", "layer_norm", "rms_norm",
+    "rand", "randn", "softmax", "layer_norm", "rms_norm", "rank",
 }  # fmt: skip

@@ -62,7 +62,7 @@ CUT = {
 }
 #: Tiles that do not know where they are, or what came before.
 SECOND_TILES = {
-    "no carry": Fault("cumsum", "add(carry, total, carry)", "copy(total, carry)"),
+    "no carry": Fault("cumsum", "carry=total)", "carry=total)\n            fill(0, total)"),
     "places in a tile": Fault("argmax_rows", "add(lane, j*T, lane)", "add(lane, 0, lane)"),
     "places of the first tile": Fault("smallest_k", "iota(T, j*T, N)", "iota(T, 0, T)"),
     "noise of the first tile": Fault("add_noise", "i*T + iota(T)", "iota(T)"),

@@ -220,7 +220,7 @@ ALLOWED: dict[str, tuple[str, str, str]] = {
         "tensors: Z[M]: out f32 = 0;",
     ),
     "filled workspaces": (
-        "`= 0` (or another number, or `= -inf`) fills it",
+        "`= 0` (or any number) fills it before the",
         "load(V[i] -> s)\nstore(s -> V[i])\nload(U[i] -> s)\nstore(s -> U[i])",
         "workspace: V[M]: f32 = -inf; U[M]: f32 = 3;",
     ),

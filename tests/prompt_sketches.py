@@ -131,20 +131,16 @@ SCAN = Idiom(
 
     @llm_hint("parallel", "grididx")
     for i in range(M):
-        carry = alloc([1], f32, init=0)
+        c = alloc([1], init=0)
         for j in range(ceil(N, T)):
             x = alloc([T])
             y = alloc([T])
-            total = alloc([1])
             load(X[i, j*T:(j+1)*T] -> x)
-            cumsum(x, 0, y)
-            add(y, carry, y)
+            cumsum(x, 0, y, carry=c)
             store(y -> Y[i, j*T:(j+1)*T])
-            reduce_sum(x, 0, total)
-            add(carry, total, carry)
 }
 """,
-    ("cumsum(x, 0, y)", "reduce_sum"),
+    ("cumsum(x, 0, y, carry=c)", "c = alloc([1], init=0)"),
 )
 
 COLUMNS = Idiom(

@@ -129,15 +129,30 @@ class Best:
 
 
 @attrs.frozen
-class Scatter:
-    """`base` at each index of `axes`, and then, for each index of `over` in order, `body` there
-    where `place` says: instead of what stands there ("set"), or combined with it ("add", "mul",
-    "max", "min"). `fetched`: names in the place whose value is data."""
+class Rank:
+    """At each index of `axes` the place of `body` among all those along the axis `along`, from 0:
+    how many come before it in ascending or `descending` order, in which NaN is the largest, and of
+    equal ones the first comes first."""
 
     name: str
     axes: tuple[Axis, ...]
     dtype: DType
-    base: Scalar
+    along: Axis
+    descending: bool
+    body: Scalar
+
+
+@attrs.frozen
+class Scatter:
+    """`base` at each index of `axes`, and then, for each index of `over` in order, `body` there
+    where `place` says: instead of what stands there ("set"), or combined with it ("add", "mul",
+    "max", "min"). `fetched`: names in the place whose value is data. Without a base each index of
+    `axes` is the place of just one of `over`."""
+
+    name: str
+    axes: tuple[Axis, ...]
+    dtype: DType
+    base: Scalar | None
     over: tuple[Axis, ...]
     place: Index
     fetched: tuple[tuple[str, Scalar], ...]
@@ -165,13 +180,14 @@ class Stepped:
         return 0 if self.first is None else 1
 
 
-Value = Map | Reduction | Scan | Best | Scatter | Stepped
+Value = Map | Reduction | Scan | Best | Rank | Scatter | Stepped
 
 
 def computed_from(value: Value) -> tuple[Scalar, ...]:
     """The scalars that a value is computed from."""
     if isinstance(value, Scatter):
-        return value.base, value.body, *(each for _, each in value.fetched)
+        based = () if value.base is None else (value.base,)
+        return *based, value.body, *(each for _, each in value.fetched)
     if isinstance(value, Stepped):
         return (value.body,) if value.first is None else (value.first, value.body)
     return (value.body,)
@@ -182,7 +198,7 @@ def combined_over(value: Value) -> tuple[Axis, ...]:
     match value:
         case Reduction(over=over):
             return over
-        case Scan(along=along):
+        case Scan(along=along) | Rank(along=along):
             return (along,)
         case Best(over=one):
             return (one,)
@@ -242,10 +258,14 @@ class Loops:
                 which = "largest" if value.largest else "smallest"
                 what = "place of the " if value.places else ""
                 body = f"{what}{which}[{ranges([value.over])}] {body}"
+            elif isinstance(value, Rank):
+                order = "descending" if value.descending else "ascending"
+                body = f"{order} place[{value.along.name}] {body}"
             elif isinstance(value, Scatter):
                 place = ", ".join(map(show, value.place))
                 data = "".join(f", {name} = {text(each)}" for name, each in value.fetched)
-                body = f"{text(value.base)}; [{place}] {value.operation} {body}"
+                base = "" if value.base is None else f"{text(value.base)}; "
+                body = f"{base}[{place}] {value.operation} {body}"
                 body += f" for each {ranges(value.over)}{data}"
             elif isinstance(value, Stepped):
                 first = "" if value.first is None else f"{text(value.first)}; "

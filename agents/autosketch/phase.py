@@ -148,14 +148,49 @@ class Chosen:
 
 
 @attrs.frozen
+class Ranked:
+    """How many of `other`, along the axis `over`, come before `body` at each place of `axis`."""
+
+    name: str
+    dtype: DType
+    axis: Axis
+    over: Axis
+    descending: bool
+    body: Scalar
+    other: Scalar
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """The groups of axes: two of one axis each."""
+        return (self.axis,), (self.over,)
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The scalars computed: the one that has a place, and those that may come before it."""
+        return self.body, self.other
+
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Ranked:
+        """See `Phase.changed`; both axes, each alone in its group, stay as they are."""
+        body, other = mapped(self.body, element), mapped(self.other, element)
+        return attrs.evolve(self, body=body, other=other)
+
+    def lines(self) -> Iterator[str]:
+        """The places as text."""
+        order = "descending" if self.descending else "ascending"
+        along = f"{ranges([self.axis])}; {ranges([self.over])}"
+        yield f"    {self.name} = {order} place[{along}] {text(self.body)} among {text(self.other)}"
+
+
+@attrs.frozen
 class Scattered:
     """The phase's result is combined with what its target holds at the phase's place, for each
-    index of `over` in order; `fetched` are the names in the place whose values are data."""
+    index of `over` in order; `fetched` are the names in the place whose values are data. `whole`:
+    each element of the target is such a place, and just once."""
 
     name: str
     over: tuple[Axis, ...]
     operation: str
     fetched: tuple[tuple[str, Scalar], ...]
+    whole: bool = False
 
     @property
     def groups(self) -> tuple[tuple[Axis, ...], ...]:
@@ -190,7 +225,7 @@ class Phase:
     passes: tuple[Pass, ...]
     columns: tuple[Axis, ...]
     result: Scalar
-    fold: Product | Running | Chosen | Scattered | None = None
+    fold: Product | Running | Chosen | Ranked | Scattered | None = None
     step: Axis | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:

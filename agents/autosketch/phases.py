@@ -24,6 +24,7 @@ from sketchc.agents.autosketch.loops import (
     Index,
     Loops,
     Map,
+    Rank,
     Reduction,
     Scalar,
     Scan,
@@ -48,6 +49,7 @@ from sketchc.agents.autosketch.phase import (
     Phase,
     Phases,
     Product,
+    Ranked,
     Running,
     Scattered,
     mapped,
@@ -234,8 +236,11 @@ class _Builder:
         value = self.loops.values.get(wanted.source)
         if not isinstance(value, Scatter) or wanted.index != whole or wanted.pad is not None:
             return False
-        own = dict(zip((axis.name for axis in value.axes), (a.ref for a in axes), strict=True))
-        self.tensor(target, axes, at(value.base, own))
+        if value.base is not None:
+            own = dict(zip((axis.name for axis in value.axes), (a.ref for a in axes), strict=True))
+            self.tensor(target, axes, at(value.base, own))
+        elif self.in_place(target, axes, value):
+            return True
         over = _renamed(value.over, _OVER)
         own = {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
         extents = self.extents(over)
@@ -247,12 +252,37 @@ class _Builder:
         )
         alone = [e.name for e in index if isinstance(e, ir.Ref)]
         wide = [axis for axis in over if axis.extent != ir.Literal(1)]
-        rows = tuple(axis for axis in wide if alone.count(axis.name) == 1)
+        whole_rows = value.base is None  # nobody else writes there
+        rows = tuple(a for a in wide if whole_rows or alone.count(a.name) == 1)
         data = tuple((name, self.in_memory(at(each, own), extents)) for name, each in value.fetched)
         rest = tuple(axis for axis in wide if axis not in rows)
         result = self.in_memory(at(value.body, own), extents)
-        fold = Scattered("place", rest, value.operation, data)
+        fold = Scattered("place", rest, value.operation, data, whole_rows)
         self.found.append(Phase(target, value.dtype, index, rows, (), (), result, fold, self.step))
+        return True
+
+    def in_place(self, target: str, axes: tuple[Axis, ...], scatter: Scatter) -> bool:
+        """Add the phase that puts each element of a row in its place, which it counts itself;
+        False where the scatter does something else, or others use the places, too."""
+        ((name, place),) = scatter.fetched
+        if not isinstance(place, Element) or self.readers[place.source] > 1:
+            return False
+        own = {old.name: new.ref for old, new in zip(scatter.over, axes, strict=True)}
+        moved = at(place, own)
+        fold = self.ranked(moved, axes) if isinstance(moved, Element) else None
+        if fold is None:
+            return False
+        own[name] = ir.Ref(fold.name, ir.NameKind.BINDING)
+        index = tuple(
+            ir.Literal(0) if axis.extent == ir.Literal(1) else substitute(e, own)
+            for axis, e in zip(axes, scatter.place, strict=True)
+        )
+        rows = tuple(a for a in axes if a.extent != ir.Literal(1) and a != fold.axis)
+        result = self.in_memory(at(scatter.body, own), self.extents(axes))
+        fold = fold.changed(lambda group: group, self.stored)
+        self.found.append(
+            Phase(target, scatter.dtype, index, rows, (), (), result, fold, self.step)
+        )
         return True
 
     def in_memory(self, scalar: Scalar, extents: Mapping[str, ir.Expr]) -> Scalar:
@@ -261,10 +291,10 @@ class _Builder:
 
     def folded(
         self, axes: Sequence[Axis], result: Scalar
-    ) -> tuple[Element, Product | Running | Chosen] | None:
+    ) -> tuple[Element, Product | Running | Chosen | Ranked] | None:
         """The first element of a result that is a matrix product for these axes, or else a scan,
-        or a choice of the best, with that fold; None where there is none."""
-        for kind in (self.product, self.running, self.chosen):
+        a choice of the best, or a place in an order, with that fold; None where there is none."""
+        for kind in (self.product, self.running, self.chosen, self.ranked):
             for element in elements(result):
                 fold = kind(element, axes)
                 if fold is not None:
@@ -422,6 +452,22 @@ class _Builder:
         name = "place" if value.places else "best"
         return Chosen(name, value.dtype, axis, over, value.largest, value.places, body)
 
+    def ranked(self, element: Element, axes: Sequence[Axis]) -> Ranked | None:
+        """The place in an order that an element reads, where its index is that of these axes; else
+        None."""
+        value = self.loops.values.get(element.source)
+        if not isinstance(value, Rank) or not _whole(value, element, axes):
+            return None
+        axis = _followed(value, element, axes)
+        (over,) = _renamed([value.along], _OVER)
+        own = dict(zip((each.name for each in value.axes), element.index, strict=True))
+        extents = self.extents((*axes, over))
+        body, other = (
+            resolved(self.loops, at(value.body, own | {value.along.name: place}), extents)
+            for place in (own[value.along.name], over.ref)
+        )
+        return Ranked("place", value.dtype, axis, over, value.descending, body, other)
+
     def stored(self, element: Element) -> Element:
         """The element of the tensor that memory holds: of a workspace, if its source is a value."""
         value = self.loops.values.get(element.source)
@@ -552,7 +598,7 @@ class _Builder:
                 self.tensor(self.held[each.name], axes, at(body, own), (place,))
 
 
-def _whole(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> bool:
+def _whole(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) -> bool:
     """Whether the index of an element has all of these axes, each by itself, and nothing else."""
     own = {axis.name for axis in axes}
     index = [e for a, e in zip(value.axes, element.index, strict=True) if a.extent != ir.Literal(1)]
@@ -563,7 +609,7 @@ def _whole(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> bool:
     return len(index) == len([axis for axis in axes if axis.extent != ir.Literal(1)])
 
 
-def _followed(value: Scan | Best, element: Element, axes: Sequence[Axis]) -> Axis:
+def _followed(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) -> Axis:
     """The axis, of those of a phase, by which an element runs along `value.along`."""
     index = element.index[value.axes.index(value.along)]
     return next((axis for axis in axes if axis.ref == index), value.along)
@@ -599,12 +645,23 @@ def _factor(scalar: Scalar) -> Element | None:
 
 def _readers(loops: Loops) -> Counter[str]:
     """For each value that memory holds, how many outputs and other such values read it, directly or
-    through maps."""
+    through maps. What no output needs does not count."""
     found: Counter[str] = Counter()
     outputs = {name for _, name in loops.outputs}
+    read = {
+        value.name: {e.source for scalar in computed_from(value) for e in elements(scalar)}
+        for value in loops.values.values()
+    }
+    needed: set[str] = set()
+    left = [*outputs]
+    while left:
+        name = left.pop()
+        if name in read and name not in needed:
+            needed.add(name)
+            left += read[name]
     through: dict[str, frozenset[str]] = {}
-    for value in loops.values.values():
-        sources = {e.source for scalar in computed_from(value) for e in elements(scalar)}
+    for value in (each for each in loops.values.values() if each.name in needed):
+        sources = read[value.name]
         reached = frozenset().union(*(through.get(source, frozenset()) for source in sources))
         if value.name in outputs or not is_expanded(value):
             found.update(reached)

@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from sketchc.agents.autosketch.phase import Chosen, Phases, Product, Running, Scattered
+from sketchc.agents.autosketch.phase import (
+    Chosen,
+    Phases,
+    Product,
+    Ranked,
+    Running,
+    Scattered,
+)
 from sketchc.agents.autosketch.sketch import (
     Written,
     declarations,
@@ -26,7 +33,13 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _MADE = re.compile(r"^\s*(?:for\s+(\w+)\s+in\b|(\w+)\s*=(?!=))")
 _STORED = re.compile(r"->\s*([A-Za-z_]\w*)\s*\[")
 #: What a sketch is named after: the fold of its phase.
-_KINDS = {Product: "product", Running: "scan", Chosen: "choice", Scattered: "scatter"}
+_KINDS = {
+    Product: "product",
+    Running: "scan",
+    Chosen: "choice",
+    Ranked: "order",
+    Scattered: "scatter",
+}
 
 
 @attrs.frozen

@@ -50,10 +50,12 @@ from sketchc.agents.autosketch.loops import (
 )
 from sketchc.agents.autosketch.phase import (
     Chosen,
+    Digits,
     Pass,
     Phase,
     Phases,
     Product,
+    Ranked,
     Running,
     Scattered,
 )
@@ -75,10 +77,14 @@ _SIZES = {
     "TK": "[16, 32, 64]",
 }
 
+#: What a store promises whose places are those of a row in another order.
+_PERMUTED = ", unique=True, covers=True"
+
 #: A longer expression is computed in steps.
 _LONGEST = 48
 
-#: Where lanes have digits: each point of the tuning space is proved, and that takes long there.
+#: Where lanes have digits, or places are data: each point of the tuning space is proved, and that
+#: takes long there.
 _FEWER_SIZES = {"TM": "[32, 64]", "TN": "[32, 64]", "TK": "[16, 32]"}
 
 
@@ -100,9 +106,9 @@ def written_phases(phases: Phases) -> list[Written]:
 def tile_sizes(written: Sequence[Written]) -> str:
     """The declaration of the tile sizes that these phases tune, empty where there are none."""
     sizes = [size for size in _SIZES if any(size in each.sizes for each in written)]
-    folds = (each.phase.fold for each in written)
-    digits = any(isinstance(fold, Product) and fold.digits for fold in folds)
-    tuned = _SIZES | _FEWER_SIZES if digits else _SIZES
+    folds = [each.phase.fold for each in written]
+    slow = any(isinstance(f, Ranked) or (isinstance(f, Product) and f.digits) for f in folds)
+    tuned = _SIZES | _FEWER_SIZES if slow else _SIZES
     listed = ", ".join(f"{size} in {tuned[size]}" for size in sizes)
     return f"constexpr: {listed};" if listed else ""
 
@@ -239,7 +245,7 @@ class _PhaseWriter:
         most = max((self.along[axis.name] for axis in inner), default=-1)
         #: the axis of the rows that lies along the tiles, where there is one
         self.beside = rows if rows is not None and self.along[rows.name] > most else None
-        if isinstance(phase.fold, Chosen):
+        if isinstance(phase.fold, Chosen | Ranked):
             self.beside = None
         elif isinstance(phase.fold, Scattered):
             self.beside = rows
@@ -272,6 +278,8 @@ class _PhaseWriter:
         for axis in grid:
             if lanes is None or axis != lanes.axis:
                 scope = self.parallel(scope, axis.name, show(axis.extent))
+        if isinstance(phase.fold, Ranked):
+            lanes = self.block(phase.fold.axis, "TM")
         if lanes is not None and lanes.size is not None:
             scope = self.parallel(scope, lanes.variable, lanes.count)
         scope = self.in_a_launch(scope, top)
@@ -288,6 +296,8 @@ class _PhaseWriter:
             scope, dims = self.scanned(scope, phase.fold, dims)
         elif isinstance(phase.fold, Chosen):
             dims = self.chosen(scope, phase.fold)
+        elif isinstance(phase.fold, Ranked):
+            self.ranked(scope, phase.fold, dims)
         self.result(scope, dims)
 
     def about(self) -> str:
@@ -301,7 +311,13 @@ class _PhaseWriter:
             which = "largest" if self.phase.fold.largest else "smallest"
             what = f"where the {which}" if self.phase.fold.places else f"the {which}"
             return f"{target}: {what} of each row{' are' if self.phase.fold.places else ''}."
+        if isinstance(self.phase.fold, Ranked):
+            goes = self.phase.fold.name in names_in(self.phase.place)
+            what = "the elements of each row in order" if goes else "places in each row's order"
+            return f"{target}: {what}; the place of one is the number of those before it."
         if isinstance(self.phase.fold, Scattered):
+            if self.phase.fold.whole:
+                return f"{target}: each element in its place."
             return f"{target}: then elements whose places are data, one after the other."
         if not self.phase.passes:
             return f"{target}: each element by itself."
@@ -319,14 +335,19 @@ class _PhaseWriter:
             self.sizes.add(found.size)
         return found
 
+    def block(self, axis: Axis, size: str, digits: Digits = ()) -> Lanes:
+        """The lanes of blocks of the tuned size `size` along an axis, of one block if it is short;
+        `digits` as in `Lanes`."""
+        found = Lanes(axis, block_size(axis, size), digits)
+        self.sizes |= set() if found.size is None else {found.size}
+        return found
+
     def multiplied(self, top: Body, product: Product) -> None:
         """Write programs over blocks of a matrix product: the product, then each element."""
         groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
         down, across, over = (
-            Lanes(axis, block_size(axis, size), product.digits.get(axis.name, ()))
-            for (axis,), size in groups
+            self.block(axis, size, product.digits.get(axis.name, ())) for (axis,), size in groups
         )
-        self.sizes |= {each.size for each in (down, across, over) if each.size is not None}
         scope = top
         for axis in self.phase.rows:
             scope = self.parallel(scope, axis.name, show(axis.extent))
@@ -387,16 +408,23 @@ class _PhaseWriter:
         inner = self.opened(scope, (), along)
         operand = self.evaluated(inner, scan.body, (along,))
         inner.say(f'{scan.name} = alloc([T]{dtype}, llm_hint=["fastest"])')
-        if scan.operation == "prod":
-            self.multiplied_on(inner, scan, along, operand, carry)
-            return inner, (along,)
-        block = self.name(inner, "block")
-        inner.say(f"cum{scan.operation}({operand}, 0, {scan.name})")
-        inner.say(f"{combine}({scan.name}, {carry}, {scan.name})")
-        inner.say(f'{block} = alloc([1]{dtype}, llm_hint=["fastest"])')
-        inner.say(f"reduce_{scan.operation}({operand}, 0, {block})")
-        inner.say(f"{combine}({carry}, {block}, {carry})")
+        inner.say(f"cum{scan.operation}({operand}, 0, {scan.name}, carry={carry})")
         return inner, (along,)
+
+    def ranked(self, scope: Body, order: Ranked, dims: Dims) -> None:
+        """Write the loop that counts, for each element of a tile of a row, those before it."""
+        (own,), along = dims, self.block(order.over, "TN")
+        hint = 'llm_hint=["fastest", "accumulator"]'
+        scope.bound |= own.names
+        operand = self.evaluated(scope, order.body, dims)
+        scope.say(f"{order.name} = alloc([{own.tile}]{_spelled(order.dtype)}, init=0, {hint})")
+        place = show(self.bindings(scope, [own.axis.ref], dims)[own.axis.name])
+        inner = self.opened(scope, (), along)
+        other = self.evaluated(inner, order.other, (along,))
+        theirs = show(self.bindings(inner, [along.axis.ref], (along,))[along.axis.name])
+        order_of = ", descending=True" if order.descending else ""
+        inner.say(f"rank({operand}, {place}, {other}, {theirs}, 0, {order.name}{order_of})")
+        scope.finished()
 
     def chosen(self, scope: Body, choice: Chosen) -> Dims:
         """Write the loop that updates a row's best with each block; returns their tile's axes."""
@@ -433,25 +461,7 @@ class _PhaseWriter:
             inner.say(f"load({target} -> {held})")
             inner.say(f"{scatter.operation}({held}, {tile}, {held})")
             tile = held
-        inner.say(f"store({tile} -> {target})")
-
-    def multiplied_on(
-        self, scope: Body, scan: Running, along: Lanes, operand: str, carry: str
-    ) -> None:
-        """Write a block of a running product, which begins with the product `carry` of all blocks
-        before: that of a block by itself may overflow where the running one does not."""
-        lane = show(self.bindings(scope, [along.axis.ref], (along,))[along.axis.name])
-        last = f"min(({along.variable} + 1)*T, {show(along.axis.extent)}) - 1"
-        lanes = width((along,))
-        chosen = self.alloc(scope, "condition", DType.BOOL, lanes)
-        factor = self.alloc(scope, "factor", scan.dtype, lanes)
-        scope.say(f"eq({lane}, {along.start}, {chosen})")
-        scope.say(f"where({chosen}, {carry}, 1, {factor})")
-        scope.say(f"mul({factor}, {operand}, {factor})")
-        scope.say(f"cumprod({factor}, 0, {scan.name})")
-        scope.say(f"eq({lane}, {last}, {chosen})")
-        scope.say(f"where({chosen}, {scan.name}, 0, {factor})")
-        scope.say(f"reduce_sum({factor}, 0, {carry})")
+        inner.say(f"store({tile} -> {target}{_PERMUTED if scatter.whole else ''})")
 
     def reduced(self, scope: Body, each: Pass, dims: Dims) -> None:
         """Write one pass over the row."""
@@ -503,7 +513,8 @@ class _PhaseWriter:
             scope, dims = self.opened(scope, loops, along), dims if along is None else (along,)
         tile = self.evaluated(scope, phase.result, dims, infix=True)
         target = self.access(scope, Element(phase.target, phase.place, phase.dtype), dims)
-        scope.say(f"store({tile} -> {target})")
+        moved = isinstance(phase.fold, Ranked) and phase.fold.name in names_in(phase.place)
+        scope.say(f"store({tile} -> {target}{_PERMUTED if moved else ''})")
 
     # ------------------------------------------------------------ scalars
 

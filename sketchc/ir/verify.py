@@ -267,7 +267,7 @@ def _operations(sketch: ir.Sketch) -> Iterator[Broken]:
             yield each, f"{len(row.operands)} operands are wanted"
         elif len(each.destinations) != row.outputs:
             yield each, f"{row.outputs} destinations are wanted"
-        elif set(each.attributes) != {attribute.name for attribute in row.attributes}:
+        elif set(each.attributes) != {attribute.name for attribute in row.kept}:
             yield each, "every attribute of the row, and no other, is wanted"
 
 

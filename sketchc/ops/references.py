@@ -102,6 +102,29 @@ def sort(
     )
 
 
+def rank(
+    np: Any,
+    values: Array,
+    indices: Array,
+    others: Array,
+    their_indices: Array,
+    axis: int,
+    descending: bool = False,
+) -> Array:
+    """How many of `others` come before each of `values` along `axis` in the order of `sort`, the
+    smaller index first where they are equal (i64)."""
+    one, mine = (np.moveaxis(np.broadcast_to(a, values.shape), axis, -1) for a in (values, indices))
+    two, theirs = (
+        np.moveaxis(np.broadcast_to(a, others.shape), axis, -1) for a in (others, their_indices)
+    )
+    value, other = one[..., :, None], two[..., None, :]
+    small, large = (value, other) if descending else (other, value)
+    before = (small < large) | (np.isnan(large) & ~np.isnan(small))
+    tied = (small == large) | (np.isnan(large) & np.isnan(small))
+    first = theirs[..., None, :] < mine[..., :, None]
+    return np.moveaxis((before | (tied & first)).sum(-1), -1, axis)
+
+
 def topk(
     np: Any, values: Array, indices: Array, axis: int, largest: bool = True
 ) -> tuple[Array, Array]:

@@ -112,7 +112,7 @@ class Attribute:
     """A keyword (or, for `axis`, also positional) argument with its allowed values or kind."""
 
     name: str
-    kind: str  # "int", "axes", "bool", "float", "choice"
+    kind: str  # "int", "axes", "bool", "float", "choice", "tile"
     default: object = None
     choices: tuple[str, ...] = ()
     positional: bool = False
@@ -136,6 +136,11 @@ class Op:
     facts: frozenset[Fact] = frozenset()
     partial: Partial | None = None
     layout: Layout | None = None
+
+    @property
+    def kept(self) -> tuple[Attribute, ...]:
+        """The attributes of a statement; a call with a tile as an attribute is written out."""
+        return tuple(one for one in self.attributes if one.kind != "tile")
 
     @property
     def truth(self) -> bool:
@@ -186,7 +191,12 @@ _matrix = partial(
 _layout = partial(Op, category=Category.LAYOUT, operands=_SOURCE)
 _scan = partial(
     Op,
-    attributes=(_AXIS, Attribute("reverse", "bool", False), Attribute("exclusive", "bool", False)),
+    attributes=(
+        _AXIS,
+        Attribute("reverse", "bool", False),
+        Attribute("exclusive", "bool", False),
+        Attribute("carry", "tile"),
+    ),
     category=Category.SCAN,
     operands=_SOURCE,
     shape=Shape.SAME,
@@ -426,7 +436,7 @@ _ROWS = (
         "cumsum",
         Result.ACCUMULATOR,
         "running sum along the axis; exclusive=True leaves the lane out, reverse=True runs from "
-        "the end",
+        "the end; `carry=t` begins with t, and leaves the sum in it",
         lambda np, x, axis, **flags: references.scan(np.cumsum, 0, np, x, axis, **flags),
         identity="zero",
     ),
@@ -458,6 +468,17 @@ _ROWS = (
         references.sort,
         (_AXIS, Attribute("descending", "bool", False)),
         shape=Shape.SAME,
+    ),
+    Op(
+        "rank",
+        Result.I64,
+        "dst, an i64 tile, += how many of the others `sort` puts before each value",
+        references.rank,
+        (_AXIS, Attribute("descending", "bool", False)),
+        category=Category.COMPOSITE,
+        operands=("values", "indices", "others", "their_indices"),
+        shape=Shape.SAME,
+        accumulates=True,
     ),
     _composite(
         "softmax",

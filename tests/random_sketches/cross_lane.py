@@ -99,6 +99,11 @@ def _scan(operations: Operations, operation: str) -> Tile | None:
     reverse = operations.draft.rng.random() < 0.4
     operations.draft.use("scan:reverse" if reverse else "scan:forward")
     more = ", reverse=True" if reverse else ""
+    if operations.draft.rng.random() < 0.3:
+        operations.draft.use("scan:carry")
+        extents = (*source.extents[:-1], "1")
+        carry = operations.draft.alloc(extents, dtype, str(int(operation == "cumprod")))
+        more += f", carry={carry}"
     made = Tile(
         "",
         source.extents,
@@ -161,7 +166,21 @@ def _topk(operations: Operations) -> Tile | None:
     return values
 
 
+def _rank(operations: Operations) -> Tile | None:
+    """How many lanes of a row come before each of its lanes."""
+    source = _whole(operations, exact=True)
+    if source is None:
+        return None
+    more = ", descending=True" if operations.draft.rng.random() < 0.5 else ""
+    made = Tile("", source.extents, DType.I64, True, 0, source.partial)
+    beside = f"{source.name}, {_indices(source)}"
+    axis = len(source.extents) - 1
+    return operations.emit(made, f"rank({beside}, {beside}, {axis}, {{}}{more})", "0")
+
+
 def _composite(operations: Operations, operation: str) -> Tile | None:
+    if operation == "rank":
+        return _rank(operations)
     source = _whole(operations, floats=True)
     if source is None:
         return None

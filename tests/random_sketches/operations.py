@@ -88,9 +88,15 @@ class Operations:
         found = [name for name, row in OPS.items() if row.category is Category.ELEMENTWISE]
         found += ["broadcast"]
         if self.across:
-            kinds = (Category.REDUCTION, Category.SCAN, Category.INDEX, Category.SORTING)
+            kinds = (
+                Category.REDUCTION,
+                Category.SCAN,
+                Category.INDEX,
+                Category.SORTING,
+                Category.COMPOSITE,
+            )
             found += [name for name, row in OPS.items() if row.category in kinds]
-            found += ["softmax", "layer_norm", "rms_norm", "concat", "reshape", "permute"]
+            found += ["concat", "reshape", "permute"]
             found += ["transpose", "rand", "randn"]
         return found
 

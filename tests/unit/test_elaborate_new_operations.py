@@ -97,6 +97,47 @@ def test_scans_run_along_one_axis_of_another_tile():
     assert codes("y = alloc([T, N], i32)\ncumsum(x, 1, y)") == ["SK0307"]
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_a_carry_has_one_lane_for_each_row_and_the_type_of_the_scan(name):
+    def found(carry, call=f"{name}(x, 1, y, carry=c)"):
+        return codes(f"y = alloc([T, N])\nc = alloc({carry})\n{call}")
+
+    assert found("[T, 1], init=0") == []
+    assert found("[T], init=0") == []
+    assert found("[1, N], init=0") == ["SK0311"]
+    assert found("[N], init=0") == ["SK0311"]
+    assert found("[T, 1], f16, init=0") == ["SK0312"]
+    assert found("[T, 1], f64, init=0") == ["SK0312"]
+    assert found("[T, 1]") == ["SK0401"]
+    assert found("[T, 1], init=0", f"{name}(x, 1, y, carry=y)") == ["SK0313"]
+    assert found("[T, 1], init=0", f"{name}(x, 1, y, carry=x)") == ["SK0313"]
+    assert found("[T, 1], init=0", f"{name}(x, 1, y, carry=2)") == ["SK0211"]
+    assert found("[T, 1], init=0", f"{name}(x, 1, y, carry=X)") == ["SK0206"]
+    assert found("[T, 1], init=0", f"{name}(x, 1, y, carry=nothing)") == ["SK0201"]
+
+
+def test_ranks_are_counted_in_tiles_of_integers_beside_others_that_differ_along_the_axis():
+    def found(call, place="[T, N], i64, init=0"):
+        more = "o = alloc([T, 4])\nfill(1, o)\nw = alloc([4, N])\nfill(1, w)"
+        return codes(f"{more}\np = alloc({place})\n{call}")
+
+    assert found("rank(x, iota(N), o, iota(4), 1, p)") == []
+    assert found("rank(x, iota(N), o, iota(4), -1, p, descending=True)") == []
+    assert found("rank(x, iota(T)[:, None], w, iota(4)[:, None], 0, p)") == []
+    assert found("rank(x, iota(N), o, iota(4), 1, p)", "[T, N], i32, init=0") == []
+    assert found("rank(x, iota(N), o, iota(4), 1, p)", "[T, N], i16, init=0") == ["SK0307"]
+    assert found("rank(x, iota(N), o, iota(4), 1, p)", "[T, N], f32, init=0") == ["SK0307"]
+    assert found("rank(x, iota(N), o, iota(4), 1, p)", "[T, N], i64") == ["SK0401"]
+    assert found("rank(x, iota(N), o, iota(4), 0, p)") == ["SK0327"]
+    assert found("rank(x, iota(N), o, iota(4), 2, p)") == ["SK0310"]
+    assert found("rank(x, iota(4), o, iota(4), 1, p)") == ["SK0305"]
+    assert found("rank(x, iota(N), o, iota(N), 1, p)") == ["SK0305"]
+    assert found("rank(x, x, o, iota(4), 1, p)") == ["SK0312"]
+    assert found("rank(x, 0, o, iota(4), 1, p)") == ["SK0206"]
+    assert found("rank(x, p, o, iota(4), 1, p)") == ["SK0313"]
+    assert found("rank(x, iota(N), o, iota(4), 1, p)", "[T, 4], i64, init=0") == ["SK0305"]
+
+
 def test_indices_of_extrema_are_i64_and_compared_in_the_sources_type():
     sketch, computes = good(
         "a = alloc([T])\nargmax(x, 1, a)\nb = alloc([1, N])\nargmin(x, 0, b)", "f16"
@@ -228,7 +269,8 @@ def test_random_numbers_are_f32():
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, row in OPS.items() if row.category is Category.COMPOSITE]
+    "name",
+    [n for n, row in OPS.items() if row.category is Category.COMPOSITE and not row.accumulates],
 )
 @pytest.mark.parametrize("dtype", ["f16", "f32", "f64", "i32"])
 def test_composites_become_primitives(name, dtype):

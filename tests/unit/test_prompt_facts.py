@@ -39,7 +39,7 @@ def test_accumulators_and_tiles_end_with_their_phase() -> None:
 
 
 def test_names_of_the_top_level_remain() -> None:
-    assert "`total` made at top level and again in a later phase" in PROMPT
+    assert "`total` made at top level and in a later phase" in PROMPT
     text = probe(STORED + "total = alloc([1])\nfill(0, total)").replace(
         '    @llm_hint("parallel"',
         '    total = alloc([1], f32)\n    fill(0, total)\n    @llm_hint("parallel"',

@@ -148,7 +148,16 @@ def _operand(row: Op, name: str) -> str:
     """An operand called `name` in the op table."""
     if row.name == "fill":
         return "2.5"
-    return {"condition": "c", "indices": "k[None, :]", "seed": "7", "offset": "k"}.get(name, "a")
+    return {
+        "condition": "c",
+        **dict.fromkeys(("indices", "their_indices"), "k[None, :]"),
+        "seed": "7",
+        "offset": "k",
+    }.get(name, "a")
+
+
+#: What the attributes of a kind are in calls, where the default is none.
+_OF_KIND = {"float": 1.5, "tile": "t"}
 
 
 def _call(row: Op) -> str:
@@ -166,11 +175,12 @@ def _call(row: Op) -> str:
         lines += [f"e = alloc({shape}, i64{', init=-1' if row.accumulates else ''})"]
         destinations += ["e"]
     operands = [_operand(row, name) for name in row.operands]
+    lines += ["t = alloc([16, 1], init=0)"]
     operands += ["[1, 0]" if a.name == "axes" else "1" for a in row.attributes if a.positional]
     keywords = [
         f'{item.name}="{item.default}"'
         if item.choices
-        else f"{item.name}={1.5 if item.default is None else item.default}"
+        else f"{item.name}={_OF_KIND[item.kind] if item.default is None else item.default}"
         for item in row.attributes
         if not item.positional
     ]

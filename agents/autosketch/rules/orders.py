@@ -13,6 +13,7 @@ from sketchc.agents.autosketch.loops import (
     Element,
     Index,
     Number,
+    Rank,
     Scalar,
     Scatter,
 )
@@ -42,22 +43,6 @@ def _topk(builder: Builder, node: Node) -> None:
         builder.named(node, name, of)
 
 
-def _before(one: Scalar, other: Scalar, first: Scalar, *, descending: bool) -> Scalar:
-    """Whether `one` stands before `other` in an order in which NaN is the largest; where they are
-    equal, `first` says so."""
-    less: Scalar = Apply("gt" if descending else "lt", (one, other), DType.BOOL)
-    same: Scalar = Apply("eq", (one, other), DType.BOOL)
-    if one.dtype.is_float:
-        nan, missing = (Apply("isnan", (each,), DType.BOOL) for each in (one, other))
-        there, here = (nan, missing) if descending else (missing, nan)
-        only = Apply("logical_and", (there, Apply("logical_not", (here,), DType.BOOL)), DType.BOOL)
-        less = Apply("logical_or", (less, only), DType.BOOL)
-        both = Apply("logical_and", (nan, missing), DType.BOOL)
-        same = Apply("logical_or", (same, both), DType.BOOL)
-    tied = Apply("logical_and", (same, first), DType.BOOL)
-    return Apply("logical_or", (less, tied), DType.BOOL)
-
-
 def _sort(builder: Builder, node: Node) -> None:
     """A sort by rank: each element goes to the place that is the number of elements before it."""
     source = node.arguments["self"]
@@ -67,27 +52,13 @@ def _sort(builder: Builder, node: Node) -> None:
     dim = integer(node.arguments["dim"]) % len(shape)
     descending = bool(node.arguments["descending"])
     rank = f"{value_name(builder.number, 0)}_rank"
+    axes = builder.axes(shape)
+    each = builder.element(source, tuple(axis.ref for axis in axes))
+    builder.values[rank] = Rank(rank, axes, DType.I64, axes[dim], descending, each)
 
     def moved(own: Index, place: ir.Expr) -> Index:
         return (*own[:dim], place, *own[dim + 1 :])
 
-    def comes_before(own: Index) -> Scalar:
-        """1 where the element with the last subscript, along `dim`, comes before that at the rest
-        of the index, else 0."""
-        here, there = own[:-1], moved(own[:-1], own[-1])
-        one, other = builder.element(source, there), builder.element(source, here)
-        numbers = (Number(own[-1], DType.I64), Number(here[dim], DType.I64))
-        first = Apply("lt", numbers, DType.BOOL)
-        return converted(_before(one, other, first, descending=descending), DType.I64)
-
-    builder.reduce(
-        Specification(DType.I64, shape),
-        [len(shape)],
-        (*shape, shape[dim]),
-        "sum",
-        comes_before,
-        rank,
-    )
     for of, result in enumerate(node.results):
         name = f"{value_name(builder.number, of)}_sorted"
         own_axes = tuple(Axis(f"s{name}_{n}", extent) for n, extent in enumerate(shape))
@@ -99,7 +70,7 @@ def _sort(builder: Builder, node: Node) -> None:
             name,
             target,
             result.dtype,
-            Number(0.0 if result.dtype.is_float else 0, result.dtype),
+            None,
             own_axes,
             moved(own, ir.Ref(there, ir.NameKind.BINDING)),
             ((there, Element(rank, own, DType.I64)),),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from sketchc.base import records
 from sketchc.base.diagnostics import Edit, Fix, Label, Span
 from sketchc.base.types import DType, wrapped
+from sketchc.checker.calls.accesses import writable_tile
 from sketchc.checker.calls.expressions import constant, number
 from sketchc.checker.context.context import Context, Interval, InvalidError
 from sketchc.checker.context.fixits import accumulate_fix, cast_fix, late_positional_fix
@@ -166,11 +167,13 @@ def _value(context: Context, attribute: Attribute, node: syntax.Expression) -> o
         case "float", _:
             value = number(context, node, f"`{attribute.name}`")
             return value if isinstance(value, ir.ScalarOperand) else float(value)
+        case "tile", syntax.Name():
+            return writable_tile(context, node)
         case "int", _:
             value = constant(context, node, f"`{attribute.name}`")
             if isinstance(value, int):
                 return value
-    kind = {"bool": "True or False", "choice": "a string", "int": "an integer"}
+    kind = {"bool": "True or False", "choice": "a string", "int": "an integer", "tile": "a tile"}
     raise context.error(
         node.span,
         "SK0211",

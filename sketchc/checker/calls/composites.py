@@ -36,7 +36,7 @@ def primitive(
     axis: tuple[int, ...] = (),
 ) -> ir.Compute:
     """The statement of an operation that the sketch does not write, with default attributes."""
-    attributes = {one.name: one.default for one in OPS[operation].attributes}
+    attributes = {one.name: one.default for one in OPS[operation].kept}
     if axis:
         attributes["axis"] = axis
     words = [*map(show_operand, operands), *map(str, axis), destination]
@@ -49,7 +49,7 @@ def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...
     shape = call.source(call.operands[0])
     call.broadcast()
     dtype = call.evaluation_dtype()
-    writer = _Writer(call, shape, dtype)
+    writer = Writer(call, shape, dtype)
     source = call.operands[0] if call.row.name == "clamp" else writer.source()
     match call.row.name:
         case "softmax":
@@ -75,7 +75,10 @@ def expand(call: Call, attributes: dict[str, object]) -> tuple[ir.Statement, ...
 
 
 @records.define(eq=False)
-class _Writer:
+class Writer:
+    """Writes the primitives of one call, whose results have by default the shape `shape` and the
+    type `dtype`."""
+
     call: Call
     shape: tuple[ir.Expr, ...]
     dtype: DType
@@ -94,6 +97,7 @@ class _Writer:
         return self.compute("cast", (operand,), self.tile("values"))
 
     def softmax(self, source: ir.Operand) -> None:
+        """Write exp(x - largest) / sum."""
         largest = self.reduce("reduce_max", source, "largest")
         shifted = self.compute("sub", (source, largest), self.tile("powers"))
         powers = self.compute("exp", (shifted,), shifted)
@@ -101,6 +105,7 @@ class _Writer:
         self.compute("div", (powers, total), self.target)
 
     def layer_norm(self, source: ir.Operand, eps: object) -> None:
+        """Write (x - mean) / sqrt(variance + eps)."""
         count = self.count(source)
         mean = self.reduce("reduce_sum", source, "mean")
         self.compute("div", (mean, count), mean)
@@ -110,6 +115,7 @@ class _Writer:
         self.normalise(centred, scale, count, eps)
 
     def rms_norm(self, source: ir.Operand, eps: object) -> None:
+        """Write x / sqrt(mean of squares + eps)."""
         count = self.count(source)
         squares = self.compute("mul", (source, source), self.tile("squares"))
         scale = self.reduce("reduce_sum", squares, "scale")
@@ -161,6 +167,7 @@ class _Writer:
         return self.reduce("reduce_sum", ones, "count")
 
     def reduce(self, operation: str, source: ir.Operand, name: str) -> ir.TileOperand:
+        """A tile with `source` reduced over the last axis."""
         row = self.tile(name, extents=(*self.shape[:-1], ir.Literal(1)))
         return self.compute(operation, (source,), row, axis=(len(self.shape) - 1,))
 
@@ -182,9 +189,14 @@ class _Writer:
         operands: tuple[ir.Operand, ...],
         destination: ir.TileOperand,
         axis: tuple[int, ...] = (),
+        dtype: DType | None = None,
+        **flags: bool,
     ) -> ir.TileOperand:
-        """Add one primitive; gives its destination."""
+        """Add one primitive, evaluated in `dtype`, by default the writer's; gives its
+        destination."""
         span = self.call.node.span
-        done = primitive(operation, operands, destination.tile, self.dtype, span, axis)
-        self.statements.append(done)
+        made = primitive(operation, operands, destination.tile, dtype or self.dtype, span, axis)
+        if flags:
+            made = records.evolve(made, attributes={**made.attributes, **flags})
+        self.statements.append(made)
         return destination

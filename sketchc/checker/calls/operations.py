@@ -23,6 +23,7 @@ from sketchc.checker.calls.calls import (
 )
 from sketchc.checker.calls.composites import copied, expand, primitive
 from sketchc.checker.calls.expressions import expression, is_data, scalar_operand
+from sketchc.checker.calls.rows import carried_on, ranked
 from sketchc.checker.context.context import Context, TileName, Typed
 from sketchc.checker.context.lets import without_functions
 from sketchc.checker.context.shapes import fits, joined, same, shown
@@ -199,7 +200,8 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
     arguments = gather(context, node, row)
     operands = tuple(operand(context, node) for node in arguments.operands)
     destinations = tuple(_destination(context, item) for item in arguments.destinations)
-    _check_in_place(context, node, row, operands, destinations)
+    carried = tuple(value for value in arguments.attributes.values() if isinstance(value, ir.Tile))
+    _check_in_place(context, node, row, operands, (*destinations, *carried))
     call = Call(context, node, row, operands, destinations[0], destinations[1:])
     before, operands = _own_tiles(call)
     call = records.evolve(call, operands=operands)
@@ -209,6 +211,10 @@ def compute(context: Context, node: syntax.Compute) -> tuple[ir.Statement, ...]:
 def _made(call: Call, arguments: Arguments, text: str) -> tuple[ir.Statement, ...]:
     """The statements of a call with resolved operands; `text` is that of a single statement."""
     attributes = dict(arguments.attributes)
+    if call.row.category is Category.COMPOSITE and call.row.accumulates:
+        return ranked(call, _axis(call, attributes), bool(attributes["descending"]))
+    if (carry := attributes.pop("carry", None)) is not None:
+        return carried_on(call, scan(call, _axis(call, attributes)), attributes, carry)
     moving = any(isinstance(value, ir.ScalarOperand) for value in attributes.values())
     if call.row.category is Category.COMPOSITE or moving:
         return expand(call, attributes)
@@ -368,7 +374,7 @@ def _check_in_place(
     destinations: tuple[ir.Tile, ...],
 ) -> None:
     """Check that a call writes no tile twice, and across lanes reads none that it writes (R3)."""
-    if len(destinations) > 1 and destinations[0] is destinations[1]:
+    if len({tile.name for tile in destinations}) < len(destinations):
         raise context.error(
             node.span,
             "SK0313",
@@ -376,7 +382,8 @@ def _check_in_place(
             "each result needs a tile of its own",
         )
     lane_by_lane = (Category.ELEMENTWISE, Category.RANDOM, Category.COMPOSITE)
-    if row.category in lane_by_lane or row.shape is Shape.DESTINATION:
+    alone = row.category in lane_by_lane and not row.accumulates
+    if alone or row.shape is Shape.DESTINATION:
         return
     written = {tile.name: tile for tile in destinations}
     for operand in operands:

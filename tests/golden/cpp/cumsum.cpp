@@ -43,11 +43,11 @@ extern "C" int64_t cumsum(const float *__restrict X, float *__restrict Y, int64_
                 omp_get_thread_num());
             #pragma omp for schedule(static)
             for (int64_t i = 0; i < M; ++i) {
-                // carry = alloc([1], init=0.0)
-                float carry = 0.0f;
+                // total = alloc([1], init=0.0)
+                float total = 0.0f;
                 // for j in range(ceil(N, T)):
                 for (int64_t j = 0; j < sketch::ceil_div(N, T); ++j) {
-                    float total = 0.0f;
+                    float y_block = 0.0f;
                     // load(X[i, j*T:(j+1)*T] -> x)
                     const float *const X_row = X + (i * N + j * T);
                     #pragma omp simd
@@ -61,23 +61,23 @@ extern "C" int64_t cumsum(const float *__restrict X, float *__restrict Y, int64_
                             T)}, {1}},
                         sketch::tile<float, 1>{cumsum_result, {0}, {std::min<int64_t>(T, N - j *
                             T)}, {1}});
-                    // add(y, carry, y)
-                    // store(y -> Y[i, j*T:(j+1)*T])
+                    // add(y, total, y)
                     // load(X[i, j*T:(j+1)*T] -> x)
-                    // reduce_sum(x, 0, total)
-                    float *const Y_row = Y + (i * N + j * T);
+                    // reduce_sum(x, 0, y_block)
+                    // store(y -> Y[i, j*T:(j+1)*T])
                     const float *const X_row_2 = X + (i * N + j * T);
-                    #pragma omp simd reduction(+ : total)
+                    float *const Y_row = Y + (i * N + j * T);
+                    #pragma omp simd reduction(+ : y_block)
                     for (int64_t lane = 0; lane < std::min<int64_t>(T, N - j * T); ++lane) {
                         const float cumsum_result_value = cumsum_result[lane];
                         const float y = cumsum_result_value;
-                        const float y_add = y + carry;
-                        Y_row[lane] = y_add;
+                        const float y_add = y + total;
                         const float x = X_row_2[lane];
-                        total += x;
+                        y_block += x;
+                        Y_row[lane] = y_add;
                     }
-                    // add(carry, total, carry)
-                    carry = carry + total;
+                    // add(total, y_block, total)
+                    total = total + y_block;
                 }
             }
         }

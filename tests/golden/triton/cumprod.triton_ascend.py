@@ -6,6 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
+T = 2048  # chosen for ascend910b4, one of 256, 512, 1024, 2048
+
 
 # The library: mantissa_and_exponent, times_power, running_product.
 
@@ -16,24 +18,54 @@ def cumprod_kernel(
     Y_ptr,
     M,
     N,
-    N_BLOCK: tl.constexpr,
+    T: tl.constexpr,
     INDEX: tl.constexpr,
 ):
     # Indices are as wide as the wrapper found necessary.
     M = tl.cast(M, INDEX)
     N = tl.cast(N, INDEX)
-    n_lanes = tl.arange(0, N_BLOCK).to(INDEX)
+    t_lanes = tl.arange(0, T).to(INDEX)
     # Each core takes every num_programs-th program.
     for program in range(tl.program_id(0), M, tl.num_programs(0)):
         index = tl.cast(program, INDEX)
         # for i in range(M):
         i = index
-        # load(X[i, 0:N] -> x)
-        x = tl.load(X_ptr + i * N + n_lanes, mask=n_lanes < N, other=1.0)
-        # cumprod(x, 0, y)
-        y = running_product(x, 0, False)
-        # store(y -> Y[i, 0:N])
-        tl.store(Y_ptr + i * N + n_lanes, y, mask=n_lanes < N)
+        # so_far = alloc([1], f32, init=1.0)
+        so_far = tl.full((), 1.0, tl.float32)
+        # for j in range(ceil(N, T)):
+        for j in range(tl.cdiv(N, T)):
+            # load(X[i, j*T:(j+1)*T] -> x)
+            x = tl.load(X_ptr + (i * N + j * T) + t_lanes, mask=t_lanes < N - j * T, other=0.0)
+            # eq(x, 0.0, y_valid)
+            y_valid = x == 0.0
+            # where(y_valid, iota(T), iota(T), y_lanes)
+            y_lanes = tl.where(y_valid, tl.cast(t_lanes, tl.int64), tl.cast(t_lanes, tl.int64))
+            # reduce_min(y_lanes, 0, y_lowest)
+            y_lowest = tl.min(tl.where(t_lanes < N - j * T, y_lanes, 9223372036854775807), axis=0)
+            # reduce_max(y_lanes, 0, y_highest)
+            y_highest = tl.max(tl.where(t_lanes < N - j * T, y_lanes, -9223372036854775808), axis=0)
+            # eq(iota(T), y_lowest, y_first)
+            y_first = tl.cast(t_lanes, tl.int64) == y_lowest
+            # eq(iota(T), y_highest, y_last)
+            y_last = tl.cast(t_lanes, tl.int64) == y_highest
+            # where(y_first, so_far, 1.0, y_factor)
+            y_factor = tl.where(y_first, so_far, 1.0)
+            # mul(y_factor, x, y_factor)
+            y_factor = y_factor * x
+            # cumprod(y_factor, 0, y)
+            y = running_product(tl.where(t_lanes < N - j * T, y_factor, 1.0), 0, False)
+            # where(y_last, y, 0.0, y_factor)
+            y_factor = tl.where(y_last, y, 0.0)
+            # reduce_sum(y_factor, 0, y_total)
+            y_total = tl.sum(tl.where(t_lanes < N - j * T, y_factor, 0.0), axis=0)
+            # ge(y_lanes, 0, y_valid)
+            y_valid = y_lanes >= 0
+            # reduce_any(y_valid, 0, y_some)
+            y_some = tl.max(tl.where(t_lanes < N - j * T, y_valid.to(tl.int32), 0), axis=0) != 0
+            # where(y_some, y_total, so_far, so_far)
+            so_far = tl.where(y_some, y_total, so_far)
+            # store(y -> Y[i, j*T:(j+1)*T])
+            tl.store(Y_ptr + (i * N + j * T) + t_lanes, y, mask=t_lanes < N - j * T)
 
 
 # The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
@@ -50,7 +82,6 @@ def cumprod(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor
     """
     require(X.dim() == 2, "X has 2 axes: [M, N]")
     M, N = X.shape
-    require(N <= 4096, f"the sketch needs N <= 4096 (N = {N})")
     device = X.device
     check_tensor("X", X, torch.float32, (M, N), device)
     if out is None:
@@ -62,19 +93,13 @@ def cumprod(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor
     X_dense = X.contiguous()
     Y_dense = row_major(Y)
 
-    N_BLOCK = max(triton.next_power_of_2(N), 1)
     # No index of the kernel exceeds this, overshooting lanes included.
-    index_bound = max(M + 1, M * N + 2 * N)
+    index_bound = max(M + 1, M * N + N + 8192, 2 * N + 4096)
     programs = M
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
         cumprod_kernel[(min(programs, 40),)](
-            X_dense,
-            Y_dense,
-            M,
-            N,
-            N_BLOCK=N_BLOCK,
-            INDEX=tl.int64 if index_bound >= 2**31 else tl.int32,
+            X_dense, Y_dense, M, N, T=T, INDEX=tl.int64 if index_bound >= 2**31 else tl.int32
         )
     if Y_dense is not Y:
         Y.copy_(Y_dense)

@@ -27,22 +27,22 @@ def cumsum_reverse_kernel(
         index = tl.cast(program, INDEX)
         # for i in range(M):
         i = index
-        # carry = alloc([1], f32, init=0.0)
-        carry = tl.full((), 0.0, tl.float32)
+        # total = alloc([1], f32, init=0.0)
+        total = tl.full((), 0.0, tl.float32)
         # for j in range(ceil(N, T) - 1, -1, -1):
         for j in range(tl.cdiv(N, T) - 1, -1, -1):
             # load(X[i, j*T:(j+1)*T] -> x)
             x = tl.load(X_ptr + (i * N + j * T) + t_lanes, mask=t_lanes < N - j * T, other=0.0)
-            # cumsum(x, 0, y, reverse=True)
+            # cumsum(x, 0, y)
             y = tl.cumsum(x, 0, reverse=True)
-            # add(y, carry, y)
-            y = y + carry
+            # add(y, total, y)
+            y = y + total
+            # reduce_sum(x, 0, y_block)
+            y_block = tl.sum(x, axis=0)
+            # add(total, y_block, total)
+            total = total + y_block
             # store(y -> Y[i, j*T:(j+1)*T])
             tl.store(Y_ptr + (i * N + j * T) + t_lanes, y, mask=t_lanes < N - j * T)
-            # reduce_sum(x, 0, total)
-            total = tl.sum(x, axis=0)
-            # add(carry, total, carry)
-            carry = carry + total
 
 
 # The library: LaunchError, require, check_elements, check_tensor, allocate, row_major,
