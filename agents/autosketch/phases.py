@@ -236,6 +236,8 @@ class _Builder:
         value = self.loops.values.get(wanted.source)
         if not isinstance(value, Scatter) or wanted.index != whole or wanted.pad is not None:
             return False
+        if value.base is None and [a.extent for a in axes] != [a.extent for a in value.axes]:
+            return False  # of a part of it: elsewhere the places lead outside
         if value.base is not None:
             own = dict(zip((axis.name for axis in value.axes), (a.ref for a in axes), strict=True))
             self.tensor(target, axes, at(value.base, own))
@@ -244,12 +246,7 @@ class _Builder:
         over = _renamed(value.over, _OVER)
         own = {old.name: new.ref for old, new in zip(value.over, over, strict=True)}
         extents = self.extents(over)
-        index = tuple(
-            ir.Literal(0)
-            if axis.extent == ir.Literal(1)
-            else simplified(substitute(e, own), extents)
-            for axis, e in zip(axes, value.place, strict=True)
-        )
+        index = _placed(value, axes, own, extents)
         alone = [e.name for e in index if isinstance(e, ir.Ref)]
         wide = [axis for axis in over if axis.extent != ir.Literal(1)]
         whole_rows = value.base is None  # nobody else writes there
@@ -273,12 +270,10 @@ class _Builder:
         if fold is None:
             return False
         own[name] = ir.Ref(fold.name, ir.NameKind.BINDING)
-        index = tuple(
-            ir.Literal(0) if axis.extent == ir.Literal(1) else substitute(e, own)
-            for axis, e in zip(axes, scatter.place, strict=True)
-        )
+        extents = self.extents(axes)
+        index = _placed(scatter, axes, own, extents)
         rows = tuple(a for a in axes if a.extent != ir.Literal(1) and a != fold.axis)
-        result = self.in_memory(at(scatter.body, own), self.extents(axes))
+        result = self.in_memory(at(scatter.body, own), extents)
         fold = fold.changed(lambda group: group, self.stored)
         self.found.append(
             Phase(target, scatter.dtype, index, rows, (), (), result, fold, self.step)
@@ -607,6 +602,19 @@ def _whole(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) ->
     if not all(isinstance(e, ir.Ref) and e.name in own for e in index):
         return False
     return len(index) == len([axis for axis in axes if axis.extent != ir.Literal(1)])
+
+
+def _placed(
+    scatter: Scatter,
+    axes: Sequence[Axis],
+    own: Mapping[str, ir.Expr],
+    extents: Mapping[str, ir.Expr],
+) -> Index:
+    """The place of a scatter in a tensor with the axes `axes`, its axes replaced by `own`."""
+    return tuple(
+        ir.Literal(0) if axis.extent == ir.Literal(1) else simplified(substitute(e, own), extents)
+        for axis, e in zip(axes, scatter.place, strict=True)
+    )
 
 
 def _followed(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis]) -> Axis:

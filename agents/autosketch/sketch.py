@@ -419,9 +419,11 @@ class _PhaseWriter:
         operand = self.evaluated(scope, order.body, dims)
         scope.say(f"{order.name} = alloc([{own.tile}]{_spelled(order.dtype)}, init=0, {hint})")
         place = show(self.bindings(scope, [own.axis.ref], dims)[own.axis.name])
-        inner = self.opened(scope, (), along)
-        other = self.evaluated(inner, order.other, (along,))
-        theirs = show(self.bindings(inner, [along.axis.ref], (along,))[along.axis.name])
+        inner, other, theirs = scope, operand, place
+        if own.size is not None or along.size is not None:  # else the tile has the whole row
+            inner = self.opened(scope, (), along)
+            other = self.evaluated(inner, order.other, (along,))
+            theirs = show(self.bindings(inner, [along.axis.ref], (along,))[along.axis.name])
         order_of = ", descending=True" if order.descending else ""
         inner.say(f"rank({operand}, {place}, {other}, {theirs}, 0, {order.name}{order_of})")
         scope.finished()

@@ -39,6 +39,7 @@ from sketchc.runtime.tasks.worker.operations import (
     random_operation,
     shared_state,
 )
+from sketchc.runtime.tasks.worker.orders import InOrder
 from sketchc.runtime.tasks.worker.precision import JoinsFloat64
 from sketchc.runtime.tasks.worker.recurrent import LAYERS
 from sketchc.runtime.tasks.worker.rng_audit import Watch
@@ -242,9 +243,11 @@ class Task(server.Task):
         whole = value if value._base is None else value._base
         return bool(output is value or output is whole or output._base is whole)
 
-    def running(self) -> AbstractContextManager[Any]:
-        """A context for a run, in which torch records no gradients."""
-        return torch.no_grad()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A context for a run, in which torch records no gradients, and sorts are stable."""
+        with torch.no_grad(), InOrder():
+            yield
 
     def watched(
         self, model: Any, inputs: Sequence[Any], *, deep: bool = False, double: bool = False

@@ -282,6 +282,20 @@ class Call:
             raise self.context.error(operand.span, "SK0206", message, "a scalar")
         return shape
 
+    def check_indices(self, operand: ir.Operand, shape: tuple[ir.Expr, ...]) -> None:
+        """Check that an operand has an integer for each value of a tile of this shape."""
+        found, dtype = self.source(operand), self.dtype(operand)
+        if not fits(self.context, found, shape):
+            raise self.context.error(
+                operand.span,
+                "SK0305",
+                f"indices of shape {shown(found)} for values of shape {shown(shape)}",
+                "one index for each value",
+            )
+        if not dtype.is_integer:
+            message = f"indices are integers, not {dtype.value}"
+            raise self.context.error(operand.span, "SK0312", message, dtype.value)
+
     def transpose(self) -> None:
         """Check that the destination has the operand's shape with the last two axes exchanged."""
         shape = self.source(self.operands[0])

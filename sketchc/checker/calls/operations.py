@@ -62,14 +62,7 @@ def order(call: Call, axis: int) -> tuple[int, ...]:
     values, indices = call.operands
     shape = call.source(values)
     axes = call.axes((axis,), shape)
-    call.source(indices)
-    if not fits(call.context, call.extents(indices), shape):
-        raise call.context.error(
-            indices.span,
-            "SK0305",
-            f"indices of shape {shown(call.extents(indices))} for values of shape {shown(shape)}",
-            "one index for each value",
-        )
+    call.check_indices(indices, shape)
     merges = call.row.accumulates
     for tile in (call.destination, *call.others):
         wanted = shape
@@ -101,9 +94,6 @@ def order(call: Call, axis: int) -> tuple[int, ...]:
 def order_dtype(call: Call) -> DType:
     """The type of the values, after checking that both results can be written."""
     values, indices = map(call.dtype, call.operands)
-    if not indices.is_integer:
-        message = f"indices are integers, not {indices.value}"
-        raise call.context.error(call.operands[1].span, "SK0312", message, indices.value)
     for source, tile in ((values, call.destination), (indices, call.others[0])):
         if not writes_implicitly(source, tile.dtype):
             label = f"`{tile.source_name}` is {tile.dtype.value}"

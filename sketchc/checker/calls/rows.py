@@ -10,7 +10,7 @@ from sketchc.base.diagnostics import Label
 from sketchc.base.types import DType
 from sketchc.checker.calls.calls import Call
 from sketchc.checker.calls.composites import Writer
-from sketchc.checker.context.shapes import fits, same, shown
+from sketchc.checker.context.shapes import same, shown
 from sketchc.ir import nodes as ir
 from sketchc.ops.table import common
 
@@ -153,18 +153,7 @@ def ranked(call: Call, axis: int, descending: bool) -> tuple[ir.Statement, ...]:
     (axis,) = call.axes((axis,), shape)
     _check_beside(call, axis)
     for operand, wanted in ((indices, shape), (theirs, beside)):
-        call.source(operand)
-        if not call.dtype(operand).is_integer:
-            message = f"indices are integers, not {call.dtype(operand).value}"
-            raise call.context.error(operand.span, "SK0312", message, call.dtype(operand).value)
-        if not fits(call.context, call.extents(operand), wanted):
-            raise call.context.error(
-                operand.span,
-                "SK0305",
-                f"indices of shape {shown(call.extents(operand))} for values of shape "
-                f"{shown(wanted)}",
-                "one index for each value",
-            )
+        call.check_indices(operand, wanted)
     call.check_shape(shape, call.destination)
     if call.destination.dtype not in (DType.I32, DType.I64):
         raise call.needs_cast(DType.I64)
