@@ -17,7 +17,7 @@ import attrs
 
 from sketchc.agents.config.settings import Configuration
 from sketchc.agents.run.record import FILES, record_text, recorded, run_verdict
-from sketchc.agents.run.run import RunOptions, context_of
+from sketchc.agents.run.run import RunOptions, context_of, replace_json
 from sketchc.agents.run.summary import Facts, summary
 from sketchc.agents.state.candidates import kernel_of, plan_of, signature_plan
 from sketchc.agents.state.state import RunContext, RunState
@@ -69,7 +69,8 @@ def write_outputs(
 
 
 def _move(staging: Path, folder: Path) -> list[Path]:
-    """Put the staged files into place, in the order of their names but the summary first."""
+    """Put the staged files into place: the trace first, for a run that is killed meanwhile knows by
+    it which files are its own. Returns them in the order of their names, but the summary first."""
     earlier = named_files(folder / "trace.json")
     made = sorted(staging.iterdir(), key=lambda path: (path.name != "SUMMARY.md", path.name))
     for path in made:
@@ -78,12 +79,10 @@ def _move(staging: Path, folder: Path) -> list[Path]:
             refuse(f"{there} is no file of this run, so it is kept; the outputs are in {staging}")
     for name in earlier - {path.name for path in made}:
         (folder / name).unlink(missing_ok=True)
-    moved = []
-    for path in made:
+    for path in sorted(made, key=lambda path: path.name != "trace.json"):
         path.replace(folder / path.name)
-        moved.append(folder / path.name)
     staging.rmdir()
-    return moved
+    return [folder / path.name for path in made]
 
 
 def named_files(path: Path) -> set[str]:
@@ -103,11 +102,17 @@ def claim_folder(folder: Path, listing: str, own: Collection[str]) -> None:
         refuse(f"{folder} holds other files ({min(foreign)}); give the run a folder of its own: -o")
 
 
-def take_files(folder: Path, listing: str, files: Iterable[Path]) -> list[Path]:
-    """Copy files of several runs to their folder, in place of those that `listing` names there."""
-    for name in named_files(folder / listing):
+def take_files(
+    folder: Path, listing: str, files: Iterable[Path], more: Collection[str] = ()
+) -> list[Path]:
+    """Copy files of several runs to their folder, in place of those that `listing` names there. It
+    names these and `more`, which are to be written, before there is one of them."""
+    taken, earlier = list(dict.fromkeys(files)), named_files(folder / listing)
+    names = {path.name for path in taken} | {*more}
+    replace_json(folder / listing, {"files": sorted(names | earlier)})
+    for name in earlier - {listing}:
         (folder / name).unlink(missing_ok=True)
-    return [Path(shutil.copy2(path, folder)) for path in dict.fromkeys(files)]
+    return [Path(shutil.copy2(path, folder)) for path in taken]
 
 
 # ---------------------------------------------------------------- the files

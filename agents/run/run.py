@@ -38,7 +38,7 @@ from sketchc.agents.state.state import (
 )
 from sketchc.agents.workflows import AGENTS, Workflow, load_workflow
 from sketchc.base.diagnostics import InternalError, UsageError, refuse, refusing
-from sketchc.base.files import replace_file
+from sketchc.base.files import replace_file, written_for
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
@@ -95,7 +95,7 @@ def _take(workflow: Workflow, before: RunState, turn: Turn, step: Step) -> RunSt
 VERSION = 1
 
 #: What a process that was killed early leaves in `run/` before there is a run.
-_BEFORE_A_RUN = ("lock", "run.new", "ledger.jsonl")
+_BEFORE_A_RUN = ("lock", "run.json", "ledger.jsonl")
 
 #: `RunResult.stopped` after Ctrl-C or SIGTERM.
 INTERRUPTED = "interrupted"
@@ -160,7 +160,7 @@ class RunFolder:
             inside = [path.name for path in self.inner.iterdir()] if self.inner.is_dir() else []
         except (FileNotFoundError, NotADirectoryError):
             return ""
-        others += [f"run/{name}" for name in inside if name not in _BEFORE_A_RUN]
+        others += [f"run/{name}" for name in inside if written_for(name) not in _BEFORE_A_RUN]
         return ", ".join(sorted(others)[:3]) + (", ..." if len(others) > 3 else "")
 
     def paid(self) -> bool:

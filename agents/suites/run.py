@@ -30,6 +30,7 @@ from sketchc.agents.suites.metrics import TaskResult, Totals, totals
 from sketchc.agents.suites.samples import AGAIN, Sample, read_sample
 from sketchc.agents.suites.sources import Suite, SuiteTask, write_task
 from sketchc.base.diagnostics import refuse
+from sketchc.base.files import written_for
 from sketchc.base.json_form import from_plain, to_plain
 
 VERSION = 1
@@ -105,7 +106,8 @@ class SuiteFolder:
         """Keep other processes out. Raises `UsageError` when one is at work here, and for a folder
         that holds other things."""
         names = {path.name for path in self.path.iterdir()} if self.path.is_dir() else set()
-        if _OPTIONS not in names and (foreign := sorted(names - {"lock"})):
+        foreign = sorted(name for name in names if written_for(name) not in ("lock", _OPTIONS))
+        if foreign and _OPTIONS not in names:
             refuse(f"{self.path} holds other files ({', '.join(foreign[:3])}): say -o")
         return locked(self.path / "lock", self.path, "suite")
 

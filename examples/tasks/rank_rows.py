@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-rows = 500
-columns = 1000
+rows = 16
+columns = 5000
 
 
 class Model(nn.Module):

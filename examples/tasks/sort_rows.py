@@ -1,4 +1,4 @@
-"""Rows in ascending order, and where each element came from."""
+"""Rows in descending order, and where each element came from."""
 
 import torch
 from torch import nn
@@ -8,10 +8,10 @@ columns = 1000
 
 
 class Model(nn.Module):
-    """A stable sort of every row."""
+    """A stable descending sort of every row."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        values, places = torch.sort(x, dim=1, stable=True)
+        values, places = torch.sort(x, dim=1, descending=True, stable=True)
         return values, places
 
 

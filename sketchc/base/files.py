@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from contextlib import suppress
+
+_ASIDE = re.compile(r"\.(?P<name>.+)\.\d+\.\d+")
 
 
 def replace_file(
@@ -41,3 +44,10 @@ def replace_file(
         with suppress(OSError):
             os.unlink(aside)
         raise
+
+
+def written_for(name: str) -> str:
+    """The name of the file whose next content was written under this `name` when `replace_file` was
+    killed; any other name as it is."""
+    aside = _ASIDE.fullmatch(name)
+    return aside["name"] if aside else name

@@ -104,11 +104,11 @@ class ListRuns:
     def _files(self, results: Sequence[RunResult], target: str) -> list[Path]:
         """Copy the runs' files, and write the drop-in for all if each run made one; their paths."""
         made = (path for r in results for path in r.files if path.name not in _OWN)
-        files = take_files(self.folder, _TRACE, made)
+        module = sketch_name(self.stem) + _DROPIN
+        files = take_files(self.folder, _TRACE, made, {*_OWN, f"{module}.py"})
         modules = [path.stem for path in files if path.stem.endswith(_DROPIN)]
         if len(modules) == len(self.groups):
             parts = [Part(m, group.inputs) for m, group in zip(modules, self.groups, strict=True)]
-            module = sketch_name(self.stem) + _DROPIN
             files.append(write_lists_dropin(self.folder, module, self.stem, target, parts))
         return files
 

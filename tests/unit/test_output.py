@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +248,31 @@ def test_somebody_elses_file_is_kept(task: TorchTask, kernel: KernelText, tmp_pa
         write_outputs(tmp_path, OPTIONS, state_of("passed", kernel), task, SPEND)
     assert (tmp_path / "softmax.py").read_text() == "mine"
     assert (tmp_path / "run" / STAGING / "softmax.py").read_text() == kernel.source
+
+
+def test_a_run_that_is_killed_between_its_files_goes_on(
+    task: TorchTask, kernel: KernelText, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    write_outputs(kept, OPTIONS, state_of("passed", kernel), task, SPEND)
+    files = {path.name: path.read_bytes() for path in kept.iterdir() if path.is_file()}
+    for number in range(len(files) + 1):
+        folder = tmp_path / str(number)
+        left = iter(range(number))
+
+        def replace(path: Path, target: Path, left: Iterator[int] = left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            os.replace(path, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replace)
+            with suppress(KeyboardInterrupt):
+                write_outputs(folder, OPTIONS, state_of("passed", kernel), task, SPEND)
+        assert sum(path.is_file() for path in folder.iterdir()) == min(number, len(files))
+        write_outputs(folder, OPTIONS, state_of("passed", kernel), task, SPEND)
+        names = {path.name for path in folder.iterdir() if path.is_file()}
+        assert names == files.keys()
 
 
 def test_a_folder_that_refuses_is_one_line(

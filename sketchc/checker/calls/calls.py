@@ -313,18 +313,23 @@ class Call:
 
     def reduce(self, arguments: Arguments) -> tuple[int, ...]:
         """Check the axes and the destination of a reduction; gives the axes, sorted."""
-        shape = self.source(self.operands[0])
-        axes = self.axes(arguments.axes, shape)
-        kept = tuple(ir.Literal(1) if axis in axes else extent for axis, extent in enumerate(shape))
-        dropped = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
-        target = self.destination.extents
-        wanted = kept if len(target) == len(shape) else dropped
-        if not wanted or not same(self.context, wanted, target):
-            choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
-            message = f"the destination of this reduction needs the shape {choices}"
-            raise self.misfit(message, "SK0311")
+        axes = self.axes(arguments.axes, self.source(self.operands[0]))
+        self.check_reduced("the destination of this reduction", self.destination, axes)
         self.warn_overwrite()
         return tuple(sorted(axes))
+
+    def check_reduced(self, what: str, tile: ir.Tile, axes: tuple[int, ...]) -> tuple[bool, ...]:
+        """Check that a tile has the shape that the source has with `axes` kept, or without them;
+        gives which axes of the source the tile has."""
+        shape = self.source(self.operands[0])
+        kept = tuple(ir.Literal(1) if axis in axes else extent for axis, extent in enumerate(shape))
+        dropped = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+        whole = len(tile.extents) == len(shape)
+        wanted = kept if whole else dropped
+        if not wanted or not same(self.context, wanted, tile.extents):
+            choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
+            raise self.misfit(f"{what} needs the shape {choices}", "SK0311", tile)
+        return tuple(whole or axis not in axes for axis in range(len(shape)))
 
     def axes(self, given: tuple[int, ...], shape: tuple[ir.Expr, ...]) -> tuple[int, ...]:
         """The axes `given`, counted from the front; each must exist and be named once."""

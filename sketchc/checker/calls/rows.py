@@ -35,14 +35,7 @@ def carried_on(
 
 def _carry(call: Call, carry: ir.Tile, axis: int, dtype: DType) -> ir.TileOperand:
     """The operand that reads a carry beside the source."""
-    shape = call.source(call.operands[0])
-    kept = (*shape[:axis], ir.Literal(1), *shape[axis + 1 :])
-    dropped = (*shape[:axis], *shape[axis + 1 :])
-    whole = len(carry.extents) == len(shape)
-    if not same(call.context, carry.extents, kept if whole else dropped):
-        choices = shown(kept) + (f" or {shown(dropped)}" if dropped else "")
-        message = f"the carry of this scan needs the shape {choices}"
-        raise call.misfit(message, "SK0311", carry)
+    layout = call.check_reduced("the carry of this scan", carry, (axis,))
     if carry.dtype is not dtype:
         raise call.context.error(
             call.node.span,
@@ -52,8 +45,7 @@ def _carry(call: Call, carry: ir.Tile, axis: int, dtype: DType) -> ir.TileOperan
             labels=(Label(carry.span, "allocated here"),),
             help=f"allocate it as {dtype.value}",
         )
-    layout = None if whole else tuple(place != axis for place in range(len(shape)))
-    return ir.TileOperand(carry.name, layout=layout, span=call.node.span)
+    return ir.TileOperand(carry.name, layout=None if all(layout) else layout, span=call.node.span)
 
 
 class _Scan:
@@ -66,17 +58,14 @@ class _Scan:
         self.axis = axis
         self.carry = carry
         self.flags = flags
-        shape = writer.shape
-        self.kept = (*shape[:axis], ir.Literal(1), *shape[axis + 1 :])
         self.goal = ir.TileOperand(carry.tile, span=carry.span)
-        self.carried = writer.call.context.tiles[carry.tile].extents
 
     def sum(self) -> None:
         """Add the carry to the sums of the tile, and the tile's sum to the carry."""
         writer, (source,) = self.writer, self.writer.call.operands
         running = self.scanned(source)
         writer.compute("add", (running, self.carry), writer.target)
-        block = self.reduced("reduce_sum", source, "block", self.carried)
+        block = self.reduced("reduce_sum", source, "block")
         writer.compute("add", (self.goal, block), self.goal)
 
     def product(self) -> None:
@@ -98,8 +87,9 @@ class _Scan:
         writer.compute("eq", (source, writer.number(0.0)), valid)
         lanes = writer.tile("lanes", DType.I64)  # the numbers of the lanes that are valid
         writer.compute("where", (valid, lane, lane), lanes, dtype=DType.I64)
+        kept = tuple(ir.Literal(1) if n == self.axis else e for n, e in enumerate(writer.shape))
         ends = [
-            self.reduced(f"reduce_{which}", lanes, name, self.kept, DType.I64)
+            self.reduced(f"reduce_{which}", lanes, name, DType.I64, kept)
             for which, name in (("min", "lowest"), ("max", "highest"))
         ]
         begin, end = reversed(ends) if self.flags["reverse"] else ends
@@ -118,10 +108,10 @@ class _Scan:
         if running != writer.target:
             writer.compute("copy", (running,), writer.target)
         writer.compute("where", (last, come_to, writer.number(0.0)), factor)
-        total = self.reduced("reduce_sum", factor, "total", self.carried)
+        total = self.reduced("reduce_sum", factor, "total")
         zero = ir.ScalarOperand(ir.Literal(0), DType.I64, span=source.span)
         writer.compute("ge", (lanes, zero), valid, dtype=DType.I64)
-        some = self.reduced("reduce_any", valid, "some", self.carried, DType.BOOL)
+        some = self.reduced("reduce_any", valid, "some", DType.BOOL)
         writer.compute("where", (some, total, self.goal), self.goal)
 
     def scanned(self, source: ir.Operand) -> ir.TileOperand:
@@ -137,11 +127,12 @@ class _Scan:
         operation: str,
         source: ir.Operand,
         name: str,
-        shape: tuple[ir.Expr, ...],
         dtype: DType | None = None,
+        shape: tuple[ir.Expr, ...] | None = None,
     ) -> ir.TileOperand:
-        """A tile of this shape with `source` reduced along the axis."""
-        goal = self.writer.tile(name, dtype, shape)
+        """A tile of the carry's shape, or this one, with `source` reduced along the axis."""
+        extents = self.writer.call.context.tiles[self.goal.tile].extents
+        goal = self.writer.tile(name, dtype, shape or extents)
         return self.writer.compute(operation, (source,), goal, (self.axis,), dtype)
 
 

@@ -66,8 +66,8 @@ extern "C" int64_t sort_rows(
                     const int64_t sort_1_value = lane;
                     sort_1[lane] = sort_1_value;
                 }
-                // sort(x, iota(N), 0, value, place)
-                sketch::sort<0, false>(
+                // sort(x, iota(N), 0, value, place, descending=True)
+                sketch::sort<0, true>(
                     sketch::tile<float, 1>{sort_0, {0}, {N}, {1}},
                     sketch::tile<int64_t, 1>{sort_1, {0}, {N}, {1}},
                     sketch::tile<float, 1>{sort_result, {0}, {N}, {1}},

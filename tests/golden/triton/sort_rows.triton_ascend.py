@@ -31,8 +31,8 @@ def sort_rows_kernel(
         i = index
         # load(X[i, 0:N] -> x)
         x = tl.load(X_ptr + i * N + n_lanes, mask=n_lanes < N, other=0.0)
-        # sort(x, iota(N), 0, value, place)
-        key = tl.where(n_lanes < N, float_key(x), 2147483647)
+        # sort(x, iota(N), 0, value, place, descending=True)
+        key = tl.where(n_lanes < N, ~float_key(x), 2147483647)
         order = sorted_lanes(
             key, key, tl.broadcast_to(n_lanes.to(tl.int32), (N_BLOCK,)), 0, False, True
         )
