@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
 
 from sketchc.agents.suites import benchmark
 from sketchc.agents.suites.level1 import rows
-from sketchc.base.diagnostics import UsageError, refuse, refusing
+from sketchc.base.diagnostics import refuse, refusing
 from sketchc.base.files import replace_file
 
 LEVEL1 = "level1"
@@ -95,24 +95,24 @@ def folder_suite(folder: Path) -> Suite:
 
 
 def kernelbench_suite(checkout: Path) -> Suite:
-    """Levels 1 to 3 of a checkout of KernelBench (ScalingIntelligence/KernelBench), as they are."""
+    """Levels 1 to 3 of a checkout of KernelBench (ScalingIntelligence/KernelBench), or those of them
+    that are there, as they are."""
     categories = {row.number: row.category for row in rows()}
     tasks: list[SuiteTask] = []
-    for level in ("level1", "level2", "level3"):
-        for task in _found(_below(checkout, "KernelBench", "level1") / level, checkout, level):
-            number = _number(task)
-            known = categories.get(number) if level == "level1" else None
-            tasks.append(attrs.evolve(task, category=known or level))
+    for folder in _parts(checkout, "KernelBench", ("level1", "level2", "level3")):
+        for task in _found(folder, checkout, folder.name):
+            known = categories.get(_number(task)) if folder.name == "level1" else None
+            tasks.append(attrs.evolve(task, category=known or folder.name))
     return Suite("kernelbench", tuple(sorted(tasks, key=lambda t: (t.name[:6], _number(t)))))
 
 
 def akg_suite(checkout: Path) -> Suite:
-    """The dynamic and the static part of the paper's own benchmark, in a checkout of AKG
-    (mindspore-ai/akg), as they are."""
-    folder = _below(checkout, "akg_agents/benchmark/akg_kernels_bench", "dynamic_shape")
+    """The dynamic and the static part of the paper's own benchmark in a checkout of AKG
+    (mindspore-ai/akg), or the one that is there, as they are."""
+    inner = "akg_agents/benchmark/akg_kernels_bench"
     tasks = []
-    for part in ("dynamic", "static"):
-        for task in _found(folder / f"{part}_shape", checkout, part):
+    for folder in _parts(checkout, inner, ("dynamic_shape", "static_shape")):
+        for task in _found(folder, checkout, folder.name.removesuffix("_shape")):
             tasks.append(attrs.evolve(task, excluded=_AKG_EXCLUDED.get(task.name, "")))
     return Suite("akg", tuple(tasks))
 
@@ -174,14 +174,14 @@ _AKG_EXCLUDED = {
 }
 
 
-def _below(checkout: Path, inner: str, mark: str) -> Path:
-    """The benchmark's folder: the checkout itself, or where a checkout has it. Raises `UsageError`
-    where there is none."""
-    for folder in (checkout, checkout / inner):
-        if (folder / mark).is_dir():
-            return folder
-    msg = f"{checkout} is no checkout: neither {mark} nor {Path(inner) / mark} is a folder in it"
-    raise UsageError(msg)
+def _parts(checkout: Path, inner: str, names: Sequence[str]) -> list[Path]:
+    """Those of a benchmark's folders that are there: in the checkout itself, or where a checkout has
+    them. Raises `UsageError` where there is none."""
+    for place in (checkout, checkout / inner):
+        if found := [place / name for name in names if (place / name).is_dir()]:
+            return found
+    wanted = " or ".join(names)
+    refuse(f"{checkout} is no checkout: neither it nor its folder {inner} holds {wanted}")
 
 
 def _found(folder: Path, place: Path, prefix: str) -> Iterator[SuiteTask]:

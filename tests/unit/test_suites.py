@@ -226,6 +226,15 @@ def test_a_checkout_of_kernelbench_is_read_in_the_order_of_its_numbers(tmp_path:
     ]
 
 
+def test_a_checkout_may_lack_parts(tmp_path: Path) -> None:
+    for name in ("level3/7_d", "static_shape/sum"):
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    assert [one.name for one in kernelbench_suite(tmp_path).tasks] == ["level3/7_d"]
+    assert [one.name for one in akg_suite(tmp_path).tasks] == ["static/sum"]
+
+
 def test_what_cannot_be_a_reference_is_left_out_by_name(tmp_path: Path) -> None:
     for name in ("dynamic_shape/a/sum", "static_shape/a/elemwise_zeros_1", "static_shape/a/sum"):
         path = tmp_path / "akg_agents/benchmark/akg_kernels_bench" / f"{name}.py"
