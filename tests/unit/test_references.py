@@ -167,3 +167,29 @@ def test_an_error_in_another_row_is_a_measure_too() -> None:
     assert judged(7e-5)
     assert not judged(9e-5)
     assert not judged(0.01 * 0.7)
+
+
+@pytest.mark.parametrize(
+    ("off", "asked", "passes"), [(1.8, 0, True), (7.8, 2, True), (30.0, 8, False)]
+)
+def test_runs_on_nearby_inputs_end_where_all_is_excused(
+    off: float, asked: int, passes: bool
+) -> None:
+    """Each is two runs of the whole task, which may be a network."""
+    exact = RNG.standard_normal((16, 33)) * 1e-3
+    own = exact.astype(np.float32)
+    error = 2e-7
+    own[3, 5] += error
+    numbers: list[int] = []
+
+    def near(number: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        numbers.append(number)
+        other = exact.astype(np.float32)
+        other[number, 0] += (number % 4 + 1) * 2 * error  # 2, 4, 6 and 8 times, and again
+        return [exact], [other]
+
+    actual = exact.astype(np.float32)
+    actual[9, 9] += off * error
+    references = References([exact], lambda: [own], near=near)
+    assert references.compare(0, "Y", actual, DType.F32, 33).passed is passes
+    assert numbers == list(range(asked))
