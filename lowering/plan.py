@@ -18,6 +18,7 @@ from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.symbolic import constant_value, has_floats, product
 from sketchc.ir.walk import expressions
+from sketchc.lowering.aims import Aims, aims_of
 from sketchc.ops.table import OPS, Category, Fact
 
 
@@ -32,6 +33,11 @@ class Hardware:
     matrix_cores: int  # cube cores; equal to `cores` elsewhere
     memory_bandwidth: float
     facts: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
+
+    @property
+    def aims(self) -> Aims:
+        """The tile sizes that a plan aims at on this chip."""
+        return aims_of(self.facts)
 
 
 @attrs.frozen

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sketchc.agents.prompts.rendering import render
+from sketchc.lowering.aims import aims_of
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.registry import load_target
 
@@ -21,6 +22,7 @@ def hardware(target: str, chip: str = "") -> str:
     found = load_target(target)
     capabilities = found.capabilities
     facts = load_hardware(chip or capabilities.default_hardware).facts
+    aims = aims_of(facts)
     memories = facts["memory"]
     default = memories[facts["placement"]["default"]]["bytes"]
     rows = []
@@ -49,9 +51,9 @@ def hardware(target: str, chip: str = "") -> str:
         maximum_elements=capabilities.maximum_elements,
         power_of_two=capabilities.power_of_two_extents,
         matrix_minimum=max(capabilities.matrix_minimum.values(), default=1),
-        aims=facts["tuning"],
+        aims=aims,
         persistent=capabilities.persistent_grid,
-        pipelines="pipeline_bytes" in facts["tuning"],
+        pipelines=aims.pipeline_bytes is not None,
     )
 
 

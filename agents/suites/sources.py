@@ -16,7 +16,7 @@ import attrs
 
 from sketchc.agents.suites import benchmark
 from sketchc.agents.suites.level1 import rows
-from sketchc.base.diagnostics import refuse, refusing
+from sketchc.base.diagnostics import UsageError, refuse, refusing
 from sketchc.base.files import replace_file
 
 LEVEL1 = "level1"
@@ -95,8 +95,8 @@ def folder_suite(folder: Path) -> Suite:
 
 
 def kernelbench_suite(checkout: Path) -> Suite:
-    """Levels 1 to 3 of a checkout of KernelBench (ScalingIntelligence/KernelBench), or those of them
-    that are there, as they are."""
+    """Levels 1 to 3 of a checkout of KernelBench (ScalingIntelligence/KernelBench), or those that
+    are there, as they are."""
     categories = {row.number: row.category for row in rows()}
     tasks: list[SuiteTask] = []
     for folder in _parts(checkout, "KernelBench", ("level1", "level2", "level3")):
@@ -175,13 +175,14 @@ _AKG_EXCLUDED = {
 
 
 def _parts(checkout: Path, inner: str, names: Sequence[str]) -> list[Path]:
-    """Those of a benchmark's folders that are there: in the checkout itself, or where a checkout has
-    them. Raises `UsageError` where there is none."""
+    """Those of a benchmark's folders that are there: in the checkout itself, or where a checkout
+    has them. Raises `UsageError` where there is none."""
     for place in (checkout, checkout / inner):
         if found := [place / name for name in names if (place / name).is_dir()]:
             return found
     wanted = " or ".join(names)
-    refuse(f"{checkout} is no checkout: neither it nor its folder {inner} holds {wanted}")
+    msg = f"{checkout} is no checkout: neither it nor its folder {inner} holds {wanted}"
+    raise UsageError(msg)
 
 
 def _found(folder: Path, place: Path, prefix: str) -> Iterator[SuiteTask]:

@@ -1,22 +1,36 @@
-"""Machine facts: one TOML file per chip beside this module, each fact with its source."""
+"""Machine facts: one TOML file per chip beside this module, each fact with its source, and those in
+the user's folder, where `sketchc targets --probe` writes one."""
 
 from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.files import user_folder
+from sketchc.lowering.aims import aims_of
 from sketchc.lowering.plan import Hardware
 
 #: The chips that ship with sketchc; one literal line each.
 HARDWARE: dict[str, str] = {
+    "ascend910b1": "ascend910b1.toml",
+    "ascend910b2": "ascend910b2.toml",
+    "ascend910b3": "ascend910b3.toml",
     "ascend910b4": "ascend910b4.toml",
+    "ascend910c": "ascend910c.toml",
+    "a100": "a100.toml",
+    "h100": "h100.toml",
     "h200": "h200.toml",
+    "b200": "b200.toml",
+    "l20": "l20.toml",
+    "l40s": "l40s.toml",
+    "rtx4090": "rtx4090.toml",
     "cpu": "cpu.toml",
 }
 
@@ -24,26 +38,62 @@ HARDWARE: dict[str, str] = {
 def load_hardware(name: str) -> Hardware:
     """The facts of a chip, by its name or one of its aliases (case does not matter).
 
-    Raises `UsageError` for an unknown one, naming those that exist.
+    Raises `UsageError` for an unknown one, naming those that exist, and for a file of the user's
+    that does not hold a chip's facts.
     """
     wanted = name.lower()
-    for known in HARDWARE:
-        facts = _facts(known)
+    for known, path in _files().items():
+        facts = _facts(path)
         if wanted == known or wanted in (alias.lower() for alias in facts["aliases"]):
-            fields = {f.name: facts[f.name] for f in attrs.fields(Hardware) if f.name != "facts"}
-            if facts.get("detect"):
-                fields["cores"] = fields["matrix_cores"] = len(os.sched_getaffinity(0))
-            return Hardware(**fields, facts=facts)
-    raise UsageError(f"unknown hardware {name!r}; known: {', '.join(HARDWARE)}")
+            return _chip(facts)
+    raise UsageError(f"unknown hardware {name!r}; known: {', '.join(_files())}")
 
 
 def chips_like(name: str) -> list[Hardware]:
     """The chips of the family of chip `name`, itself included: those that one target runs on."""
     family = load_hardware(name).family
-    return [chip for chip in map(load_hardware, HARDWARE) if chip.family == family]
+    found = map(_facts, _files().values())
+    return [_chip(facts) for facts in found if facts["family"] == family]
+
+
+def user_chips() -> Path:
+    """The folder of the user's own files of chips; it need not exist."""
+    return user_folder("XDG_DATA_HOME", ".local/share") / "hardware"
+
+
+def _files() -> dict[str, Path]:
+    """Name of each chip -> its file: those that ship, then the user's of other names."""
+    here = Path(__file__).parent
+    found = {name: here / file for name, file in HARDWARE.items()}
+    for path in sorted(user_chips().glob("*.toml")):
+        found.setdefault(path.stem.lower(), path)
+    return found
+
+
+def _chip(facts: Mapping[str, Any]) -> Hardware:
+    fields = {f.name: facts[f.name] for f in attrs.fields(Hardware) if f.name != "facts"}
+    if facts.get("detect"):
+        fields["cores"] = fields["matrix_cores"] = len(os.sched_getaffinity(0))
+    return Hardware(**fields, facts=facts)
 
 
 @cache
-def _facts(name: str) -> dict[str, Any]:
-    """The parsed TOML file of a chip; it is cached, so callers must not change it."""
-    return tomllib.loads((Path(__file__).parent / HARDWARE[name]).read_text("utf-8"))
+def _facts(path: Path) -> dict[str, Any]:
+    """The parsed file of a chip; it is cached, so callers must not change it. Raises `UsageError`
+    for one that holds none."""
+    try:
+        facts = tomllib.loads(path.read_text("utf-8"))
+        _chip(facts)
+        aims_of(facts)
+        for place in facts["placement"].values():
+            facts["memory"][place]["bytes"]
+        named = {"aliases", "chip", "description", "l2_bytes", "memory_bytes", "sources"}
+        if missing := named - facts.keys():
+            refuse(f"{path} holds no facts of a chip: it lacks {min(missing)}")
+    except (OSError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        refuse(f"cannot read the facts of a chip in {path}: {error}", error)
+    except KeyError as error:
+        refuse(f"{path} holds no facts of a chip: it lacks {error.args[0]}", error)
+    if facts["name"] != path.stem:
+        refuse(f"{path} holds the facts of another chip, {facts['name']}")
+    return facts

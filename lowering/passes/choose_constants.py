@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 
 import attrs
 
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.ir.evaluate import evaluate
+from sketchc.lowering.aims import Aims
 from sketchc.lowering.passes.map_grid import MapGrid
 from sketchc.lowering.passes.place_tiles import (
     PlaceTiles,
@@ -32,7 +32,7 @@ class ChooseConstants:
     """Bind the open constants to the cheapest candidates that fit, with the reason in words.
 
     Why: "with no value: one that shapes tiles is picked by the plan for the hardware, and said".
-    The cost is the distance, in powers of two, from what the hardware file aims at: tile elements
+    The cost is the distance, in powers of two, from what suits the chip (`aims`): tile elements
     (with or without a sequential loop around) and innermost extent; rows, columns and depth for
     matrix products.
     Requires: an elaborated sketch. Ensures: the choice is deterministic and fits the scratch, or,
@@ -73,7 +73,7 @@ class ChooseConstants:
         return (float(over), self._cost(placed, values))
 
     def _cost(self, plan: Plan, values: Values) -> float:
-        aims = plan.hardware.facts["tuning"]
+        aims = plan.hardware.aims
         matrix = [s for s in walk.in_phases(plan.phases) if is_product(s)]
         if matrix:
             return math.fsum(self._matrix_cost(plan, s, values, aims) for s in matrix)
@@ -84,13 +84,11 @@ class ChooseConstants:
         }
         largest = max((math.prod(shape) for shape in shapes), default=1)
         loops = any(isinstance(s, ir.For) for s in walk.in_phases(plan.phases))
-        cost += _distance(largest, aims["loop_elements" if loops else "tile_elements"])
+        cost += _distance(largest, aims.loop_elements if loops else aims.tile_elements)
         inner = max((shape[-1] for shape in shapes), default=1)
-        return cost + 2.0 * max(math.log2(aims["inner_elements"] / max(inner, 1)), 0.0)
+        return cost + 2.0 * max(math.log2(aims.inner_elements / max(inner, 1)), 0.0)
 
-    def _matrix_cost(
-        self, plan: Plan, statement: ir.Compute, values: Values, aims: Mapping[str, int]
-    ) -> float:
+    def _matrix_cost(self, plan: Plan, statement: ir.Compute, values: Values, aims: Aims) -> float:
         def shape(name: str) -> list[int]:
             return [int(evaluate(e, values)) for e in plan.sketch.tile(name).extents]
 
@@ -100,9 +98,9 @@ class ChooseConstants:
         if isinstance(left, ir.TileOperand):
             depth = shape(left.tile)[-2 if statement.attributes.get("trans_a") else -1]
         return (
-            _distance(rows, aims["matrix_rows"])
-            + _distance(columns, aims["matrix_columns"])
-            + _distance(depth, aims["matrix_depth"])
+            _distance(rows, aims.matrix_rows)
+            + _distance(columns, aims.matrix_columns)
+            + _distance(depth, aims.matrix_depth)
         )
 
 

@@ -39,7 +39,7 @@ class StripMine:
         sketch = plan.sketch
         if plan.capabilities.symbolic_extents:
             return plan
-        block = int(plan.hardware.facts["tuning"]["inner_elements"])
+        block = plan.hardware.aims.inner_elements
         for index in range(len(sketch.phases)):
             for group in _groups(sketch, sketch.phases[index]):
                 sketch = self._split(sketch, index, group, block)

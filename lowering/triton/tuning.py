@@ -45,7 +45,7 @@ def stages_of(plan: Plan, loop: ir.For, hazard: bool) -> int | None:
         return 1
     if loop.stages is not None:
         return loop.stages
-    aim = plan.hardware.facts["tuning"].get("pipeline_bytes")
+    aim = plan.hardware.aims.pipeline_bytes
     wanted = {"pipeline", "async"} & set(loop.hints)
     if aim is None or not wanted or contains_product(loop):
         return None

@@ -26,11 +26,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
-from sketchc.base.files import replace_file
+from sketchc.base.files import replace_file, user_folder
 from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.process.templates import ForkedProcess
-from sketchc.runtime.process.venvs import installed, processor_says, user_folder
+from sketchc.runtime.process.venvs import installed, processor_says
 from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
 
 if TYPE_CHECKING:
@@ -262,14 +262,20 @@ def processor_name() -> str:
     return f"{model}, {len(os.sched_getaffinity(0))} cores"
 
 
+def data_caches() -> dict[int, int]:
+    """The bytes of CPU 0's caches of data by their level; empty where the system does not say."""
+    found = {}
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        level, kind, size = ((folder / n).read_text().strip() for n in ("level", "type", "size"))
+        if kind != "Instruction":
+            unit = {"K": 1 << 10, "M": 1 << 20}.get(size[-1:], 1)
+            found[int(level)] = int(size.rstrip("KM")) * unit
+    return found
+
+
 def last_level_cache() -> int:
-    """The size of the largest cache of CPU 0, in bytes; 32 MiB where the system does not say."""
-    sizes = []
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-        sizes.append(int(text.rstrip("KM")) * unit)
-    return max(sizes, default=32 << 20)
+    """The size of CPU 0's largest cache, in bytes; 32 MiB where the system does not say."""
+    return max(data_caches().values(), default=32 << 20)
 
 
 def this_machine(device: str = "cpu", measure: bool = False) -> Machine:

@@ -1,5 +1,5 @@
 """Virtual environments that sketchc makes for packages that cannot be installed into the user's;
-and queries for installed packages, the user's folders and the machine's processor."""
+and queries for installed packages and the machine's processor."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.base.files import user_folder
+
 
 def installed(*packages: str) -> dict[str, str]:
     """The versions of those distributions of `packages` that this interpreter has installed."""
@@ -24,12 +26,6 @@ def installed(*packages: str) -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
     return found
-
-
-def user_folder(variable: str, default: str) -> Path:
-    """sketchc's folder in the one that the XDG variable `variable` names, or in `~/default`."""
-    configured = os.environ.get(variable)
-    return (Path(configured) if configured else Path.home() / default) / "sketchc"
 
 
 def processor_says(name: str) -> str:

@@ -199,7 +199,7 @@ def _is_here(device: str) -> bool:
 
 def cached_folder(kind: str, *parts: str) -> Path:
     """The folder of the user's cache for the content `parts`, of this sketchc and this Python."""
-    from sketchc.runtime.process.venvs import user_folder
+    from sketchc.base.files import user_folder
 
     content = "\0".join((*_own_files(), sys.implementation.cache_tag or "", *parts))
     key = hashlib.sha256(content.encode()).hexdigest()[:32]

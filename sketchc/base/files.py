@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole."""
+"""Files that are replaced as a whole, and the user's folders."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import re
 import threading
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _ASIDE = re.compile(r"\.(?P<name>.+)\.\d+\.\d+")
 
@@ -51,3 +55,11 @@ def written_for(name: str) -> str:
     killed; any other name as it is."""
     aside = _ASIDE.fullmatch(name)
     return aside["name"] if aside else name
+
+
+def user_folder(variable: str, default: str) -> Path:
+    """sketchc's folder in the one that the XDG variable `variable` names, or in `~/default`."""
+    from pathlib import Path
+
+    configured = os.environ.get(variable)
+    return (Path(configured) if configured else Path.home() / default) / "sketchc"

@@ -226,8 +226,9 @@ def default_store() -> Path:
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local/share") / "sketchc" / "store.sqlite"
+    from sketchc.base.files import user_folder
+
+    return user_folder("XDG_DATA_HOME", ".local/share") / "store.sqlite"
 
 
 def store_option(command: Command) -> Command:

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 import test_triton_operations as operations
 from toolchains import require
 from triton_cases import compile_all, lower
 from triton_sketches import SKETCHES
 
+from sketchc.base.diagnostics import Source
+from sketchc.lowering.hardware import load_hardware, user_chips
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.lowering.registry import load_target
+from sketchc.parsing.parser import parse
+from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.toolchains.triton_cuda.toolchain import TOOLCHAIN
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 
 require("triton_cuda")
 
@@ -56,3 +67,28 @@ def test_every_feature_and_operation_compiles(
         for variant in variants:
             assert variant["registers"] <= 255, name
             assert Path(variant["cubin"]).stat().st_size > 0, name
+
+
+@pytest.mark.parametrize("chip", ["l40s", "b200"])
+def test_cubins_are_made_for_the_chip_that_was_planned_for(
+    chip: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = load_hardware(chip).facts
+    path = EXAMPLES / "matmul_half.sketch"
+    tree, _ = parse(Source(path.name, path.read_text("utf-8")))
+    assert tree is not None
+    target = load_target("triton_cuda")
+    kernel = target.emit(build_plan(tree.sketches[0], "triton_cuda", chip).plan)
+    variants = TOOLCHAIN.compile(kernel, tmp_path).details["kernels"]
+    own = [v for v in variants if v["architecture"] == facts["chip"]]
+    assert {v["index"] for v in own} == {"int32", "int64"}
+    assert all(v["shared_bytes"] <= facts["memory"]["shared"]["bytes"] for v in own)
+    # A chip of the user's whose blocks have less shared memory than the kernel takes.
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    user_chips().mkdir(parents=True)
+    text = (ROOT / "lowering" / "hardware" / f"{chip}.toml").read_text("utf-8")
+    text = text.replace(f'name = "{chip}"', 'name = "narrow"')
+    text = text.replace(f"bytes = {facts['memory']['shared']['bytes']}", "bytes = 4096")
+    (user_chips() / "narrow.toml").write_text(text)
+    with pytest.raises(ToolchainError, match="shared memory"):
+        TOOLCHAIN.compile(attrs.evolve(kernel, hardware="narrow"), tmp_path / "narrow")

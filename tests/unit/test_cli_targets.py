@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click.testing
@@ -148,3 +150,24 @@ def test_what_holds_workers_is_tried_and_said() -> None:
     told = json.loads(invoke("targets", "--json").output)["workers"]
     assert told["mode"] in ("namespaces", "plain")
     assert told["text"] in " ".join(invoke("targets").output.split())
+
+
+def test_a_probed_cpu_is_a_chip_to_plan_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    example = str(Path(__file__).resolve().parents[2] / "examples" / "rms.sketch")
+    path = Path(invoke("targets", "--probe").output.strip())
+    assert path.parent == tmp_path / "sketchc" / "hardware"
+    facts = tomllib.loads(path.read_text("utf-8"))
+    assert facts["cores"] == len(os.sched_getaffinity(0))
+    assert 1e9 < facts["memory_bandwidth"] < 1e13
+    assert facts["l1_bytes"] < facts["l2_bytes"] < facts["memory_bytes"]
+    found = {t["target"]: t for t in json.loads(invoke("targets", "--json").output)["targets"]}
+    assert path.stem in [chip["name"] for chip in found["cpp"]["hardware"]]
+    result = invoke("lower", example, "--target", "cpp", "--hardware", path.stem)
+    assert f"for {path.stem}" in result.output
+    for name, said in (("H200", "no name of a chip"), ("h200", "ships with sketchc")):
+        refused = invoke("targets", "--probe", name).exception
+        assert isinstance(refused, UsageError)
+        assert said in str(refused)

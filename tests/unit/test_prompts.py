@@ -25,6 +25,7 @@ from sketchc.checker.api import check
 from sketchc.checker.context.hints import LOOP_HINTS, TILE_HINTS
 from sketchc.checker.selfcheck import self_check
 from sketchc.interpreter.api import interpret
+from sketchc.lowering.aims import aims_of
 from sketchc.lowering.hardware import HARDWARE, load_hardware
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, load_target
@@ -225,7 +226,7 @@ def test_hardware_states_the_facts_of_the_file_and_the_target(target: str) -> No
     for memory in chip["memory"].values():
         assert f"{memory['bytes']} bytes" in text
     for name in ("tile_elements", "loop_elements", "inner_elements", "matrix_depth"):
-        assert re.search(rf"\b{chip['tuning'][name]}\b", text)
+        assert re.search(rf"\b{getattr(aims_of(chip), name)}\b", text)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sketchc.base.files import replace_file
+from sketchc.base.files import replace_file, user_folder
 from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_sample, sample_extents
 from sketchc.launch.conditions import launch_conditions, may_repeat, refusal
@@ -31,7 +31,7 @@ from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.process.peer import answer_of, run_compiler
-from sketchc.runtime.process.venvs import installed, user_folder
+from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import Limits, PersistentWorker, Worker
 from sketchc.runtime.toolchains.base import (
     COMPILE_TIMEOUT,

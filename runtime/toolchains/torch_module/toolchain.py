@@ -169,7 +169,7 @@ class TorchModules(Toolchain):
             "dry": True,
             "inputs": list(inputs),
             "layout": layout,
-            "chip": str(load_hardware(kernel.hardware).facts["chip"]),
+            "hardware": load_hardware(kernel.hardware).facts,
         }
         with Worker(
             limits=Limits(_MEMORY_BYTES),

@@ -16,13 +16,9 @@ from pathlib import Path
 
 import attrs
 
+from sketchc.base.files import user_folder
 from sketchc.runtime.process.peer import answer_of
-from sketchc.runtime.process.venvs import (
-    Environment,
-    InstallError,
-    run_installer,
-    user_folder,
-)
+from sketchc.runtime.process.venvs import Environment, InstallError, run_installer
 
 FRONTEND_VERSION = "3.2.0"
 FRONTEND = Environment(

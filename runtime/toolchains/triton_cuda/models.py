@@ -90,8 +90,8 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
 
     `request`: that of `torch_module.worker.load`, "inputs" (per position {"shape", "dtype"} with
     torch's name of the type, {"value"} or {"text"}), "layout" (how forward takes them) and
-    "chip" ("sm_90"). The reply holds "kernels", see `triton_cuda.worker.build`, or
-    {"failure"}.
+    "hardware" (the facts of the chip). The reply holds "kernels", see `triton_cuda.worker.build`,
+    or {"failure"}.
     """
     os.environ["TRITON_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / "triton")
     reply, _ = load(request, arrays)
@@ -116,9 +116,10 @@ def compile_launches(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str,
     except Exception as error:
         return raised(session, "launch", error), {}
     folder = Path(tempfile.mkdtemp())
-    architecture = int(request["chip"].removeprefix("sm_"))
+    architecture = int(request["hardware"]["chip"].removeprefix("sm_"))
+    shared = request["hardware"]["memory"]["shared"]["bytes"]
     try:
-        kernels = [worker.build(one, None, architecture, folder, True) for one in launches]
+        kernels = [worker.build(one, None, architecture, folder, shared) for one in launches]
     except Exception as error:
         return raised(session, "compile", error), {}
     return {"kernels": kernels}, {}

@@ -61,7 +61,7 @@ from sketchc.runtime.toolchains.launching import (
 #: Stages of a `ToolchainError`.
 COMPILE, LAUNCH, INFRASTRUCTURE = "compile", "launch", "infrastructure"
 
-#: Compute capabilities that `compile` builds for: A100 and H100/H200.
+#: Compute capabilities that `compile` builds for besides the chip's own: A100 and H100/H200.
 ARCHITECTURES = (80, 90)
 
 _WORKER = "sketchc.runtime.toolchains.triton_cuda.worker"
@@ -145,12 +145,14 @@ class TritonCuda(Toolchain):
         source = placed(kernel, folder)
         built = _built(folder)
         symbols, params = example_values(kernel.sketch)
-        chip = str(load_hardware(kernel.hardware).facts["chip"])
-        own = int(chip.removeprefix("sm_"))
+        facts = load_hardware(kernel.hardware).facts
+        own = int(facts["chip"].removeprefix("sm_"))
+        others = () if kernel.foreign else ARCHITECTURES
         request = {
             **call_request(kernel, source, symbols, params),
-            "architectures": [own] if kernel.foreign else list(ARCHITECTURES),
-            "chip": chip,
+            "architectures": sorted({*others, own}),
+            "chip": facts["chip"],
+            "shared": facts["memory"]["shared"]["bytes"],
             "folder": str(built),
         }
         result = run_worker(

@@ -163,9 +163,6 @@ def argument_type(value: Any) -> tuple[str, bool]:
 
 
 INDEX_WIDTHS = ("int32", "int64")
-#: Shared memory that one block may have, by architecture (vendor's CUDA guide, technical
-#: specifications per compute capability).
-_SHARED_BYTES = {80: 166_912, 86: 101_376, 89: 101_376, 90: 232_448}
 _LARGEST_BLOCK = 1024  # threads
 
 
@@ -317,17 +314,19 @@ def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
         for wide in launch.index_widths(request.get("index_widths", INDEX_WIDTHS)):
             for architecture in request["architectures"]:
                 own = f"sm_{architecture}" == request.get("chip")
+                shared = request["shared"] if own else None
                 folder = Path(request["folder"])
-                kernels.append(build(launch, wide, architecture, folder, own))
+                kernels.append(build(launch, wide, architecture, folder, shared))
     return kernels
 
 
 def build(
-    launch: Launch, wide: str | None, architecture: int, folder: Path, own: bool
+    launch: Launch, wide: str | None, architecture: int, folder: Path, shared: int | None
 ) -> dict[str, Any]:
     """Compile one variant of a launch, with the index type `wide`, into `folder`; returns facts on
-    the cubin for the user. `own`: the kernel was planned for this architecture, and must fit it:
-    raises `OutOfResources` where it does not."""
+    the cubin for the user. `shared`: the kernel was planned for a chip of this architecture, with
+    so many bytes of shared memory for a block, and must fit it: raises `OutOfResources` where it
+    does not."""
     import triton.language as tl
     from triton.runtime.errors import OutOfResources
 
@@ -340,11 +339,10 @@ def build(
         constants["INDEX"] = getattr(tl, wide)
     compiled = launch.compile(constants, architecture)
     threads = 32 * compiled.metadata.num_warps
-    if own and threads > _LARGEST_BLOCK:
+    if shared is not None and threads > _LARGEST_BLOCK:
         raise OutOfResources(threads, _LARGEST_BLOCK, "threads")
-    limit = _SHARED_BYTES.get(architecture)
-    if own and limit is not None and compiled.metadata.shared > limit:
-        raise OutOfResources(compiled.metadata.shared, limit, "shared memory")
+    if shared is not None and compiled.metadata.shared > shared:
+        raise OutOfResources(compiled.metadata.shared, shared, "shared memory")
     name = f"{launch.function.__name__}.{wide or 'fixed'}.sm_{architecture}"
     cubin, ptx = folder / f"{name}.cubin", folder / f"{name}.ptx"
     cubin.write_bytes(compiled.asm["cubin"])

@@ -4,14 +4,17 @@ and how to get the rest."""
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sketchc.base.diagnostics import refuse
+from sketchc.base.diagnostics import refuse, refusing
+from sketchc.base.files import replace_file
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
-from sketchc.lowering.hardware import chips_like
+from sketchc.lowering.hardware import HARDWARE, chips_like, user_chips
 from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.runtime.process.venvs import InstallError
 from sketchc.runtime.toolchains import base
@@ -22,15 +25,27 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.json_option
-def targets(as_json: bool) -> int:
+@click.option(
+    "--probe",
+    metavar="NAME",
+    is_flag=False,
+    flag_value="host_cpu",
+    help="Write the facts of this machine's CPU to a file for `--hardware NAME`; without NAME, "
+    "host_cpu.",
+)
+def targets(as_json: bool, probe: str | None) -> int:
     """Show every target: can it be compiled and run here, how, and how to get the rest.
 
     \b
     Examples:
       sketchc targets
       sketchc targets --json
+      sketchc targets --probe
     """
 
+    if probe is not None:
+        click.echo(write_probed(probe))
+        return 0
     found = [describe(name) for name in TARGETS]
     if as_json:
         click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
@@ -42,6 +57,23 @@ def targets(as_json: bool) -> int:
     console.print(f"kernels run in workers with: {sandbox()['text']}", soft_wrap=True)
     console.print("`sketchc toolchain list` shows toolchains alone; `install T` sets one up.")
     return 0
+
+
+def write_probed(name: str) -> Path:
+    """Write the file of this machine's CPU into the user's folder of chips; returns its path.
+    Raises `UsageError` for a name that is none, and for that of a chip that ships."""
+    from sketchc.runtime.bench.chip import probed_cpu
+
+    if not re.fullmatch("[a-z][a-z0-9_]*", name):
+        refuse(f"{name!r} is no name of a chip: lower-case letters, digits and _")
+    if name in HARDWARE:
+        refuse(f"{name} ships with sketchc; choose another name")
+    path = user_chips() / f"{name}.toml"
+    text = probed_cpu(name)
+    with refusing(f"cannot write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text)
+    return path
 
 
 def sandbox() -> dict[str, str]:
