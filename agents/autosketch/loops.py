@@ -462,13 +462,19 @@ def _rational(scalar: Scalar) -> tuple[ir.Expr, Fraction] | None:
             if found is None or float(exact) != factor or not _nonnegative(found[0]):
                 return None
             return found[0], found[1] * exact
-        case Apply("mul", (Apply("sign", (one,)), Apply("mod", (Apply("abs", (same,)), size)))):
-            # `fmod`: what is divided has the sign of the remainder
+        case Apply(
+            "mul",
+            (
+                Apply("sign", (one,)),
+                Apply("mod" | "floordiv" as name, (Apply("abs", (same,)), size)),
+            ),
+        ):
+            # `fmod`, or an integer's quotient: cut off towards zero
             extent = size.operands[0] if isinstance(size, Apply) else size
             found = _rational(one)
-            if one != same or found is None or not _nonnegative(found[0]):
+            if one != same or found is None or not _nonnegative(symbolic.simplify(found[0])):
                 return None
-            return _combined("mod", found, _rational(extent))
+            return _combined(name, found, _rational(extent))
         case Apply("cast", (one,)):
             found = _rational(one)
             if found is None or not scalar.dtype.is_integer:

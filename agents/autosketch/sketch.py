@@ -548,7 +548,9 @@ class _PhaseWriter:
     def value(self, scope: Body, scalar: Scalar, dims: Dims, beside: Dims = ()) -> ir.Expr:
         """What `operand` gives, as an expression beside others along `beside`: tiles are names."""
         if isinstance(scalar, Number):
-            return self.number(scope, scalar, beside or dims)
+            if not self.is_narrow(scalar):
+                return self.number(scope, scalar, beside or dims)
+            scalar = Apply("cast", (attrs.evolve(scalar, dtype=DType.I64),), scalar.dtype)
         if isinstance(scalar, Element) and scalar.source in self.passes:
             return named(scalar.source)
         where = scope.of(self.follows(scalar))
@@ -578,6 +580,12 @@ class _PhaseWriter:
         if isinstance(fold, Running) and any(e.source == fold.name for e in elements(scalar)):
             found.add(fold.axis.name)
         return found
+
+    def is_narrow(self, number: Number) -> bool:
+        """Whether a number is a formula over indices, whose values have 64 bits in a sketch, in
+        integers of fewer."""
+        narrow = number.dtype.is_integer and number.dtype is not DType.I64
+        return narrow and bool(names_below(number) & self.axes.keys())
 
     def number(self, scope: Body, number: Number, dims: Dims) -> ir.Expr:
         """A number as an expression, with lane indices where it depends on axes."""

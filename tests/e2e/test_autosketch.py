@@ -263,6 +263,30 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         ((2, 3, 8, 10),),
     ),
     "largest_of_parts": ("F.adaptive_max_pool2d(x, (3, 2))", ((2, 3, 8, 11),)),
+    "means_of_parts": ("F.adaptive_avg_pool2d(x, (3, 4))", ((2, 3, 8, 11),)),
+    "means_of_volumes": ("F.adaptive_avg_pool3d(x, (2, 3, 2))", ((1, 2, 5, 4, 7),)),
+    "places_in_parts_of_volumes": (
+        "F.adaptive_max_pool3d(x, (2, 3, 2), return_indices=True)[1]",
+        ((1, 2, 5, 4, 7),),
+    ),
+    "places_in_padded_windows": (
+        "F.max_pool2d(x, 3, 2, padding=1, return_indices=True)[1]",
+        ((2, 3, 8, 11),),
+    ),
+    "bilinear": ("F.bilinear(x, w, b)", ((20, 6), (20, 7), (4, 6, 7))),
+    # Of integers: cut off towards zero, and by as many bits as a place in 32 bits says.
+    "cut_quotients": (
+        "torch.div((x * 90).long(), (w * 3).long() * 2 + 1, rounding_mode='trunc')",
+        ((20, 30), (20, 30)),
+    ),
+    "shifted_by_places": (
+        "((x * 90).int() >> (torch.arange(x.shape[1], dtype=torch.int32) % 8)) & 3",
+        ((20, 30),),
+    ),
+    "values_and_places_in_order": (
+        "torch.sort(x, dim=1)[0] + torch.sort(x, dim=1)[1]",
+        ((4, 70),),
+    ),
     "round_the_ends": (
         "F.conv2d(F.pad(x, (1, 1, 2, 2), mode='circular'), w, groups=x.shape[1])",
         ((2, 4, 7, 9), (4, 1, 3, 3)),

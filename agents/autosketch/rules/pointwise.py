@@ -29,7 +29,7 @@ _POINTWISE = {
             *("abs", "exp", "exp2", "expm1", "log", "log2", "log1p", "sqrt", "rsqrt"),
             *("sin", "cos", "tan", "atan"),
             *("tanh", "erf", "neg", "floor", "ceil", "round", "trunc", "sign", "sigmoid", "silu"),
-            *("add", "sub", "mul", "div", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge"),
+            *("add", "sub", "mul", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge"),
             *("where", "bitwise_not", "isfinite", "relu", "hardsigmoid", "hardswish"),
         )
     },
@@ -215,6 +215,27 @@ def _fmod(builder: Builder, node: Node) -> None:
     builder.map(node, body)
 
 
+def _div(builder: Builder, node: Node) -> None:
+    """A quotient; that of integers is cut off towards zero."""
+    given = _operands(node)
+    dtype = node.results[0].dtype
+
+    def body(index: Index) -> Scalar:
+        one, other = alike([builder.element(g, broadcast(index, builder.shape(g))) for g in given])
+        if not dtype.is_integer:
+            return Apply("div", (one, other), dtype)
+        sizes = [Apply("abs", (each,), dtype) for each in (one, other)]
+        signs = [Apply("sign", (each,), dtype) for each in (one, other)]
+        if isinstance(other, Number) and isinstance(other.value, int) and other.value > 0:
+            sizes[1:], signs[1:] = [other], []
+        found = Apply("floordiv", tuple(sizes), dtype)
+        for sign in signs:
+            found = Apply("mul", (sign, found), dtype)
+        return found
+
+    builder.map(node, body)
+
+
 def _signbit(builder: Builder, node: Node) -> None:
     """Whether a number is below 0, or is -0.0, the zero whose reciprocal is below 0."""
     (source, *_) = _operands(node)
@@ -300,6 +321,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max", "hardtanh"), _clamp),
     "reciprocal": _reciprocal,
     "fmod": _fmod,
+    "div": _div,
     "signbit": _signbit,
     **dict.fromkeys(("empty", "empty_strided", "empty_permuted", "empty_like"), _empty),
     "log10": _unary(("log2", None), ("mul", 0.30102999566398120)),

@@ -23,6 +23,7 @@ from sketchc.agents.autosketch.builder import (
 from sketchc.agents.autosketch.graph import Node, Specification
 from sketchc.agents.autosketch.loops import Apply, Element, Index, Number, Scalar
 from sketchc.base.diagnostics import refuse
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 
@@ -235,12 +236,16 @@ def _pooled(operation: str) -> Rule:
         reduced = Specification(wide, specification.shape)
         over = range(rank, len(shape))
         builder.reduce(reduced, over, shape, operation, body, name)
-        # In a window that sticks out, what stands outside could be taken for the largest.
-        if len(node.results) > 1 and not (ceil or any(padding)):
+        if len(node.results) > 1:
 
             def place(index: Index) -> Scalar:
                 spot = window.inputs(index[lead:rank], index[rank:])
-                return place_if_found(body(index), Element(name, index[:rank], wide), spot, image)
+                best = Element(name, index[:rank], wide)
+                found = place_if_found(body(index), best, spot, image)
+                if not (ceil or any(padding)):
+                    return found
+                # What stands outside is as large as an element of minus infinity.
+                return _only_inside(spot, image, found)
 
             first = f"{name}_first"
             builder.reduce(node.results[1], over, shape, "min", place, first)
@@ -256,6 +261,17 @@ def _pooled(operation: str) -> Rule:
         builder.map(node, result)
 
     return rule
+
+
+def _only_inside(spot: Index, image: Sequence[ir.Expr], place: Scalar) -> Scalar:
+    """A number of an element of the image where `spot` is in it, elsewhere that behind the last."""
+    for at, extent in zip(spot, image, strict=True):
+        number, end = Number(at, DType.I64), Number(extent, DType.I64)
+        low = Apply("ge", (number, Number(0, DType.I64)), DType.BOOL)
+        inside = Apply("logical_and", (low, Apply("lt", (number, end), DType.BOOL)), DType.BOOL)
+        behind = Number(symbolic.product(image), DType.I64)
+        place = Apply("where", (inside, place, behind), DType.I64)
+    return place
 
 
 def _counted(

@@ -56,6 +56,7 @@ def table() -> dict[Function, Function]:
         F.scaled_dot_product_attention: attention,
         F.gaussian_nll_loss: gaussian_nll_loss,
         F.embedding_bag: embedding_bag,
+        torch.bilinear: bilinear,
         **dict.fromkeys((F.pad, torch._C._nn.pad), padded),
         **dict.fromkeys((torch.div, Tensor.div, torch.divide, Tensor.divide), floored),
         **dict.fromkeys((torch.quantile, Tensor.quantile), quantile),
@@ -178,6 +179,16 @@ def embedding_bag(
             return rows.amax(1)
         case _:
             return NotImplemented
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`bilinear` as a matrix product with the first input and a sum with the second."""
+    outputs, first, second = weight.shape
+    matrix = weight.permute(1, 0, 2).reshape(first, outputs * second)
+    rows = (input1.reshape(-1, first) @ matrix).reshape(-1, outputs, second)
+    found = (rows * input2.reshape(-1, 1, second)).sum(-1)
+    found = found if bias is None else found + bias
+    return found.reshape(*input1.shape[:-1], outputs)
 
 
 def quantile(

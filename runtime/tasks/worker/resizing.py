@@ -18,32 +18,62 @@ def resizing() -> dict[Any, Callable[..., Any]]:
     """The formulas by operation, as `make_fx` takes them."""
     aten = torch.ops.aten
     return {
+        aten._adaptive_avg_pool2d.default: _mean,
+        aten._adaptive_avg_pool3d.default: _mean,
         aten.adaptive_max_pool2d.default: _largest,
+        aten.adaptive_max_pool3d.default: _largest,
         aten.upsample_bicubic2d.default: _bicubic,
     }
 
 
-def _across(down: Tensor, across: Tensor) -> tuple[Tensor, Tensor]:
-    """Values by row and by column of a window, shaped to broadcast over all windows."""
-    return down[:, None, :, None], across[None, :, None, :]
+def _across(*values: Tensor) -> tuple[Tensor, ...]:
+    """Values by window and place in it, [windows, places] for each axis of an image, shaped to
+    broadcast over the windows of all axes and then the places of all axes."""
+    return tuple(_across_one(value, axis, len(values)) for axis, value in enumerate(values))
+
+
+def _across_one(value: Tensor, axis: int, axes: int) -> Tensor:
+    shape = [1] * (2 * axes)
+    shape[axis], shape[axes + axis] = value.shape
+    return value.reshape(shape)
 
 
 def _largest(x: Tensor, size: Sequence[int]) -> Any:
-    """`adaptive_max_pool2d`, the maximum of each window and its index: window i of n begins at
-    i*N // n and ends before (i + 1)*N / n. All windows are as long as the longest: shorter ones
+    """`adaptive_max_pool2d` and 3d, the maximum of each window and its index: window i of n begins
+    at i*N // n and ends before (i + 1)*N / n. All windows are as long as the longest: shorter ones
     have their last element several times."""
-    rows, columns = (
+    axes, extents = len(size), x.shape[-len(size) :]
+    places = [
         _window(torch.arange(count).unsqueeze(-1), extent, count)
-        for extent, count in zip(x.shape[-2:], size, strict=True)
-    )
-    down, across = _across(rows, columns)
-    found = x[..., down, across].flatten(-2)
-    chosen = found.argmax(-1)
-    width = columns.shape[-1]
-    window = torch.arange(size[0])[:, None], torch.arange(size[1])[None, :]
-    row = _place(window[0], chosen // width, x.shape[-2], size[0])
-    column = _place(window[1], chosen % width, x.shape[-1], size[1])
-    return found.amax(-1), row * x.shape[-1] + column
+        for extent, count in zip(extents, size, strict=True)
+    ]
+    found = x[(..., *_across(*places))].flatten(-axes)
+    left, index, scale = found.argmax(-1), torch.zeros((), dtype=torch.int64), 1
+    for axis in reversed(range(axes)):
+        shape = [-1 if other == axis else 1 for other in range(axes)]
+        window, longest = torch.arange(size[axis]).reshape(shape), places[axis].shape[-1]
+        place = _place(window, left % longest, extents[axis], size[axis])
+        left, index, scale = left // longest, place * scale + index, scale * extents[axis]
+    return found.amax(-1), index
+
+
+def _mean(x: Tensor, size: Sequence[int]) -> Tensor:
+    """`adaptive_avg_pool2d` and 3d, the mean of each window, which lie as those of `_largest`."""
+    axes, extents = len(size), x.shape[-len(size) :]
+    if not any(extent % count for extent, count in zip(extents, size, strict=True)):
+        pool = {2: torch.nn.functional.avg_pool2d, 3: torch.nn.functional.avg_pool3d}[axes]
+        return pool(x, [extent // count for extent, count in zip(extents, size, strict=True)])
+    own = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+    numbers = [torch.arange(count).unsqueeze(-1) for count in size]
+    given = list(zip(numbers, extents, size, strict=True))
+    found = own[(..., *_across(*(_window(*each) for each in given)))]
+    counted = torch.ones((), dtype=own.dtype)
+    for axis, each in enumerate(given):
+        length = _end(*each) - _begin(*each)
+        inside = torch.arange(found.shape[axis - axes]) < length
+        found = torch.where(_across_one(inside, axis, axes), found, 0.0)
+        counted = counted * length.reshape([-1 if n == axis else 1 for n in range(axes)])
+    return (found.sum(tuple(range(-axes, 0))) / counted).to(x.dtype)
 
 
 def _window(number: Tensor, extent: int, count: int) -> Tensor:
@@ -53,8 +83,17 @@ def _window(number: Tensor, extent: int, count: int) -> Tensor:
 
 def _place(number: Tensor, offset: Tensor, extent: int, count: int) -> Tensor:
     """The index in the image of an offset in a window; of its last element for larger offsets."""
-    end = ((number + 1) * extent + count - 1) // count
-    return torch.minimum(number * extent // count + offset, end - 1)
+    return torch.minimum(_begin(number, extent, count) + offset, _end(number, extent, count) - 1)
+
+
+def _begin(number: Tensor, extent: int, count: int) -> Tensor:
+    """The first index of a window."""
+    return number * extent // count
+
+
+def _end(number: Tensor, extent: int, count: int) -> Tensor:
+    """The index behind the last one of a window."""
+    return ((number + 1) * extent + count - 1) // count
 
 
 def _bicubic(

@@ -225,8 +225,15 @@ def _limited(
     return budget.claim(
         budget.CLAIM,
         lambda: list(judge(prover, first, second)),
-        lambda: [_unproved(first, second)],
+        lambda: [_open(first, second)],
     )
+
+
+def _open(first: Site, second: Site) -> Finding:
+    """The finding on a pair that was neither proved nor refuted: a promise, or none."""
+    if first is second and _promised(first):
+        return _promise_taken(first)
+    return _unproved(first, second)
 
 
 def _in_parallel(site: Site) -> bool:
@@ -239,6 +246,11 @@ def _indexed(site: Site) -> bool:
 
 def _promised(site: Site) -> bool:
     return isinstance(site.statement, ir.Store) and site.statement.unique
+
+
+def _unknowable(site: Site) -> bool:
+    """Whether a promise is about values of data: no sizes refute it, so none are looked for."""
+    return _promised(site) and from_memory(site)
 
 
 def _pairs(group: Sequence[Site]) -> Iterator[tuple[Site, Site]]:
@@ -268,12 +280,13 @@ def _conflicts(prover: Prover, first: Site, second: Site) -> Iterator[Finding]:
             outcome = _refute(prover, pair, outer, (*equal, ahead))
             if outcome.verdict is Verdict.PROVED:
                 continue
+            if first is second and _unknowable(first):
+                yield _promise_taken(first)
+                return
             finding = budget.attempt(
                 RECHECKED, budget.RECHECK, None, _refuted, prover, pair, outcome
             ) or _enumerated(prover, pair)
-            if finding is None and first is second and _promised(first):
-                finding = _promise_taken(first)
-            yield finding or _unproved(first, second)
+            yield finding or _open(first, second)
             return
 
 
@@ -282,8 +295,9 @@ def _refute(prover: Prover, pair: Pair, outer: tuple[Fact, ...], goal: tuple[Fac
     known = {id(fact) for fact in pair.one.scope.facts}
     own = tuple(fact for fact in pair.two.scope.facts if id(fact) not in known)
     facts = (*pair.one.scope.facts, *own, *outer)
+    search = pair.first is not pair.second or not _unknowable(pair.first)
     return worst(
-        prover.refute((*facts, *one, *two), goal, pair.variables)
+        prover.refute((*facts, *one, *two), goal, pair.variables, search=search)
         for one, two in product(pair.one.cases, pair.two.cases)
     )
 
@@ -386,16 +400,16 @@ def _repeats(prover: Prover, site: Site, _: Site) -> Iterator[Finding]:
         ahead += [Fact({b: 1, a: -1}, equality=True) for a, b in before]
         facts = (*one.facts, *two.facts, *same, *ahead)
         outcomes = [
-            prover.refute((*one.scope.facts, *case, *other), facts, variables)
+            prover.refute(
+                (*one.scope.facts, *case, *other), facts, variables, search=not _unknowable(site)
+            )
             for case, other in product(one.cases, two.cases)
         ]
         if all(outcome.verdict is Verdict.PROVED for outcome in outcomes):
             continue
-        found = concrete.repeating_iteration(prover.sketch, site)
-        if found is not None:
-            yield _repeated(prover.sketch, site, *found)
-        elif _promised(site):
+        if _unknowable(site):
             yield _promise_taken(site)
-        else:
-            yield _unproved(site, site)
+            return
+        found = concrete.repeating_iteration(prover.sketch, site)
+        yield _open(site, site) if found is None else _repeated(prover.sketch, site, *found)
         return

@@ -262,13 +262,18 @@ class Prover:
         return frozenset(self.atoms.variable(name) for name in (*names, *conditions))
 
     def refute(
-        self, facts: Sequence[Fact], goal: Sequence[Fact], variables: Iterable[int]
+        self,
+        facts: Sequence[Fact],
+        goal: Sequence[Fact],
+        variables: Iterable[int],
+        search: bool = True,
     ) -> Outcome:
         """Whether `facts` and `goal` have a common point: PROVED when there is none. `variables`
-        are the loop counters, lanes and element indices that a counter-example must name."""
+        are the loop counters, lanes and element indices that a counter-example must name; without
+        `search` none is looked for."""
         if refuted(self.atoms, tuple(facts), tuple(goal), thorough=True):
             return PROVED
-        return self.search((*facts, *goal), variables)
+        return self.search((*facts, *goal), variables) if search else UNKNOWN
 
     def space(self, facts: Sequence[Fact], variables: Iterable[int]) -> Space:
         """The space with symbols first, so that counter-examples are small; then all others."""
