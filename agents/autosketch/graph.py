@@ -72,6 +72,10 @@ _LONG, _LESS = 250, 3
 _EXACT = 1e-12
 
 
+#: The type of what an operation without a result gives.
+_NO_RESULT = "NoneType"
+
+
 class DiffersError(UsageError):
     """The task runs other operations, or has other arguments, at other sizes. `symbols`: the
     numbers of the symbols whose sizes alone change that, where they are known."""
@@ -434,6 +438,8 @@ class _Merged:
         self.inputs = {p.position: p.name for p in parameters if p.position is not None}
         self.inputs |= {position: param.name for position, param in traces.params.items()}
         self.states = {p.state: p.name for p in parameters if p.state is not None}
+        #: types that sketches do not have, with the operations that give them
+        self.foreign: dict[str, set[str]] = {}
         #: formulas by their values in the traces; the extents that are declared go first
         self.solved: dict[tuple[int, ...], ir.Expr] = {}
         for tensor in self.declared.tensors:
@@ -456,6 +462,9 @@ class _Merged:
             self.node(list(each))
             for each in zip(*(trace["nodes"] for trace in self.traces), strict=True)
         )
+        if self.foreign:
+            listed = (f"{t} ({', '.join(sorted(ops))})" for t, ops in sorted(self.foreign.items()))
+            refuse(f"the task computes in {', '.join(listed)}, which sketches do not have")
         returned = self.value([trace["returned"] for trace in self.traces])
         return Graph(self._with_types(nodes), nodes, tuple(returned))
 
@@ -488,7 +497,18 @@ class _Merged:
         }
         # A split may have more parts at some sizes: nothing uses these.
         results = zip(*(node["tensors"] for node in each), strict=False)
-        return Node(names.pop(), arguments, tuple(self.specification(list(r)) for r in results))
+        name = names.pop()
+        return Node(name, arguments, tuple(self.result(name, list(r)) for r in results))
+
+    def result(self, operation: str, each: list[Mapping[str, Any]]) -> Specification:
+        """The specification of a result; one of a type that sketches lack is noted, and stands for
+        a scalar, so that all operations with such results are known."""
+        dtype = each[0]["dtype"]
+        if dtype in _DTYPES:
+            return self.specification(each)
+        if dtype != _NO_RESULT:
+            self.foreign.setdefault(dtype, set()).add(operation.split("::")[-1])
+        return Specification(DType.BOOL, ())
 
     def specification(self, each: list[Mapping[str, Any]]) -> Specification:
         dtype = _DTYPES.get(each[0]["dtype"])

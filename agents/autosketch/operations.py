@@ -6,9 +6,11 @@ operations of the op table, views are index maps, and reductions combine a map.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from sketchc.agents.autosketch.builder import Builder, plain
-from sketchc.agents.autosketch.graph import Graph
-from sketchc.agents.autosketch.loops import Loops
+from sketchc.agents.autosketch.graph import Graph, Node
+from sketchc.agents.autosketch.loops import Loops, Number
 from sketchc.agents.autosketch.rules import (
     folds,
     lookups,
@@ -18,11 +20,14 @@ from sketchc.agents.autosketch.rules import (
     recurrences,
     views,
 )
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import UsageError, refuse
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
 _FAMILIES = (pointwise, views, folds, products, lookups, orders, recurrences)
 _TABLE = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
+
+
+_NO_FORM = "the built-in Designer has no form for"
 
 
 class NoFormError(UsageError):
@@ -32,18 +37,33 @@ class NoFormError(UsageError):
 def build_loops(graph: Graph) -> Loops:
     """Every node of the graph as loops.
 
-    Raises `NoFormError` that lists the operations for which there is no form yet.
+    Raises `NoFormError` that lists the operations for which there is no form yet, or `UsageError`
+    where each of them has one, of which the task needs more; both say all that is missing.
     """
     builder = Builder(graph)
-    unknown: dict[str, int] = {}
-    for node in graph.nodes:
-        name = plain(node.operation)
-        if name not in _TABLE:
-            unknown[name] = unknown.get(name, 0) + 1
-    if unknown:
-        listed = ", ".join(f"{n} ({c} times)" if c > 1 else n for n, c in sorted(unknown.items()))
-        raise NoFormError(f"the built-in Designer has no form for: {listed}")
+    unknown: Counter[str] = Counter()
+    variants: dict[str, None] = {}
     for number, node in enumerate(graph.nodes):
         builder.number = number
-        _TABLE[plain(node.operation)](builder, node)
-    return builder.loops()
+        rule = _TABLE.get(plain(node.operation))
+        try:
+            if rule is not None:
+                rule(builder, node)
+                continue
+            unknown[plain(node.operation)] += 1
+        except UsageError as error:
+            variants[str(error).removeprefix(f"{_NO_FORM} ")] = None
+        _stand_in(builder, node)
+    if not unknown and not variants:
+        return builder.loops()
+    listed = [f"{n} ({c} times)" if c > 1 else n for n, c in sorted(unknown.items())]
+    if not unknown:
+        refuse(f"{_NO_FORM} {'; '.join(variants)}")
+    raise NoFormError(f"{_NO_FORM}: {'; '.join([', '.join(listed), *variants])}")
+
+
+def _stand_in(builder: Builder, node: Node) -> None:
+    """Give the results of a node without a form values, for the rules of those that use them."""
+    for of, result in enumerate(node.results):
+        zero = Number(0.0 if result.dtype.is_float else 0, result.dtype)
+        builder.map(node, lambda index, zero=zero: zero, of)

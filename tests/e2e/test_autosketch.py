@@ -755,3 +755,29 @@ def test_a_loop_of_a_task_is_a_loop_of_its_sketch(
         ir.NameKind.SYMBOL
     ] * 3
     assert run(["gen", str(path), "-t", "cpp", "-o", str(tmp_path / "out")]) == 0, capsys
+
+
+def test_all_that_has_no_form_is_listed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "none.py"
+    body = (
+        "torch.linalg.inv(x) + torch.mode(x, 1)[0] + torch.mode(x, 0)[0] + "
+        "x.scatter_reduce(0, (x > 0).long(), x, 'mean')"
+    )
+    path.write_text(f"""{HEAD}
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {body}
+
+
+def get_inputs():
+    return [torch.randn(8, 8)]
+
+
+def get_init_inputs():
+    return []
+""")
+    with load_task(str(path)) as task, pytest.raises(UsageError) as error:
+        design(task)
+    for said in ("linalg_inv_ex", "mode (2 times)", "scatter_reduce by mean"):
+        assert said in str(error.value)
