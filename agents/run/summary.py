@@ -202,10 +202,20 @@ def _asked(facts: Facts) -> str:
     return table(("", ""), rows)
 
 
+#: The columns of `step_rows`, and those of numbers.
+STEP_COLUMNS = ("step", "attempt", "agent", "outcome", "why", "calls", "tokens", "time")
+STEP_NUMBERS = ("step", "attempt", "calls", "tokens", "time")
+
+
 def _steps(history: Sequence[Step]) -> str:
     if not history:
         return "No agent finished a step."
-    rows = [
+    return table(STEP_COLUMNS, step_rows(history), STEP_NUMBERS)
+
+
+def step_rows(history: Sequence[Step]) -> list[tuple[object, ...]]:
+    """A row of `STEP_COLUMNS` for each step."""
+    return [
         (
             step.number,
             step.attempt,
@@ -218,8 +228,6 @@ def _steps(history: Sequence[Step]) -> str:
         )
         for step in history
     ]
-    head = ("step", "attempt", "agent", "outcome", "why", "calls", "tokens", "time")
-    return table(head, rows, ("step", "attempt", "calls", "tokens", "time"))
 
 
 def seconds(value: float) -> str:

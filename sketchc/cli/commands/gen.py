@@ -310,6 +310,7 @@ def _report(result: RunResult, said: str = "", *, as_json: bool) -> None:
     if as_json:
         click.echo((result.folder / "trace.json").read_text("utf-8"), nl=False)
         return
+    _tell_steps(result)
     for path in result.files:
         click.echo(path)
     if said:
@@ -317,6 +318,26 @@ def _report(result: RunResult, said: str = "", *, as_json: bool) -> None:
     click.echo(headline(result))  # last, where whoever follows a log looks
     if result.stopped and ReplayMissError.kind not in result.stopped:
         click.echo("go on with: the same command and --resume", err=True)
+
+
+def _tell_steps(result: RunResult) -> None:
+    """Print the steps of a run as a table; columns in which nothing stands are left out."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from sketchc.agents.run.summary import STEP_COLUMNS, STEP_NUMBERS, step_rows
+    from sketchc.cli.consoles import make_console
+
+    rows = [[str(cell) for cell in row] for row in step_rows(result.state.history)]
+    told = [n for n in range(len(STEP_COLUMNS)) if any(row[n] for row in rows)]
+    if not told:
+        return
+    shown = Table()
+    for name in (STEP_COLUMNS[n] for n in told):
+        shown.add_column(name, justify="right" if name in STEP_NUMBERS else "left")
+    for row in rows:
+        shown.add_row(*(escape(row[n]) for n in told))
+    make_console(highlight=False).print(shown)
 
 
 def headline(result: RunResult) -> str:
