@@ -68,6 +68,7 @@ class Target:
     toolchain: str
     dsl: str  # what its kernels are written with: "Triton"
     device: str = "cpu"  # torch's type of the devices that its tensors live on
+    untried: str = ""  # what drop-ins and summaries say where no drop-in has been run on a device
     #: the variable by which the driver hides devices from a process; prefix of their files in /dev
     devices_variable: str = ""
     device_files: str = ""

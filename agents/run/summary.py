@@ -414,8 +414,8 @@ def _use(facts: Facts) -> str:
     warning = ""
     if facts.record.outcome != "passed":
         warning = "Nothing of this was verified.\n\n"
-    device = load_target(facts.options.target).device
-    move = "" if device == "cpu" else f".{device}()"
+    target = load_target(facts.options.target)
+    move = "" if target.device == "cpu" else f".{target.device}()"
     return (
         f"{warning}With this folder on `sys.path` (it can be moved):\n\n"
         f"```python\nfrom {module} import ModelNew, get_init_inputs, get_inputs\n\n"
@@ -423,6 +423,7 @@ def _use(facts: Facts) -> str:
         "`ModelNew` has the constructor, the parameters and the results of the task's `Model`. It "
         "takes other sizes as well, copies inputs that are not contiguous, refuses other dtypes "
         "and devices with one clear line, and has no backward pass."
+        + (f" {target.untried}" if target.untried else "")
     )
 
 

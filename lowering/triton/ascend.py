@@ -35,6 +35,8 @@ TARGET = triton_target(
     description="Triton-Ascend 3.2 for Huawei Ascend NPUs",
     toolchain="sketchc.runtime.toolchains.triton_ascend.toolchain",
     device="npu",
+    untried="Drop-ins like this were imported and traced with meta tensors, and never run on an "
+    "NPU: there was no torch_npu to be had.",
     devices_variable="ASCEND_RT_VISIBLE_DEVICES",
     device_files="davinci",
     backend="ascend",

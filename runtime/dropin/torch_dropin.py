@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import textwrap
 from pathlib import Path
 
 import attrs
@@ -23,6 +24,7 @@ import attrs
 from sketchc.base.diagnostics import refuse
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host import abi
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.cases.binding import Binding, TensorSource
 from sketchc.runtime.cases.reach import Freedom
 from sketchc.runtime.dropin.kernel_module import MODEL_SUPPORT, function_name, module_parts
@@ -101,6 +103,8 @@ class _Writer:
 
     def _docstring(self) -> str:
         kernel, name = self.kernel, self.kernel.name
+        untried = textwrap.fill(load_target(kernel.target).untried, 88)
+        notes = "".join(f"\n{note}" for note in (untried, self.note) if note)
         return (
             f'"""Drop-in for the task {self.task_name}: the kernel `{name}` ({kernel.target}).\n\n'
             f"    from {name}_dropin import ModelNew, get_init_inputs, get_inputs\n\n"
@@ -112,7 +116,7 @@ class _Writer:
             "`out=` takes the results' places. The kernel is an operator of torch, which\n"
             "torch.compile and torch.export take as it is; it has no backward pass. Its own\n"
             f"function is `{function_name(kernel)}`. Made by sketchc.\n"
-        ) + (f'\n{self.note}\n"""' if self.note else '"""')
+        ) + (f'{notes}\n"""' if notes else '"""')
 
     def _task(self) -> str:
         return "\n".join(
