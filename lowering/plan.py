@@ -7,6 +7,7 @@ emitter walks the plan and makes no decision that the plan records.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeGuard
 
 import attrs
@@ -34,7 +35,7 @@ class Hardware:
     memory_bandwidth: float
     facts: Mapping[str, Any] = attrs.field(factory=dict, repr=False)
 
-    @property
+    @cached_property
     def aims(self) -> Aims:
         """The tile sizes that a plan aims at on this chip."""
         return aims_of(self.facts)

@@ -70,8 +70,6 @@ _SHIFTS = (1, -1, 2, -2)
 _LONG, _LESS = 250, 3
 #: The relative tolerance within which two floats are equal.
 _EXACT = 1e-12
-
-
 #: The type of what an operation without a result gives.
 _NO_RESULT = "NoneType"
 
