@@ -7,10 +7,11 @@ operations of the op table, views are index maps, and reductions combine a map.
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from sketchc.agents.autosketch.builder import Builder, plain
 from sketchc.agents.autosketch.graph import Graph, Node
-from sketchc.agents.autosketch.loops import Loops, Number
+from sketchc.agents.autosketch.loops import Index, Loops, Number, Scalar
 from sketchc.agents.autosketch.rules import (
     folds,
     lookups,
@@ -21,6 +22,7 @@ from sketchc.agents.autosketch.rules import (
     views,
 )
 from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.base.types import DType
 
 #: Families of operations: one that is added is a file with `RULES`, and its name here.
 _FAMILIES = (pointwise, views, folds, products, lookups, orders, recurrences)
@@ -65,5 +67,10 @@ def build_loops(graph: Graph) -> Loops:
 def _stand_in(builder: Builder, node: Node) -> None:
     """Give the results of a node without a form values, for the rules of those that use them."""
     for of, result in enumerate(node.results):
-        zero = Number(0.0 if result.dtype.is_float else 0, result.dtype)
-        builder.map(node, lambda index, zero=zero: zero, of)
+        builder.map(node, partial(_zero, result.dtype), of)
+
+
+def _zero(dtype: DType, index: Index) -> Scalar:
+    """0 at any index."""
+    del index
+    return Number(0.0 if dtype.is_float else 0, dtype)

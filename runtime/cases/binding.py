@@ -278,7 +278,7 @@ def bind(
         symbols,
         bound.values,
         bound.positions,
-        (*notes, *bound.notes, *_left_out(task), *unused),
+        (*notes, *bound.notes, *_left_out(task), *_refused(task), *unused),
         constants | bound.left_out,
         receivers,
         sizes,
@@ -286,6 +286,13 @@ def bind(
         {p: h.domain for h in task.hints if h.domain for p in task.positions_of(h.name)},
         _other_types(tensors, outputs, task.outputs),
     )
+
+
+def _refused(task: TaskDescription) -> Iterable[str]:
+    """A note on each input of which the task takes no values but such as its own ones."""
+    for hint in task.hints:
+        if hint.line == 0:
+            yield f"{hint.text}: the task refuses other values"
 
 
 def _left_out(task: TaskDescription) -> Iterable[str]:

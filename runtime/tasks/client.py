@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import ast
 import copy
+import math
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -68,7 +69,7 @@ from sketchc.runtime.tasks.inputs import (
     other_sizes,
     own_sizes,
 )
-from sketchc.runtime.tasks.outline import Outline, read_outline
+from sketchc.runtime.tasks.outline import Domain, Hint, Outline, read_outline
 from sketchc.runtime.tasks.repeat import NOT_DETERMINISTIC, difference
 
 #: Names in a file whose results depend on hashes or addresses.
@@ -241,7 +242,7 @@ class TaskClient:
             tuple(reply["names"]),
             frozenset(reply["written"]),
             tuple(tuple(_specification(v) for v in values) for values in reply["others"]),
-            self.outline.hints,
+            (*self.outline.hints, *self._ranges(reply)),
             {**_axes(reply["axes"]), **self._declared_axes()},
             self.framework,
             self.outline.subject,
@@ -252,6 +253,15 @@ class TaskClient:
             reply["between"],
             frozenset(reply["unregistered"]),
         )
+
+    def _ranges(self, reply: Mapping[str, Any]) -> Iterator[Hint]:
+        """A hint for each input of which the task refuses values that its own ones do not have."""
+        told = {hint.name for hint in self.outline.hints}
+        for position, (least, most) in reply["ranges"].items():
+            name = reply["names"][int(position)]
+            if name.partition("[")[0] not in told:
+                domain = Domain(least, math.inf if most is None else most)
+                yield Hint(name, 0, f"{name} in [{least:g}, {domain.upper:g}]", domain)
 
     def follow(self, lead: int) -> None:
         """Let list `lead` of the task's inputs stand for its own ones, from the next `describe` on,

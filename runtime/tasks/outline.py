@@ -110,7 +110,8 @@ class Declared:
 
 @attrs.frozen
 class Hint:
-    """One hint on `name`: its line in the file, its text, and what it allows or declares."""
+    """One hint on `name`: its line in the file (0: it is none of the file's), its text, and what it
+    allows or declares."""
 
     name: str
     line: int

@@ -232,3 +232,25 @@ def test_a_hint_speaks_of_all_parts_of_an_argument(
     task = "# @hint: xs in (0, 1]\n" + task.replace("torch.randn(24, 40)", "1 - torch.rand(24, 40)")
     status, found = verify(tmp_path, capsys, sketch, task)
     assert status == 0, found
+
+
+@pytest.mark.parametrize(
+    ("condition", "made", "said"),
+    [
+        ("(b >= 0).all() and (b <= 1).all()", "torch.rand(24, 40)", "in [0, 1]"),
+        ("(b >= 0).all()", "3 * torch.rand(24, 40)", "in [0, inf]"),
+    ],
+)
+def test_what_the_task_refuses_is_not_drawn(
+    condition: str,
+    made: str,
+    said: str,
+    tmp_path: Path,
+    sketch: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    task = TASK.replace("(a, (b,)) = xs", f"(a, (b,)) = xs\n        assert {condition}")
+    status, found = verify(tmp_path, capsys, sketch, task.replace("torch.randn(24, 40)", made))
+    assert status == 0, found
+    assert {case["kind"] for case in found["cases"]} > {"task", "normal", "mixed_scale"}
+    assert any(said in note and "refuses" in note for note in found["notes"]), found["notes"]

@@ -224,13 +224,13 @@ def _div(builder: Builder, node: Node) -> None:
         one, other = alike([builder.element(g, broadcast(index, builder.shape(g))) for g in given])
         if not dtype.is_integer:
             return Apply("div", (one, other), dtype)
-        sizes = [Apply("abs", (each,), dtype) for each in (one, other)]
-        signs = [Apply("sign", (each,), dtype) for each in (one, other)]
+        sizes: list[Scalar] = [Apply("abs", (each,), dtype) for each in (one, other)]
+        signed = [one, other]
         if isinstance(other, Number) and isinstance(other.value, int) and other.value > 0:
-            sizes[1:], signs[1:] = [other], []
+            sizes[1], signed = other, [one]
         found = Apply("floordiv", tuple(sizes), dtype)
-        for sign in signs:
-            found = Apply("mul", (sign, found), dtype)
+        for each in signed:
+            found = Apply("mul", (Apply("sign", (each,), dtype), found), dtype)
         return found
 
     builder.map(node, body)

@@ -38,6 +38,12 @@ def _across_one(value: Tensor, axis: int, axes: int) -> Tensor:
     return value.reshape(shape)
 
 
+def _taken(x: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """The elements in the windows at these places along the last axes: [..., windows, places]."""
+    index: tuple[Any, ...] = (..., *_across(*places))
+    return x[index]
+
+
 def _largest(x: Tensor, size: Sequence[int]) -> Any:
     """`adaptive_max_pool2d` and 3d, the maximum of each window and its index: window i of n begins
     at i*N // n and ends before (i + 1)*N / n. All windows are as long as the longest: shorter ones
@@ -47,7 +53,7 @@ def _largest(x: Tensor, size: Sequence[int]) -> Any:
         _window(torch.arange(count).unsqueeze(-1), extent, count)
         for extent, count in zip(extents, size, strict=True)
     ]
-    found = x[(..., *_across(*places))].flatten(-axes)
+    found = _taken(x, places).flatten(-axes)
     left, index, scale = found.argmax(-1), torch.zeros((), dtype=torch.int64), 1
     for axis in reversed(range(axes)):
         shape = [-1 if other == axis else 1 for other in range(axes)]
@@ -66,7 +72,7 @@ def _mean(x: Tensor, size: Sequence[int]) -> Tensor:
     own = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
     numbers = [torch.arange(count).unsqueeze(-1) for count in size]
     given = list(zip(numbers, extents, size, strict=True))
-    found = own[(..., *_across(*(_window(*each) for each in given)))]
+    found = _taken(own, [_window(*each) for each in given])
     counted = torch.ones((), dtype=own.dtype)
     for axis, each in enumerate(given):
         length = _end(*each) - _begin(*each)

@@ -32,8 +32,9 @@ _SMALL_RUNS = 3
 _NUMBERS_ELEMENTS = 1 << 26
 #: Elements up to which a run is sent to another process.
 _SENT_ELEMENTS = 1 << 22
-#: Elements of inputs up to which a task is run on other values, to see whether shapes follow them.
-_SHAPES_ELEMENTS = 1 << 20
+#: Elements of inputs up to which a task is run on other values, to see whether shapes follow them,
+#: and whether it refuses them.
+ASKED_ELEMENTS = 1 << 20
 #: The first elements of a weight, which stand for all of it where its scale is asked for.
 SCALED = 1 << 20
 _SHAPES_FOLLOW = (
@@ -90,6 +91,7 @@ class Task(TaskFile):
             "lists": self.list_names,
             "corrects": self._correcting(model) is not None,
             "axes": self._axes(lists[0], request),
+            "ranges": self._ranges(model, self.to_ask(lists[0], request)),
         }
 
     def tried(self, model: Any, request: Request) -> tuple[list[list[Any]], list[Any]]:
@@ -114,7 +116,7 @@ class Task(TaskFile):
         """Raises `TaskError` where other values in inputs of the same shapes give outputs of other
         shapes: the task's inputs after another seed, and tensors with their first element all over.
         Values that the task refuses show nothing."""
-        if self.fixed_shapes or self.count(own) > _SHAPES_ELEMENTS:
+        if self.fixed_shapes or self.count(own) > ASKED_ELEMENTS:
             return
 
         def one_value() -> list[Any]:
@@ -135,6 +137,35 @@ class Task(TaskFile):
                     return
                 self.require_same_shapes(outputs, found)
         self.fixed_shapes = True
+
+    def to_ask(self, own: list[Any], request: Request) -> list[Any]:
+        """The own inputs, with data, to ask the task which others it takes; none where that is much
+        work. `request` is that for the description."""
+        del request
+        return own if self.count(own) <= ASKED_ELEMENTS else []
+
+    def _ranges(self, model: Any, own: list[Any]) -> dict[str, list[float | None]]:
+        """[least, most] by the position of each input of floats from 0 on, or from 0 to 1, of which
+        the task refuses others: those that are less by 1, or more. None: no such end."""
+        found: dict[str, list[float | None]] = {}
+        for position, value in enumerate(own):
+            values = self.array(value) if self.is_tensor(value) else np.zeros(0)
+            if values.dtype.kind != "f" or not values.size or not (values >= 0).all():
+                continue
+            most = 1.0 if (values <= 1).all() else None
+            if any(self._refuses(model, own, position, by) for by in (-1, 1)[: 1 + bool(most)]):
+                found[str(position)] = [0.0, most]
+        return found
+
+    def _refuses(self, model: Any, own: list[Any], position: int, by: int) -> bool:
+        """Whether the task raises where one of its own inputs is larger `by` a number."""
+        given = [self._own(value) for value in own]
+        given[position] = given[position] + by
+        try:
+            self.forward(self.twin(model), given)
+        except Exception:
+            return True
+        return False
 
     def varies(self, model: Any, own: list[Any], outputs: Sequence[Any]) -> bool:
         """Whether shapes differ between runs on the same inputs: then they do not follow values,

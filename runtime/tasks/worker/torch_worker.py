@@ -51,6 +51,8 @@ DTYPES = {dtype.value: getattr(torch, dtype.numpy_name) for dtype in DType}
 
 #: With up to so many elements of inputs and state, a run takes less time than one without data.
 _SMALL_ELEMENTS = 1 << 16
+#: Elements that a task may make on its way, up to which it is run to see what values it refuses.
+_BETWEEN_ELEMENTS = 1 << 22
 #: Where a task is tried at small sizes, sizes up to the first stay; inputs are drawn so many times.
 _LAST, _DRAWN = 8, 4
 #: Elements up to which a probe may use real tensors where meta tensors do not do.
@@ -380,6 +382,13 @@ class Task(server.Task):
         except Exception:
             self.written.clear()
             return None
+
+    def to_ask(self, own: list[Any], request: Request) -> list[Any]:
+        """As `server.Task.to_ask`; inputs without data are made where a run is little work, too."""
+        own = super().to_ask(own, request)
+        if not any(isinstance(value, torch.Tensor) and value.is_meta for value in own):
+            return own
+        return self.inputs(request) if self.between <= _BETWEEN_ELEMENTS else []
 
     def shapes(self, request: Request) -> list[list[int]]:
         """The shapes of the own inputs, found without data where that is possible."""
