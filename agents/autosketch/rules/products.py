@@ -214,6 +214,7 @@ def _pooled(operation: str) -> Rule:
         )
         window = _Window(tuple(map(ir.Literal, kernel)), stride, padding, dilation)
         ceil = bool(arguments["ceil_mode"])
+        sticks_out = ceil or any(padding)
         outside = float("-inf") if operation == "max" else 0
         specification = node.results[0]
         rank = len(specification.shape)
@@ -226,7 +227,7 @@ def _pooled(operation: str) -> Rule:
         def body(index: Index) -> Scalar:
             spot = window.inputs(index[lead:rank], index[rank:])
             found = builder.element(source, (*index[:lead], *spot))
-            if ceil or any(padding):
+            if sticks_out:
                 assert isinstance(found, Element)
                 found = attrs.evolve(found, pad=outside)
             return converted(found, wide)
@@ -242,10 +243,8 @@ def _pooled(operation: str) -> Rule:
                 spot = window.inputs(index[lead:rank], index[rank:])
                 best = Element(name, index[:rank], wide)
                 found = place_if_found(body(index), best, spot, image)
-                if not (ceil or any(padding)):
-                    return found
                 # What stands outside is as large as an element of minus infinity.
-                return _only_inside(spot, image, found)
+                return _only_inside(spot, image, found) if sticks_out else found
 
             first = f"{name}_first"
             builder.reduce(node.results[1], over, shape, "min", place, first)

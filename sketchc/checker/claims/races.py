@@ -280,12 +280,11 @@ def _conflicts(prover: Prover, first: Site, second: Site) -> Iterator[Finding]:
             outcome = _refute(prover, pair, outer, (*equal, ahead))
             if outcome.verdict is Verdict.PROVED:
                 continue
-            if first is second and _unknowable(first):
-                yield _promise_taken(first)
-                return
-            finding = budget.attempt(
-                RECHECKED, budget.RECHECK, None, _refuted, prover, pair, outcome
-            ) or _enumerated(prover, pair)
+            finding = None
+            if first is not second or not _unknowable(first):
+                finding = budget.attempt(
+                    RECHECKED, budget.RECHECK, None, _refuted, prover, pair, outcome
+                ) or _enumerated(prover, pair)
             yield finding or _open(first, second)
             return
 
@@ -407,9 +406,7 @@ def _repeats(prover: Prover, site: Site, _: Site) -> Iterator[Finding]:
         ]
         if all(outcome.verdict is Verdict.PROVED for outcome in outcomes):
             continue
-        if _unknowable(site):
-            yield _promise_taken(site)
-            return
-        found = concrete.repeating_iteration(prover.sketch, site)
+        knowable = not _unknowable(site)
+        found = concrete.repeating_iteration(prover.sketch, site) if knowable else None
         yield _open(site, site) if found is None else _repeated(prover.sketch, site, *found)
         return
