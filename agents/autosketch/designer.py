@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from sketchc.agents.autosketch.doubles import Doubles
 from sketchc.agents.autosketch.graph import (
     DiffersError,
     Graph,
@@ -33,6 +34,7 @@ from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.signature import Signature, read_signature
 
@@ -53,16 +55,16 @@ class Design:
 _FEW = (2, 3)
 
 
-def design(task: TaskClient, stage: str = "sketch") -> str:
-    """The sketch of a task, or an earlier stage as text.
+def design(task: TaskClient, stage: str = "sketch", *, doubles: bool = True) -> str:
+    """The sketch of a task, or an earlier stage as text; `doubles`: for a target that has f64.
 
     Raises `TaskFailure` where the task cannot be traced, and `UsageError` that names the operations
     for which there is no form.
     """
-    return next(designs(task, stage)).text
+    return next(designs(task, stage, doubles=doubles)).text
 
 
-def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
+def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
     """Designs, the most general first: for all sizes that may vary (with `stage` "program", as a
     program where that is shorter, and then as one sketch); then, where the task runs other
     operations at other sizes, with some symbols fixed; then for the task's own sizes. Raises what
@@ -73,7 +75,7 @@ def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
     try:
         signature = read_signature(task, name, windows=False)
         symbols = len(signature.groups)
-        yield from map(Design, _texts(signature, stage))
+        yield from map(Design, _texts(signature, stage, doubles))
         held = "the sketch for all sizes does not pass"
     except NoFormError:
         raise
@@ -82,7 +84,7 @@ def designs(task: TaskClient, stage: str = "sketch") -> Iterator[Design]:
     for varies in _fewer(symbols, first):
         with suppress(UsageError):
             signature = read_signature(task, name, windows=False, varies=varies)
-            for text in _texts(signature, stage):
+            for text in _texts(signature, stage, doubles):
                 first = None
                 yield Design(text, held)
     if first is not None:
@@ -101,27 +103,27 @@ def _fewer(symbols: int | None, error: UsageError | None) -> Iterator[Callable[[
         yield lambda _: False
 
 
-def _texts(signature: Signature, stage: str) -> Iterator[str]:
+def _texts(signature: Signature, stage: str, doubles: bool) -> Iterator[str]:
     """The text of the stage with forward's numbers as params, where that is possible, and then with
     the task's own numbers as constants."""
     if params_of(signature):
         with suppress(UsageError):
             traces = read_traces(signature, numbers=True)
             if traces.params:
-                yield from _designed(traces, stage)
-    yield from _designed(read_traces(signature), stage)
+                yield from _designed(traces, stage, doubles)
+    yield from _designed(read_traces(signature), stage, doubles)
 
 
 def followed_numbers(task: TaskClient) -> Collection[int]:
     """The positions of those of forward's numbers that are params of the sketch of a task."""
     with suppress(UsageError):
         traces = read_traces(read_signature(task, "followed", windows=False), numbers=True)
-        next(_designed(traces, "sketch"))
+        next(_designed(traces, "sketch", True))
         return traces.params.keys()
     return ()
 
 
-def _designed(traces: Traces, stage: str) -> Iterator[str]:
+def _designed(traces: Traces, stage: str, doubles: bool) -> Iterator[str]:
     """The text of the stage. That of "program" is followed by the single sketch, which is the only
     one where a program would not be shorter."""
     name = traces.signature.sketch.name
@@ -139,7 +141,9 @@ def _designed(traces: Traces, stage: str) -> Iterator[str]:
     if stage == "phases":
         yield _text(phases)
         return
-    written = written_phases(phases)
+    symbols, groups = traces.signature.sketch.symbols, traces.signature.groups
+    sizes = {symbol.name: group.size for symbol, group in zip(symbols, groups, strict=True)}
+    written = written_phases(phases, Doubles(doubles, sizes))
     sketch = write_sketch(phases, name, written)
     program = write_program(phases, name, written, sketch) if stage == "program" else None
     if program is not None:
@@ -152,6 +156,11 @@ def _text(stage: Graph | Loops | Phases) -> str:
     return "\n".join(lines) + "\n"
 
 
+def has_f64(target: str) -> bool:
+    """Whether sketches for a target may use f64."""
+    return "f64" in load_target(target).capabilities.dtypes
+
+
 class BuiltinDesigner:
     """The agent "autosketch"; its outcome is "designed" or "gave_up"."""
 
@@ -160,7 +169,7 @@ class BuiltinDesigner:
         context.progress.note("designer", "traces the task")
         turn: Turn | None = None
         try:
-            for found in designs(context.task, "program"):
+            for found in designs(context.task, "program", doubles=has_f64(context.target)):
                 turn = self._tried(found, state, context)
                 if turn.outcome == "designed":
                     break

@@ -24,6 +24,7 @@ from sketchc.agents.autosketch.calls import (
     number_text,
     operands_of,
 )
+from sketchc.agents.autosketch.doubles import Doubles
 from sketchc.agents.autosketch.lanes import (
     Dims,
     Lanes,
@@ -97,9 +98,9 @@ class Written:
     sizes: frozenset[str]
 
 
-def written_phases(phases: Phases) -> list[Written]:
+def written_phases(phases: Phases, doubles: Doubles) -> list[Written]:
     """The phases as text, in order."""
-    writers = [_PhaseWriter(phases, phase) for phase in phases.phases]
+    writers = [_PhaseWriter(phases, phase, doubles) for phase in phases.phases]
     return [Written(w.phase, tuple(w.lines()), frozenset(w.sizes)) for w in writers]
 
 
@@ -113,9 +114,8 @@ def tile_sizes(written: Sequence[Written]) -> str:
     return f"constexpr: {listed};" if listed else ""
 
 
-def write_sketch(phases: Phases, name: str, written: Sequence[Written] = ()) -> str:
-    """The sketch in canonical form; `written` are its phases, where they are text already."""
-    written = written or written_phases(phases)
+def write_sketch(phases: Phases, name: str, written: Sequence[Written]) -> str:
+    """The sketch in canonical form, of phases that are text already."""
     lines = [f"sketch {name} {{"]
     lines += [f"    {line}" for line in declarations(phases, tuned=tile_sizes(written))]
     lines.append("")
@@ -215,8 +215,9 @@ def _widens(source: Scalar, cast: Apply) -> bool:
 class _PhaseWriter:
     """Writes one phase as statements."""
 
-    def __init__(self, phases: Phases, phase: Phase) -> None:
+    def __init__(self, phases: Phases, phase: Phase, doubles: Doubles) -> None:
         self.phases = phases
+        self.doubles = doubles
         self.phase = phase
         self.sizes: set[str] = set()
         self.passes = {each.name for each in phase.passes}
@@ -288,7 +289,6 @@ class _PhaseWriter:
         dims: Dims = () if lanes is None else (lanes,)
         for each in phase.passes:
             self.reduced(scope, each, dims)
-            scope.finished()
         if isinstance(phase.fold, Scattered):
             self.scattered(scope, phase.fold, dims)
             return
@@ -393,23 +393,34 @@ class _PhaseWriter:
 
         Rows side by side are accumulated index by index; else blocks of a row are scanned, and the
         total of all blocks before is carried along."""
-        dtype, combine = _spelled(scan.dtype), _COMBINES[scan.operation]
+        wide = self.doubles.of_scan(scan)
+        body = scan.body if wide is scan.dtype else Apply("cast", (scan.body,), wide)
+        dtype, combine = _spelled(wide), _COMBINES[scan.operation]
         start = f'init={_IDENTITIES[scan.operation]}, llm_hint=["fastest", "accumulator"]'
+        name = scan.name if wide is scan.dtype else self.name(scope, f"{scan.name}_{wide.value}")
         if self.beside is not None:
-            scope.say(f"{scan.name} = alloc([{width(dims)}]{dtype}, {start})")
+            scope.say(f"{name} = alloc([{width(dims)}]{dtype}, {start})")
             inner = self.opened(scope, [scan.axis], None)
-            operand = self.evaluated(inner, scan.body, dims)
-            inner.say(f"{combine}({scan.name}, {operand}, {scan.name})")
-            return inner, dims
-        along = Lanes(scan.axis, "T")
-        self.sizes.add("T")
-        carry = self.name(scope, "carry")
-        scope.say(f"{carry} = alloc([1]{dtype}, {start})")
-        inner = self.opened(scope, (), along)
-        operand = self.evaluated(inner, scan.body, (along,))
-        inner.say(f'{scan.name} = alloc([T]{dtype}, llm_hint=["fastest"])')
-        inner.say(f"cum{scan.operation}({operand}, 0, {scan.name}, carry={carry})")
-        return inner, (along,)
+            operand = self.evaluated(inner, body, dims)
+            inner.say(f"{combine}({name}, {operand}, {name})")
+        else:
+            dims = (along := Lanes(scan.axis, "T"),)
+            self.sizes.add("T")
+            carry = self.name(scope, "carry")
+            scope.say(f"{carry} = alloc([1]{dtype}, {start})")
+            inner = self.opened(scope, (), along)
+            operand = self.evaluated(inner, body, dims)
+            inner.say(f'{name} = alloc([T]{dtype}, llm_hint=["fastest"])')
+            inner.say(f"cum{scan.operation}({operand}, 0, {name}, carry={carry})")
+        self.rounded(inner, name, scan, dims)
+        return inner, dims
+
+    def rounded(self, scope: Body, name: str, held: Pass | Running, dims: Dims) -> None:
+        """Write the tile `name`, of f64, as that of what it holds, in the type of that."""
+        if name != held.name:
+            dtype = _spelled(held.dtype)
+            scope.say(f'{held.name} = alloc([{width(dims)}]{dtype}, llm_hint=["fastest"])')
+            scope.say(f"cast({name}, {held.name})")
 
     def ranked(self, scope: Body, order: Ranked, dims: Dims) -> None:
         """Write the loop that counts, for each element of a tile of a row, those before it."""
@@ -477,7 +488,11 @@ class _PhaseWriter:
         dtype = _spelled(each.dtype)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
-        scope.say(f"{each.name} = alloc([{width(dims)}]{dtype}{start}, llm_hint=[{hint}])")
+        total = each.name
+        if looped and self.doubles.of_sum(each):
+            total = self.name(scope, f"{each.name}_f64")
+        kept = dtype if total == each.name else ", f64"
+        scope.say(f"{total} = alloc([{width(dims)}]{kept}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
         operand = self.evaluated(inner, each.body, own, infix=True)
         if along is not None:
@@ -488,9 +503,11 @@ class _PhaseWriter:
             inner.say(f"reduce_{each.operation}({operand}, 0, {block})")
             operand = block
         if looped:
-            inner.say(f"{_COMBINES[each.operation]}({each.name}, {operand}, {each.name})")
+            inner.say(f"{_COMBINES[each.operation]}({total}, {operand}, {total})")
         elif along is None:
             inner.say(f"copy({operand}, {each.name})")
+        scope.finished()
+        self.rounded(scope, total, each, dims)
 
     def opened(self, scope: Body, loops: Sequence[Axis], along: Lanes | None) -> Body:
         """Open loops of one program over `loops`, then tiles of `along`; returns the inner body."""

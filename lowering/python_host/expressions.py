@@ -80,7 +80,7 @@ def literal(value: int | float | bool) -> Code:
 
 
 #: The functions that a wrapper may carry with it, and those that every wrapper has.
-HELPERS = Path(__file__).with_name("helpers.py")
+HELPERS = (Path(__file__).with_name("helpers.py"),)
 _ALWAYS = ("LaunchError", "require", "check_tensor")
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}

@@ -1,10 +1,10 @@
-"""Definitions of a Python file as text, for the generated files that carry them along."""
+"""Definitions of Python files as text, for the generated files that carry them along."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -22,23 +22,25 @@ class Definition:
 
 
 @cache
-def definitions(file: Path) -> Mapping[str, Definition]:
-    """The definitions of a file by name, in order; each reads only those before it."""
+def definitions(files: tuple[Path, ...]) -> Mapping[str, Definition]:
+    """The definitions of some files by name, in order; each reads only those before it."""
+    return {name: found for file in files for name, found in _definitions(file)}
+
+
+def _definitions(file: Path) -> Iterator[tuple[str, Definition]]:
     text = file.read_text("utf-8")
     lines = text.splitlines()
-    found = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             first = min(part.lineno for part in (node, *node.decorator_list))
             reads = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
             own = "\n".join(lines[first - 1 : node.end_lineno])
-            found[node.name] = Definition(own, frozenset(reads))
-    return found
+            yield node.name, Definition(own, frozenset(reads))
 
 
-def with_callees(names: Iterable[str], file: Path) -> list[str]:
-    """The names of these definitions of a file and of all that they read, in the file's order."""
-    known = definitions(file)
+def with_callees(names: Iterable[str], files: tuple[Path, ...]) -> list[str]:
+    """The names of these definitions of some files and of all that they read, in that order."""
+    known = definitions(files)
     needed = set(names)
     for name in reversed(list(known)):
         if name in needed:
@@ -47,11 +49,11 @@ def with_callees(names: Iterable[str], file: Path) -> list[str]:
 
 
 def part_of(
-    file: Path, names: Iterable[str], renamed: Mapping[str, str] | None = None
+    files: tuple[Path, ...], names: Iterable[str], renamed: Mapping[str, str] | None = None
 ) -> LibraryPart:
-    """The named definitions of a file and all that they read; `renamed` maps old names to new."""
-    needed, new_names = with_callees(names, file), renamed or {}
-    text = "\n\n\n".join(definitions(file)[name].text for name in needed)
+    """The named definitions of some files and what they read; `renamed` maps old names to new."""
+    needed, new_names = with_callees(names, files), renamed or {}
+    text = "\n\n\n".join(definitions(files)[name].text for name in needed)
     for old, new in new_names.items():
         text = re.sub(rf"(?<![.\w]){old}\b", new, text)
     return LibraryPart(tuple(new_names.get(name, name) for name in needed), text)

@@ -71,8 +71,9 @@ def _reduce_call(identity: str, dtype: DType, scope: Scope) -> Callable[[Code, i
     if identity == "one":
         if not dtype.is_float and not scope.dialect.integer_products:
             return lambda code, axis: scope.call("integer_product", code, literal(axis))
-        if dtype is DType.F32:
-            return lambda code, axis: scope.call("whole_product", code, literal(axis))
+        if dtype.is_float:
+            double = repr(dtype is DType.F64)
+            return lambda code, axis: scope.call("whole_product", code, literal(axis), double)
         combine = "product"
     elif dtype.is_float:
         combine = "nan_maximum" if identity == "lowest" else "nan_minimum"
@@ -363,13 +364,12 @@ def scan(statement: ir.Compute, neutral: bool, scope: Scope) -> Value:
         return Value(start, None)
     if shape and shape[axis].text != "1":
         reverse = bool(statement.attributes.get("reverse", False))
-        if identity == "one" and dtype is DType.F32:
-            code = scope.call("running_product", code, str(axis), repr(reverse))
+        if identity == "one" and dtype.is_float:
+            arguments = [str(axis), repr(reverse), repr(dtype is DType.F64)]
+            code = scope.call("running_product", code, *arguments)
         else:
-            arguments: list[Code | str] = [code, str(axis)]
-            if reverse:
-                arguments.append("reverse=True")
-            code = PYTHON.call(f"tl.{statement.operation}", *arguments)
+            flags = ["reverse=True"] if reverse else []
+            code = PYTHON.call(f"tl.{statement.operation}", code, str(axis), *flags)
     if exclusive:
         code = _shifted(code, start, shape, statement, scope)
     return Value(code, dtype, shape)

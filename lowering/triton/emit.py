@@ -88,7 +88,7 @@ class TritonWrapper(Wrapper):
 
 
 #: The device functions that kernels may carry with them.
-FUNCTIONS = Path(__file__).with_name("device_functions.py")
+FUNCTIONS = tuple(Path(__file__).with_name(f"{name}_functions.py") for name in ("lane", "device"))
 
 
 def emit(plan: Plan) -> Kernel:

@@ -3,14 +3,19 @@ every target, whatever the order in which lanes are multiplied."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sketchc.lowering.registry import all_targets
+torch = pytest.importorskip("torch")
 
-from every_target import agreement, disagreements  # isort: skip
+import sketchc  # noqa: E402
+from sketchc.agents.autosketch.designer import has_f64  # noqa: E402
+from sketchc.lowering.registry import all_targets  # noqa: E402
+
+from every_target import agreement, disagreements  # noqa: E402 isort: skip
 
 RUNNING = """sketch running {
     symbols: M, N <= 64;
@@ -56,18 +61,70 @@ def factors(rows: int, columns: int, largest: float) -> np.ndarray:
     powers = rng.uniform(-largest, largest, (rows, columns))
     powers -= powers.mean(axis=1, keepdims=True)
     powers[::2] = np.sort(powers[::2], axis=1) / np.sqrt(columns)
+    return signed(rng, powers)
+
+
+def waves(rows: int, columns: int) -> np.ndarray:
+    """As `factors`; along a row, running products reach 1e200 and then 1e-200, or the other way
+    round: what lies between the two leaves the range of f64."""
+    reached = 200.0 * np.sin(np.linspace(0.0, 2 * np.pi, columns + 1))
+    powers = np.diff(reached) * (-1.0) ** np.arange(rows)[:, None]
+    return signed(np.random.default_rng(rows * columns), powers)
+
+
+def signed(rng: np.random.Generator, powers: np.ndarray) -> np.ndarray:
+    """Powers of ten with signs; among many of them a zero and an infinity."""
+    rows, columns = powers.shape
     numbers = rng.choice([-1.0, 1.0], powers.shape) * 10.0**powers
     if rows > 3:
         numbers[1, columns // 2] = 0
         numbers[3, columns // 2] = np.inf
-    return numbers.astype(np.float32)
+    return numbers
 
 
 @pytest.mark.parametrize("target", [target.name for target in all_targets()])
 @pytest.mark.parametrize(("text", "name"), [(RUNNING, "running"), (WHOLE, "whole")])
 def test_products_are_those_of_f64(target: str, text: str, name: str, tmp_path: Path) -> None:
-    runs = [({"M": m, "N": n}, {"A": factors(m, n, largest=30)}) for m, n in SIZES]
+    runs = [
+        ({"M": m, "N": n}, {"A": factors(m, n, largest=30).astype(np.float32)}) for m, n in SIZES
+    ]
     wrong = disagreements(
         target, {name: (text, runs)}, tmp_path, lambda case, found: agreement(case, found, terms=64)
     )
     assert not wrong
+
+
+@pytest.mark.parametrize("target", [t.name for t in all_targets() if has_f64(t.name)])
+@pytest.mark.parametrize(("text", "name"), [(RUNNING, "running"), (WHOLE, "whole")])
+def test_products_of_f64(target: str, text: str, name: str, tmp_path: Path) -> None:
+    wide = re.sub(
+        r"f32|(?<=alloc)\((\[.*\])\)", lambda m: f"({m[1]}, f64)" if m[1] else "f64", text
+    )
+    runs = [({"M": m, "N": n}, {"A": waves(m, n)}) for m, n in SIZES]
+    wrong = disagreements(
+        target, {name: (wide, runs)}, tmp_path, lambda case, found: agreement(case, found, terms=64)
+    )
+    assert not wrong
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_what_leaves_the_range_comes_back(dim: int) -> None:
+    """As in PyTorch, whose running products of f32 are carried in f64: from tile to tile, too."""
+    running = sketchc.compile(
+        lambda x: torch.cumprod(x, dim), target="cpp", inputs=[torch.rand(70, 90)]
+    )
+    x = torch.ones(5, 9000)
+    x[:, 900:920], x[:, 8100:8120] = 1e5, 1e-5
+    x[1, 8500], x[2, 1000] = 0.0, -1.0
+    x = x if dim else x.T.contiguous()
+    expected = torch.cumprod(x, dim)
+    assert bool(expected.isinf().any())
+    torch.testing.assert_close(running(x), expected, rtol=1e-5, atol=0.0)
+
+
+def test_rows_of_many_terms_are_added_up_as_exactly_as_by_pytorch() -> None:
+    """Of nearly equal terms, a norm shows what their sum lost."""
+    x = torch.cat((torch.full((2, 1 << 20), 0.9), torch.full((2, 1 << 20), 1.1)), dim=1)
+    norm = sketchc.compile(lambda x: x - x.mean(1, keepdim=True), target="cpp", inputs=[x])
+    exact = (x.double() - x.double().mean(1, keepdim=True)).float()
+    torch.testing.assert_close(norm(x), exact, rtol=2e-6, atol=0.0)

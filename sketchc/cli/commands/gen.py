@@ -104,14 +104,14 @@ def gen(**given: Any) -> int:
     """
     with task_errors(as_json=given["as_json"]):
         if given["emit"]:
-            return _emit(given["task"], given["emit"])
+            return _emit(given["task"], given["emit"], given["target"])
         return _gen(given)
 
 
-def _emit(task: str, stage: str) -> int:
+def _emit(task: str, stage: str, target: str) -> int:
     """Print a stage of the built-in Designer, for each kind of inputs that needs a sketch of its
     own. Raises `UsageError`."""
-    from sketchc.agents.autosketch.designer import design
+    from sketchc.agents.autosketch.designer import design, has_f64
     from sketchc.cli.gen_lists import ListRuns, groups_of
     from sketchc.runtime.tasks.task import load_task, task_path
 
@@ -121,7 +121,8 @@ def _emit(task: str, stage: str) -> int:
         every = ListRuns(task, source, groups, Path(place))
         for number, path in enumerate(every.narrowed_tasks() if groups[1:] else [task]):
             with load_task(path) as loaded:
-                click.echo("\n" * (number > 0) + design(loaded, stage), nl=False)
+                text = design(loaded, stage, doubles=has_f64(target))
+                click.echo("\n" * (number > 0) + text, nl=False)
     return 0
 
 

@@ -39,7 +39,9 @@ def composite_layers_kernel(
         # sub(1, later, later)
         later = 1.0 - later
         # cumprod(later, 0, through, reverse=True)
-        through = running_product(tl.where((l_lanes < L - 1) & (l_lanes < L), later, 1.0), 0, True)
+        through = running_product(
+            tl.where((l_lanes < L - 1) & (l_lanes < L), later, 1.0), 0, True, False
+        )
         # mul(opacity, through, through)
         through = opacity * through
         # store(through -> SHARE[p, 0:L-1])

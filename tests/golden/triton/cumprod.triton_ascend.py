@@ -53,7 +53,7 @@ def cumprod_kernel(
             # mul(y_factor, x, y_factor)
             y_factor = y_factor * x
             # cumprod(y_factor, 0, y)
-            y = running_product(tl.where(t_lanes < N - j * T, y_factor, 1.0), 0, False)
+            y = running_product(tl.where(t_lanes < N - j * T, y_factor, 1.0), 0, False, False)
             # where(y_last, y, 0.0, y_factor)
             y_factor = tl.where(y_last, y, 0.0)
             # reduce_sum(y_factor, 0, y_total)

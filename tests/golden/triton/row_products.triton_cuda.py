@@ -45,7 +45,7 @@ def row_products_kernel(
             other=1.0,
         )
         # reduce_prod(x, 1, part)
-        part = whole_product(x, 1)
+        part = whole_product(x, 1, False)
         # mul(product, part, product)
         product_ = product_ * part
         # isinf(x, marked)

@@ -1,0 +1,41 @@
+"""Where the Designer's sketches hold in f64 what goes on from one part of a row to the next.
+
+A running product leaves the range of f32 and comes back, and a sum of very many parts, added one
+after the other, loses digits that PyTorch keeps: it adds pairs, and carries products in f64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+
+from sketchc.agents.autosketch.phase import Pass, Running
+from sketchc.base.types import DType
+from sketchc.ir.evaluate import evaluate
+from sketchc.ir.walk import names
+
+#: A sum of more terms is one of very many parts.
+_MANY = 2**16
+
+
+@attrs.frozen
+class Doubles:
+    """`exist`: whether the target has f64. `sizes`: of the symbols, in the task's own inputs."""
+
+    exist: bool
+    sizes: Mapping[str, int]
+
+    def of_sum(self, total: Pass) -> bool:
+        """Whether a sum in f32 has very many parts; an extent that is not known counts as 1."""
+        if not self.exist or total.operation != "sum" or total.dtype is not DType.F32:
+            return False
+        extents = (axis.extent for axis in total.over)
+        known = (evaluate(e, self.sizes) for e in extents if self.sizes.keys() >= set(names(e)))
+        return math.prod(map(int, known)) > _MANY
+
+    def of_scan(self, scan: Running) -> DType:
+        """The type in which a scan is carried on."""
+        ranges_out = scan.operation == "prod" and scan.dtype is DType.F32
+        return DType.F64 if self.exist and ranges_out else scan.dtype
