@@ -451,7 +451,7 @@ def _runs(prober: Prober, groups: Sequence[Group]) -> bool:
     return True
 
 
-_NAMES = tuple(letter * times for times in range(1, 9) for letter in "MNKPQRSUVWABCDEF")
+_NAMES = tuple(letter * times for times in range(1, 13) for letter in "MNKPQRSUVW")
 #: The task is asked so many times at most to find the extents of its outputs.
 _MOST_QUESTIONS = 500
 #: Small sizes at which formulas are checked, and how far above its own size a group is tried.
@@ -482,6 +482,7 @@ def read_signature(
     windows: bool = True,
     *,
     varies: Callable[[int], bool] = lambda _: True,
+    copied: bool = False,
 ) -> Signature:
     """The signature of a task: forward's tensors, then parameters and buffers, then outputs;
     forward's numbers are params with the task's own values as defaults. The inputs that a task
@@ -490,11 +491,12 @@ def read_signature(
     Numbers among the model's attributes are constants of the task: a kernel holds them itself. What
     else forward takes (a text, None, a tuple of numbers) is a constant, too. `windows`: whether the
     window sizes of the model's weights vary, where the task lets them; `varies`: whether the group
-    of this number does, or keeps the task's own size. Raises `UsageError` when an output's extent
+    of this number does, or keeps the task's own size; `copied`: whether forward's tensors have the
+    names of its arguments, not X, X2 and so on. Raises `UsageError` when an output's extent
     follows the inputs in no simple way.
     """
     description = task.describe()
-    parameters = tuple(_parameters(description))
+    parameters = tuple(_parameters(description, copied))
     in_place = description.written if description.returns == "none" else frozenset[int]()
     prober = Prober(task, description, parameters)
     groups = find_groups(prober)
@@ -610,11 +612,15 @@ def signature_plan(sketch: ir.Sketch, target: str, hardware: str | None = None) 
 # ---------------------------------------------------------------- names
 
 
-def _parameters(description: TaskDescription) -> Iterator[Parameter]:
+def _parameters(description: TaskDescription, copied: bool) -> Iterator[Parameter]:
     used: set[str] = set()
     for position, value in enumerate(description.inputs):
         if isinstance(value, TensorSpec):
-            name = _free_name(f"X{position + 1}" if position else "X", used)
+            name = f"X{position + 1}" if position else "X"
+            if copied and position < len(description.names):
+                own = _identifier(description.names[position])
+                name = own if own.isascii() and own not in _RESERVED else name
+            name = _free_name(name, used)
             yield Parameter(name, value, position=position)
     # `bind` takes a tensor named like the last part of a state's name for the first such state.
     first: dict[str, str] = {}
