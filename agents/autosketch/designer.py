@@ -51,6 +51,9 @@ class Design:
     held: str = ""
 
 
+#: The signature as these sketches declare it.
+_signature = partial(read_signature, windows=False, copied=True)
+
 #: With so many symbols, each single one is fixed at the task's own size before all are.
 _FEW = (2, 3)
 
@@ -73,7 +76,7 @@ def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
     first: UsageError | None = None
     symbols: int | None = None
     try:
-        signature = read_signature(task, name, windows=False, copied=True)
+        signature = _signature(task, name)
         symbols = len(signature.groups)
         yield from map(Design, _texts(signature, stage, doubles))
         held = "the sketch for all sizes does not pass"
@@ -83,7 +86,7 @@ def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
         first, held = error, str(error)
     for varies in _fewer(symbols, first):
         with suppress(UsageError):
-            signature = read_signature(task, name, windows=False, varies=varies, copied=True)
+            signature = _signature(task, name, varies=varies)
             for text in _texts(signature, stage, doubles):
                 first = None
                 yield Design(text, held)
@@ -117,9 +120,7 @@ def _texts(signature: Signature, stage: str, doubles: bool) -> Iterator[str]:
 def followed_numbers(task: TaskClient) -> Collection[int]:
     """The positions of those of forward's numbers that are params of the sketch of a task."""
     with suppress(UsageError):
-        traces = read_traces(
-            read_signature(task, "followed", windows=False, copied=True), numbers=True
-        )
+        traces = read_traces(_signature(task, "followed"), numbers=True)
         next(_designed(traces, "sketch", True))
         return traces.params.keys()
     return ()

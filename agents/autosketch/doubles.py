@@ -27,15 +27,16 @@ class Doubles:
     exist: bool
     sizes: Mapping[str, int]
 
-    def of_sum(self, total: Pass) -> bool:
-        """Whether a sum in f32 has very many parts; an extent that is not known counts as 1."""
-        if not self.exist or total.operation != "sum" or total.dtype is not DType.F32:
-            return False
+    def type_of(self, held: Pass | Running) -> DType:
+        """The type in which a reduction or a scan goes on from part to part."""
+        if isinstance(held, Running):
+            needed = held.operation == "prod"
+        else:
+            needed = held.operation == "sum" and self._terms(held) > _MANY
+        return DType.F64 if self.exist and needed and held.dtype is DType.F32 else held.dtype
+
+    def _terms(self, total: Pass) -> int:
+        """How many terms a reduction has; an extent that is not known counts as 1."""
         extents = (axis.extent for axis in total.over)
         known = (evaluate(e, self.sizes) for e in extents if self.sizes.keys() >= set(names(e)))
-        return math.prod(map(int, known)) > _MANY
-
-    def of_scan(self, scan: Running) -> DType:
-        """The type in which a scan is carried on."""
-        ranges_out = scan.operation == "prod" and scan.dtype is DType.F32
-        return DType.F64 if self.exist and ranges_out else scan.dtype
+        return math.prod(map(int, known))

@@ -393,11 +393,10 @@ class _PhaseWriter:
 
         Rows side by side are accumulated index by index; else blocks of a row are scanned, and the
         total of all blocks before is carried along."""
-        wide = self.doubles.of_scan(scan)
+        name, wide = self.carried(scope, scan)
         body = scan.body if wide is scan.dtype else Apply("cast", (scan.body,), wide)
         dtype, combine = _spelled(wide), _COMBINES[scan.operation]
         start = f'init={_IDENTITIES[scan.operation]}, llm_hint=["fastest", "accumulator"]'
-        name = scan.name if wide is scan.dtype else self.name(scope, f"{scan.name}_{wide.value}")
         if self.beside is not None:
             scope.say(f"{name} = alloc([{width(dims)}]{dtype}, {start})")
             inner = self.opened(scope, [scan.axis], None)
@@ -415,8 +414,15 @@ class _PhaseWriter:
         self.rounded(inner, name, scan, dims)
         return inner, dims
 
+    def carried(self, scope: Body, held: Pass | Running) -> tuple[str, DType]:
+        """The name and type of the tile that goes on from part to part; it has a name of its own
+        where its type is another than that of the result."""
+        wide = self.doubles.type_of(held)
+        same = wide is held.dtype
+        return held.name if same else self.name(scope, f"{held.name}_{wide.value}"), wide
+
     def rounded(self, scope: Body, name: str, held: Pass | Running, dims: Dims) -> None:
-        """Write the tile `name`, of f64, as that of what it holds, in the type of that."""
+        """Write the tile `name` of `carried` as the result, in the type of that."""
         if name != held.name:
             dtype = _spelled(held.dtype)
             scope.say(f'{held.name} = alloc([{width(dims)}]{dtype}, llm_hint=["fastest"])')
@@ -488,11 +494,8 @@ class _PhaseWriter:
         dtype = _spelled(each.dtype)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
-        total = each.name
-        if looped and self.doubles.of_sum(each):
-            total = self.name(scope, f"{each.name}_f64")
-        kept = dtype if total == each.name else ", f64"
-        scope.say(f"{total} = alloc([{width(dims)}]{kept}{start}, llm_hint=[{hint}])")
+        total, kept = self.carried(scope, each) if looped else (each.name, each.dtype)
+        scope.say(f"{total} = alloc([{width(dims)}]{_spelled(kept)}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
         operand = self.evaluated(inner, each.body, own, infix=True)
         if along is not None:
