@@ -30,6 +30,24 @@ _NOUNS = {
 }
 
 
+#: Operation of a reduction -> what it begins with, and the call that combines two results.
+IDENTITIES = {"sum": "0", "prod": "1", "max": "-inf", "min": "inf"}
+COMBINES = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+
+#: What a store promises whose places are those of a row in another order.
+PERMUTED = ", unique=True, covers=True"
+
+
+def spelled(dtype: DType) -> str:
+    """The type of a tile as a further argument of `alloc`; "" for the default, f32."""
+    return "" if dtype is DType.F32 else f", {dtype.value}"
+
+
+def listed(extents: Sequence[ir.Expr]) -> str:
+    """Extents or subscripts as text."""
+    return ", ".join(map(show, extents))
+
+
 def named(text: str) -> ir.Expr:
     """An expression that is written as `text`: a tile's name, a number, or a call."""
     return ir.Ref(text, ir.NameKind.LOOP)

@@ -138,14 +138,14 @@ def _designed(traces: Traces, stage: str, doubles: bool) -> Iterator[str]:
     if stage == "loops":
         yield _text(loops)
         return
-    phases = build_phases(loops)
+    symbols, groups = traces.signature.sketch.symbols, traces.signature.groups
+    sizes = {symbol.name: group.size for symbol, group in zip(symbols, groups, strict=True)}
+    phases = build_phases(loops, sizes)
     if unnamed := phases.unnamed():
-        phases = build_phases(build_loops(traces.graph(unnamed)))
+        phases = build_phases(build_loops(traces.graph(unnamed)), sizes)
     if stage == "phases":
         yield _text(phases)
         return
-    symbols, groups = traces.signature.sketch.symbols, traces.signature.groups
-    sizes = {symbol.name: group.size for symbol, group in zip(symbols, groups, strict=True)}
     written = written_phases(phases, Doubles(doubles, sizes))
     sketch = write_sketch(phases, name, written)
     program = write_program(phases, name, written, sketch) if stage == "program" else None

@@ -56,6 +56,9 @@ class Lanes:
 #: Up to so many rows or columns of a matrix product are one block.
 _ONE_BLOCK = 16
 
+#: Up to this an axis of an attention that is summed over, or of values, is one block.
+_ONE_HEAD = 128
+
 #: So many accesses weigh as much as one that depends on one more axis.
 _HEAVIER = 8
 
@@ -76,6 +79,13 @@ def block_size(axis: Axis, size: str) -> str | None:
     """The tuned size of a block of a matrix product; None for an axis that is one block."""
     extent = axis.extent
     small = isinstance(extent, ir.Literal) and extent.value <= _ONE_BLOCK
+    return None if small else size
+
+
+def head_size(axis: Axis, size: str) -> str | None:
+    """The tuned size of a block of an attention's head; None for an axis that is one block."""
+    extent = axis.extent
+    small = isinstance(extent, ir.Literal) and extent.value <= _ONE_HEAD
     return None if small else size
 
 

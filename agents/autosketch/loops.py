@@ -8,6 +8,7 @@ permutation or a broadcast is a map whose body is one element of its source.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import assert_never
@@ -376,9 +377,28 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
             return Number(simplified(value, axes), dtype) if isinstance(value, ir.Expr) else scalar
         case Apply():
             operands = tuple(resolved(loops, each, axes) for each in scalar.operands)
-            return attrs.evolve(scalar, operands=operands)
+            return _simpler(attrs.evolve(scalar, operands=operands))
         case _:
             assert_never(scalar)
+
+
+def _simpler(scalar: Apply) -> Scalar:
+    """The scalar, or an equal one of fewer operations, of conditions: masks of 1 and 0 that are
+    compared with 0, and masks of which one part holds everywhere."""
+    match scalar:
+        case Apply("logical_and", (condition, Number(True)) | (Number(True), condition)):
+            return condition
+        case Apply("logical_not", (Apply("logical_not", (condition,)),)):
+            return condition
+        case Apply(
+            "eq" | "ne" as operation,
+            (Apply("where", (condition, Number(one), Number(other))), Number(value)),
+        ) if (one, other, value) == (1, 0, 0):
+            negated = Apply("logical_not", (condition,), scalar.dtype)
+            return condition if operation == "ne" else _simpler(negated)
+        case Apply("where", (Apply("logical_not", (condition,)), one, other)):
+            return attrs.evolve(scalar, operands=(condition, other, one))
+    return scalar
 
 
 def looked_up(loops: Loops, element: Element, axes: Mapping[str, ir.Expr]) -> Element:
@@ -581,11 +601,41 @@ def _divided(operator: str, left: ir.Expr, right: ir.Expr, axes: Mapping[str, ir
     whole, rest = substitute(whole, remainders), substitute(rest, remainders)
     if within:
         found = whole if operator == "//" else rest
+    elif (digits := _digits(rest, right, axes)) is not None:
+        upper, step, lower = digits
+        turns = ir.Literal(_literal(right) // step)
+        if operator == "//":
+            return _folded("+", whole, symbolic.simplify(ir.Binary("//", upper, turns)))
+        upper = symbolic.simplify(ir.Binary("%", upper, turns))
+        found = ir.Binary("+", ir.Binary("*", upper, ir.Literal(step)), lower)
     elif operator == "%":
         found = ir.Binary("%", _less_precise(rest, right), right)
     else:
         return _folded("+", whole, symbolic.simplify(ir.Binary("//", rest, right)))
     return symbolic.simplify(found)
+
+
+def _literal(expression: ir.Expr) -> int:
+    """The number that an expression is; 0 for a formula."""
+    value = expression.value if isinstance(expression, ir.Literal) else 0
+    return value if isinstance(value, int) else 0
+
+
+def _digits(
+    number: ir.Expr, right: ir.Expr, axes: Mapping[str, ir.Expr]
+) -> tuple[ir.Expr, int, ir.Expr] | None:
+    """`number` as upper * step + lower with 0 <= lower < step, where step divides the number
+    `right`, as a head's columns do those of all heads; None where there is no such step."""
+    terms = symbolic.normalize(number)
+    whole = _literal(right)
+    steps = {math.gcd(whole, int(factor)) for factor in terms.values() if factor == int(factor)}
+    for step in sorted(steps, reverse=True):
+        high = {m: factor for m, factor in terms.items() if factor % step == 0}
+        lower = symbolic.rebuild({m: f for m, f in terms.items() if m not in high})
+        if 1 < step < whole and high and below(lower, ir.Literal(step), axes):
+            upper = symbolic.rebuild({m: factor // step for m, factor in high.items()})
+            return symbolic.simplify(upper), step, lower
+    return None
 
 
 def _with_remainders_named(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
 
 import attrs
 
@@ -82,6 +83,58 @@ class Product:
         factors = f"{text(self.left)} * {text(self.right)}"
         blocks = f"{ranges(self.down)}; {ranges(self.across)}"
         yield f"    {self.name}[{blocks}] = sum[{ranges(self.over)}] {factors}"
+
+
+@attrs.frozen
+class Attention:
+    """The sum over `over` of weights * `value`, for each of `down` (an axis of the weights alone)
+    and `across` (an axis of `value` alone). The weights are the softmax along `over` of `score`, an
+    expression in the element "scores", which is the sum over `inner` of query * key. `hidden`: a
+    row all of whose scores are -inf gives 0. `weight`: the type of the weights in the product."""
+
+    name: str
+    dtype: DType
+    down: Axis
+    across: Axis
+    over: Axis
+    inner: Axis
+    query: Scalar
+    key: Element
+    score: Scalar
+    value: Element
+    weight: DType
+    hidden: bool
+
+    @property
+    def groups(self) -> tuple[tuple[Axis, ...], ...]:
+        """The groups of axes: four of one axis each."""
+        return (self.down,), (self.across,), (self.over,), (self.inner,)
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The scalars computed: the factors of both products, and the scores."""
+        return self.query, self.key, self.score, self.value
+
+    def changed(self, axes: _OfAxes, element: _OfElement) -> Attention:
+        """See `Phase.changed`; the axes, each alone in its group, stay as they are."""
+        return attrs.evolve(
+            self,
+            query=mapped(self.query, element),
+            key=element(self.key),
+            score=mapped(self.score, element),
+            value=element(self.value),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Both products as text."""
+        over, blocks = ranges([self.over]), f"{ranges([self.down])}; {ranges([self.across])}"
+        factors = f"{text(self.query)} * {text(self.key)}"
+        yield f"    {SCORES}[{ranges([self.down])}; {over}] = sum[{ranges([self.inner])}] {factors}"
+        weights = f"softmax[{over}] {text(self.score)}"
+        yield f"    {self.name}[{blocks}] = sum[{over}] ({weights}) * {text(self.value)}"
+
+
+#: What the scores of an attention are called.
+SCORES = "scores"
 
 
 @attrs.frozen
@@ -212,6 +265,9 @@ class Scattered:
             yield f"    for each [{ranges(self.over)}] in order: {name} = {text(each)}"
 
 
+Fold: TypeAlias = Product | Attention | Running | Chosen | Ranked | Scattered
+
+
 @attrs.frozen
 class Phase:
     """`result` at each index of rows and columns, and of the axes of `fold`, goes to `target`, at
@@ -225,7 +281,7 @@ class Phase:
     passes: tuple[Pass, ...]
     columns: tuple[Axis, ...]
     result: Scalar
-    fold: Product | Running | Chosen | Ranked | Scattered | None = None
+    fold: Fold | None = None
     step: Axis | None = None
 
     def scalars(self) -> tuple[Scalar, ...]:

@@ -44,6 +44,7 @@ from sketchc.agents.autosketch.loops import (
 )
 from sketchc.agents.autosketch.means import with_shifted_means
 from sketchc.agents.autosketch.phase import (
+    Attention,
     Chosen,
     Pass,
     Phase,
@@ -56,11 +57,13 @@ from sketchc.agents.autosketch.phase import (
 )
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
+from sketchc.agents.autosketch.templates.attention import find_attention
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
-from sketchc.ir.walk import free_name, substitute
+from sketchc.ir.evaluate import evaluate
+from sketchc.ir.walk import free_name, names, substitute
 
 #: The most operations that one element may take.
 _MOST_PARTS = 4000
@@ -72,14 +75,14 @@ _NOUNS = ("PARTIAL", "INTERIM", "STATES")
 _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"}
 
 
-def build_phases(loops: Loops) -> Phases:
-    """Decide what is computed together. Raises `UsageError` where an element takes too many
-    operations."""
+def build_phases(loops: Loops, sizes: Mapping[str, int]) -> Phases:
+    """Decide what is computed together; `sizes`: of the symbols, in the task's own inputs. Raises
+    `UsageError` where an element takes too many operations."""
     loops = with_held(with_epilogues(with_shifted_means(without_repeats(loops))))
     _fits(loops)
     kept: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
-        builder = _Builder(loops, kept)
+        builder = Builder(loops, kept, sizes)
         for tensor, value in loops.outputs:
             found = loops.values[value]
             axes = _renamed(found.axes, "ijklmnpq")
@@ -131,11 +134,13 @@ def _apart(axes: Sequence[Axis], passes: Iterable[Pass]) -> tuple[Axis, ...]:
     return tuple(found)
 
 
-class _Builder:
+class Builder:
     """Builds phases: those found so far, and the values that workspaces hold."""
 
-    def __init__(self, loops: Loops, kept: frozenset[str]) -> None:
-        """`kept`: values that a workspace holds for some phase, so that others load them, too."""
+    def __init__(self, loops: Loops, kept: frozenset[str], sizes: Mapping[str, int]) -> None:
+        """`kept`: values that a workspace holds for some phase, so that others load them, too;
+        `sizes`: of the symbols, in the task's own inputs."""
+        self.sizes = sizes
         self.loops = loops
         self.kept = kept
         self.found: list[Phase] = []
@@ -286,10 +291,11 @@ class _Builder:
 
     def folded(
         self, axes: Sequence[Axis], result: Scalar
-    ) -> tuple[Element, Product | Running | Chosen | Ranked] | None:
-        """The first element of a result that is a matrix product for these axes, or else a scan,
-        a choice of the best, or a place in an order, with that fold; None where there is none."""
-        for kind in (self.product, self.running, self.chosen, self.ranked):
+    ) -> tuple[Element, Attention | Product | Running | Chosen | Ranked] | None:
+        """The first element of a result that is an attention or a matrix product for these axes, or
+        else a scan, a choice of the best, or a place in an order, with that fold; None where there
+        is none."""
+        for kind in (self.attention, self.product, self.running, self.chosen, self.ranked):
             for element in elements(result):
                 fold = kind(element, axes)
                 if fold is not None:
@@ -372,6 +378,14 @@ class _Builder:
         if value.name in self.kept:
             return True
         return self.readers[value.name] > 1 and is_product(value)
+
+    def at_most(self, extent: ir.Expr, limit: int) -> bool:
+        """Whether an extent is at most `limit`, at the task's own sizes; False if that is open."""
+        return self.sizes.keys() >= set(names(extent)) and evaluate(extent, self.sizes) <= limit
+
+    def attention(self, element: Element, axes: Sequence[Axis]) -> Attention | None:
+        """The reduction that an element reads as an attention for these axes; else None."""
+        return find_attention(self, element, axes)
 
     def product(self, element: Element, axes: Sequence[Axis]) -> Product | None:
         """The reduction that an element reads as a matrix product for these axes: a sum of products

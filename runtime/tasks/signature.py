@@ -458,7 +458,7 @@ _MOST_QUESTIONS = 500
 _SMALL = (1, 2, 3, 5)
 _LARGER = (1, 3, 8)
 #: Names that no tensor gets: symbols, sizes of tiles, and what every target calls its result.
-_RESERVED = frozenset({*_NAMES, "T", "TM", "TN", "TK", "out"})
+_RESERVED = frozenset({*_NAMES, *["T", "TM", "TN", "TK", "TQ", "TS", "TD", "TH", "out"]})
 
 
 @attrs.frozen

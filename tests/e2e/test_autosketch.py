@@ -85,14 +85,6 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "einsum": ("torch.einsum('bik,bjk->bji', x, w)", ((3, 20, 40), (3, 30, 40))),
     "after_a_product": ("torch.softmax(torch.exp(x) @ w, dim=-1)", ((20, 40), (40, 50))),
     "triangles": ("torch.tril(torch.tril(x) @ torch.tril(w))", ((40, 40), (40, 40))),
-    "attention": (
-        "F.scaled_dot_product_attention(x, w, b)",
-        ((2, 30, 16), (2, 40, 16), (2, 40, 16)),
-    ),
-    "causal_attention": (
-        "F.scaled_dot_product_attention(x, w, b, is_causal=True, scale=0.3)",
-        ((2, 30, 16), (2, 40, 16), (2, 40, 16)),
-    ),
     "convolution": (
         "F.conv2d(x, w, b, stride=2, padding=1)",
         ((2, 3, 20, 22), (5, 3, 3, 3), (5,)),

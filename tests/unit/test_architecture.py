@@ -60,7 +60,8 @@ NAMING = {
         "agents/autosketch/phases.py",
         "agents/autosketch/rules/pointwise.py",
         "agents/autosketch/calls.py",
-        "agents/autosketch/sketch.py",
+        "agents/autosketch/templates/attention.py",
+        "agents/autosketch/templates/writer.py",
         "agents/autosketch/rules/views.py",
     ),
     "operations and methods of PyTorch and Triton": (

@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from sketchc.runtime.tasks.worker.attention import attention, attention_layer
 from sketchc.runtime.tasks.worker.recurrent import LAYERS
 
 Tensor = torch.Tensor
@@ -54,6 +55,7 @@ def table() -> dict[Function, Function]:
     return {
         **LAYERS,
         F.scaled_dot_product_attention: attention,
+        F.multi_head_attention_forward: attention_layer,
         F.gaussian_nll_loss: gaussian_nll_loss,
         F.embedding_bag: embedding_bag,
         torch.bilinear: bilinear,
@@ -63,31 +65,6 @@ def table() -> dict[Function, Function]:
         **dict.fromkeys((torch.cov, Tensor.cov), covariance),
         **dict.fromkeys((torch.corrcoef, Tensor.corrcoef), correlation),
     }
-
-
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
-    """`scaled_dot_product_attention` without a mask argument. PyTorch's own also handles rows that
-    a mask hides whole, of which there are none here, in twice as many operations."""
-    if attn_mask is not None or enable_gqa or dropout_p:
-        return NotImplemented
-    if query.dtype not in (torch.float32, torch.float64):
-        return NotImplemented
-    # Queries are scaled, not scores: a score may overflow where a scaled one does not.
-    queries = query * (query.shape[-1] ** -0.5 if scale is None else scale)
-    scores = queries @ key.transpose(-2, -1)
-    if is_causal:
-        row, column = torch.arange(query.shape[-2]), torch.arange(key.shape[-2])
-        scores = torch.where(row[:, None] >= column, scores, -torch.inf)
-    return torch.softmax(scores, -1) @ value
 
 
 def gaussian_nll_loss(

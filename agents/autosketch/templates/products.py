@@ -1,0 +1,59 @@
+"""Matrix products as statements: blocks of the result, summed a block at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sketchc.agents.autosketch.body import Body
+from sketchc.agents.autosketch.calls import spelled
+from sketchc.agents.autosketch.lanes import Dims, last_place, width
+from sketchc.agents.autosketch.loops import Element, Scalar, elements
+from sketchc.agents.autosketch.phase import Product
+from sketchc.base.types import DType
+from sketchc.ir.show import show
+
+if TYPE_CHECKING:
+    from sketchc.agents.autosketch.templates.writer import PhaseWriter
+
+
+def factor_of(
+    writer: PhaseWriter, scope: Body, factor: Scalar, dims: Dims, dtype: DType | None = None
+) -> tuple[str, bool]:
+    """The name of a tile with a factor of a matrix product, and whether its axes are turned: they
+    are in the order in which the factor runs through memory. `dtype`: its type, if not its own."""
+    index = next(elements(factor)).index
+    places = [last_place(index, lanes) for lanes in dims]
+    turned = places[0] > places[1]
+    order = dims[::-1] if turned else dims
+    if isinstance(factor, Element):
+        return writer.loaded(scope, factor, order, dtype or factor.dtype), turned
+    return writer.evaluated(scope, factor, order), turned
+
+
+def write_product(writer: PhaseWriter, top: Body, product: Product) -> None:
+    """Write programs over blocks of a matrix product: the product, then each element."""
+    groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
+    down, across, over = (
+        writer.block(axis, size, product.digits.get(axis.name, ())) for (axis,), size in groups
+    )
+    scope = top
+    for axis in writer.phase.rows:
+        scope = writer.parallel(scope, axis.name, show(axis.extent))
+    for each in (down, across):
+        if each.size is not None:
+            scope = writer.parallel(scope, each.variable, each.count)
+    scope = writer.in_a_launch(scope, top)
+    for each in (down, across):
+        scope.bound |= each.names
+    dtype = spelled(product.dtype) or ", f32"
+    hint = '"fastest", "accumulator"'
+    scope.say(
+        f"{product.name} = alloc([{width((down, across))}]{dtype}, init=0, llm_hint=[{hint}])"
+    )
+    inner = writer.opened(scope, (), over)
+    left, turned_left = factor_of(writer, inner, product.left, (down, over))
+    right, turned_right = factor_of(writer, inner, product.right, (over, across))
+    keywords = f"{', trans_a=True' * turned_left}{', trans_b=True' * turned_right}"
+    inner.say(f"gemm({left}, {right}, {product.name}{keywords})")
+    scope.finished()
+    writer.result(scope, (down, across))
