@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sketchc.agents.autosketch.doubles import Doubles
 from sketchc.agents.autosketch.graph import (
     DiffersError,
     Graph,
@@ -30,6 +29,7 @@ from sketchc.agents.autosketch.phase import Phases
 from sketchc.agents.autosketch.phases import build_phases
 from sketchc.agents.autosketch.program import write_program
 from sketchc.agents.autosketch.sketch import write_sketch, written_phases
+from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn

@@ -420,6 +420,11 @@ def _with_lets(declared: ir.Sketch, extents: Sequence[ir.Expr]) -> ir.Sketch:
     return records.evolve(declared, tensors=tensors, lets=(*declared.lets, *lets.values()))
 
 
+def foreign_types(node: Mapping[str, Any]) -> set[str]:
+    """The types of a traced node's results that sketches do not have."""
+    return {each["dtype"] for each in node["tensors"]} - {*_DTYPES, _NO_RESULT}
+
+
 class _Merged:
     """Merges traces into one graph, with formulas for the numbers in which they differ."""
 

@@ -43,8 +43,26 @@ def build_loops(graph: Graph) -> Loops:
     where each of them has one, of which the task needs more; both say all that is missing.
     """
     builder = Builder(graph)
-    unknown: Counter[str] = Counter()
-    variants: dict[str, None] = {}
+    missing = _built(builder, graph)
+    if not missing:
+        return builder.loops()
+    unknown = Counter(plain(graph.nodes[n].operation) for n, why in missing.items() if not why)
+    variants = dict.fromkeys(why for why in missing.values() if why)
+    listed = [f"{n} ({c} times)" if c > 1 else n for n, c in sorted(unknown.items())]
+    if not unknown:
+        refuse(f"{_NO_FORM} {'; '.join(variants)}")
+    raise NoFormError(f"{_NO_FORM}: {'; '.join([', '.join(listed), *variants])}")
+
+
+def without_form(graph: Graph) -> dict[int, str]:
+    """The numbers of the nodes for which there is no form, each with what it has none for: "" is
+    the operation as such."""
+    return _built(Builder(graph), graph)
+
+
+def _built(builder: Builder, graph: Graph) -> dict[int, str]:
+    """Give every node of a graph its loops; those that have no form get zeros, and are returned."""
+    missing: dict[int, str] = {}
     for number, node in enumerate(graph.nodes):
         builder.number = number
         rule = _TABLE.get(plain(node.operation))
@@ -52,16 +70,11 @@ def build_loops(graph: Graph) -> Loops:
             if rule is not None:
                 rule(builder, node)
                 continue
-            unknown[plain(node.operation)] += 1
+            missing[number] = ""
         except UsageError as error:
-            variants[str(error).removeprefix(f"{_NO_FORM} ")] = None
+            missing[number] = str(error).removeprefix(f"{_NO_FORM} ")
         _stand_in(builder, node)
-    if not unknown and not variants:
-        return builder.loops()
-    listed = [f"{n} ({c} times)" if c > 1 else n for n, c in sorted(unknown.items())]
-    if not unknown:
-        refuse(f"{_NO_FORM} {'; '.join(variants)}")
-    raise NoFormError(f"{_NO_FORM}: {'; '.join([', '.join(listed), *variants])}")
+    return missing
 
 
 def _stand_in(builder: Builder, node: Node) -> None:

@@ -11,13 +11,13 @@ from sketchc.agents.autosketch.calls import (
     listed,
     number_text,
 )
-from sketchc.agents.autosketch.doubles import Doubles
 from sketchc.agents.autosketch.phase import (
     Phase,
     Phases,
     Product,
     Ranked,
 )
+from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.writer import PhaseWriter
 from sketchc.base.diagnostics import InternalError, Source
 from sketchc.ir.show import show

@@ -110,6 +110,8 @@ def conclusion(record: RunRecord) -> str:
                 "and compares nothing. Do not rely on it before `--workflow verifier-only` has "
                 "passed."
             )
+        case "partial":
+            return f"**Not the whole task**: {reason}. This never counts as passed."
         case "rejected" if record.steps and record.steps[-1].failure == "infrastructure":
             return f"**The kernel could not be judged**: {reason}."
         case "rejected":

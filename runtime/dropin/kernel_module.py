@@ -30,9 +30,9 @@ from sketchc.lowering.registry import load_language, load_target
 from sketchc.runtime.toolchains.base import toolchain
 
 #: Files whose text goes into drop-ins. They are not imported for it: they import torch.
-LOADING, SUPPORT, MODEL_SUPPORT, LIST_SUPPORT = (
+LOADING, SUPPORT, MODEL_SUPPORT, LIST_SUPPORT, PARTIAL_SUPPORT = (
     Path(__file__).with_name(f"{part}_support.py")
-    for part in ("loading", "kernel", "model", "list")
+    for part in ("loading", "kernel", "model", "list", "partial")
 )
 _MARKS = ("# ---- copied from here ----\n", "# ---- to here ----\n")
 

@@ -93,7 +93,7 @@ class ListRuns:
             files = self._files(results, worst.options.target)
             joined = attrs.evolve(
                 worst,
-                state=_joined_state(results, worst),
+                state=joined_state(results, worst),
                 options=attrs.evolve(worst.options, task=task_path(self.task)[0].name),
                 folder=self.folder,
                 files=(self.folder / "SUMMARY.md", *files),
@@ -143,7 +143,7 @@ class ListRuns:
         return table(head, rows, right=head[-1:])
 
 
-def _joined_state(results: Sequence[RunResult], worst: RunResult) -> RunState:
+def joined_state(results: Sequence[RunResult], worst: RunResult) -> RunState:
     """The state of the run `worst`, with the steps of all runs and the cases of all verdicts."""
     state = worst.state
     if state.verdict is not None:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.calls import spelled
-from sketchc.agents.autosketch.lanes import Lanes, line_of
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
@@ -37,6 +35,8 @@ from sketchc.agents.autosketch.loops import (
     resolved,
 )
 from sketchc.agents.autosketch.phase import SCORES, Attention, Product, mapped
+from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.lanes import Lanes, line_of
 from sketchc.agents.autosketch.templates.products import factor_of
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir

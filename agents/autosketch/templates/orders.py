@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.calls import spelled
-from sketchc.agents.autosketch.lanes import Dims, Lanes
 from sketchc.agents.autosketch.phase import Chosen, Ranked
+from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.lanes import Dims, Lanes
 from sketchc.ir.show import show
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.calls import spelled
-from sketchc.agents.autosketch.lanes import Dims, last_place, width
 from sketchc.agents.autosketch.loops import Element, Scalar, elements
 from sketchc.agents.autosketch.phase import Product
+from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.lanes import Dims, last_place, width
 from sketchc.base.types import DType
 from sketchc.ir.show import show
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.calls import PERMUTED
-from sketchc.agents.autosketch.lanes import Dims, width
 from sketchc.agents.autosketch.loops import Element
 from sketchc.agents.autosketch.phase import Scattered
+from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.lanes import Dims, width
 
 if TYPE_CHECKING:
     from sketchc.agents.autosketch.templates.writer import PhaseWriter

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from sketchc.agents.autosketch.body import Body
 from sketchc.agents.autosketch.calls import (
     COMBINES,
     IDENTITIES,
@@ -27,19 +26,6 @@ from sketchc.agents.autosketch.calls import (
     number_text,
     operands_of,
     spelled,
-)
-from sketchc.agents.autosketch.doubles import Doubles
-from sketchc.agents.autosketch.lanes import (
-    Dims,
-    Lanes,
-    block_size,
-    head_size,
-    lanes_of,
-    runs_along,
-    shaped,
-    step_in,
-    width,
-    windows,
 )
 from sketchc.agents.autosketch.loops import (
     Apply,
@@ -67,6 +53,20 @@ from sketchc.agents.autosketch.phase import (
     Scattered,
 )
 from sketchc.agents.autosketch.templates.attention import write_attention
+from sketchc.agents.autosketch.templates.body import Body
+from sketchc.agents.autosketch.templates.doubles import Doubles
+from sketchc.agents.autosketch.templates.lanes import (
+    Dims,
+    Lanes,
+    block_size,
+    head_size,
+    lanes_of,
+    runs_along,
+    shaped,
+    step_in,
+    width,
+    windows,
+)
 from sketchc.agents.autosketch.templates.orders import write_best, write_places
 from sketchc.agents.autosketch.templates.products import write_product
 from sketchc.agents.autosketch.templates.scans import write_scan

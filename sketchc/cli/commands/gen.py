@@ -29,6 +29,7 @@ STATUS = {
     "incomplete": 1,
     "exhausted": 1,
     "failed": 1,
+    "partial": 1,
 }
 STOPPED = 3
 #: Options that win over `sketchc.toml` and the environment, and the file itself.
@@ -57,6 +58,12 @@ _SETTINGS = (
     type=click.Choice(["graph", "loops", "phases", "sketch", "program"]),
     help="Print a stage of the built-in Designer, and make no kernel; program: the sketch as one "
     "that calls a sketch for each kind of layer.",
+)
+@click.option(
+    "--allow-partial",
+    is_flag=True,
+    help="Where the built-in Designer has no form for some operations, let PyTorch compute these, "
+    "between kernels of the rest. It never counts as passed.",
 )
 @click.option("--coder", type=click.Choice(["builtin", "llm"]), help="Who writes the kernel.")
 @click.option("--sketch", "sketch", metavar="FILE", help="An existing sketch (coder-only).")
@@ -91,8 +98,9 @@ _SETTINGS = (
 def gen(**given: Any) -> int:
     """Turn a PyTorch task into a kernel: design, code, verify, mend.
 
-    Exit status: 0 passed (or generated, where the workflow verifies nothing), 1 no kernel passed,
-    2 misuse or a broken task, 3 stopped by a cap or by the model's endpoint: --resume goes on.
+    Exit status: 0 passed (or generated, where the workflow verifies nothing), 1 no kernel passed
+    (or only for parts of the task: --allow-partial), 2 misuse or a broken task, 3 stopped by a cap
+    or by the model's endpoint: --resume goes on.
 
     \b
     Examples:
@@ -151,16 +159,24 @@ def _made(
     """The result of one run, or of a run for each group of the task's lists of inputs where the
     built-in Designer needs a sketch for each. Raises `UsageError`."""
     from sketchc.cli.gen_lists import ListRuns, groups_of
+    from sketchc.cli.gen_partial import PartialRuns, cut_of
     from sketchc.cli.gen_run import default_folder
 
     asked, task_source = wanted
     timeout = configuration.target(asked.target).verify_timeout
     builtin = asked.workflow == "builtin"
+    if given["allow_partial"] and not builtin:
+        refuse("--allow-partial goes with the built-in Designer: --designer builtin")
     groups = groups_of(given["task"], task_source, timeout) if builtin else ()
-    if len(groups) < 2:
+    parts = cut_of(given["task"], timeout) if given["allow_partial"] and len(groups) < 2 else None
+    if len(groups) < 2 and parts is None:
         return _run(given, configuration, wanted, output)
     folder = output or default_folder(asked, configuration, given["resume"])
-    every = ListRuns(given["task"], task_source, groups, folder)
+    every: ListRuns | PartialRuns = (
+        ListRuns(given["task"], task_source, groups, folder)
+        if parts is None
+        else PartialRuns(given["task"], parts, folder, asked.target)
+    )
 
     def run(task: str, place: Path) -> RunResult:
         own = {**_resumed(given, place), "task": task}
