@@ -42,7 +42,7 @@ from sketchc.runtime.store.writing import KernelRow, RunRow, RunStep, digest_of
 from sketchc.runtime.toolchains.base import toolchain
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.progress import Progress
 
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.state.state import RunContext, RunState
@@ -53,24 +53,40 @@ _REFRESH = 0.2
 
 
 class Display:
-    """Shows on standard error what agents do (`state.Progress`) and how replies stream in."""
+    """Shows on standard error what agents do (`state.Progress`) and how replies stream in: in a
+    terminal with a bar of the steps done, of `steps`, or of an unknown number (0)."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, steps: int = 0) -> None:
         self.console = make_console(stderr=True, quiet=quiet, highlight=False)
         self.client: Client | None = None
-        self._status: Status | None = None
+        self._steps = steps
+        self._bar: Progress | None = None
         self._doing = "starting"
         self._updated = 0.0
 
     def __enter__(self) -> Display:
         if self.console.is_terminal:
-            self._status = self.console.status(self._doing)
-            self._status.start()
+            from rich import progress
+
+            columns = (
+                *(progress.SpinnerColumn(), progress.TextColumn("{task.description}")),
+                *(progress.BarColumn(20), progress.TextColumn("{task.fields[steps]}")),
+                progress.TimeElapsedColumn(),
+            )
+            self._bar = progress.Progress(*columns, console=self.console, transient=True)
+            self._bar.add_task(self._doing, total=self._steps or None, steps="")
+            self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def ended(self, steps: int) -> None:
+        """Show that so many steps of the run have ended."""
+        if self._bar is not None:
+            told = f"{steps} of {self._steps}" if self._steps else f"{steps} steps"
+            self._bar.update(self._bar.task_ids[0], completed=steps, steps=told)
 
     def note(self, agent: str, text: str) -> None:
         """Print `text` of `agent` as a permanent line, and show it on the live line from now on."""
@@ -82,14 +98,14 @@ class Display:
     def streamed(self, request: Request, characters: int) -> None:
         """Show on the live line that the reply to `request` has this many `characters` so far."""
         now = time.monotonic()
-        if self._status is None or now - self._updated < _REFRESH:
+        if self._bar is None or now - self._updated < _REFRESH:
             return
         self._updated = now
         self._update(f"{self._doing}; {request.purpose} writes, {characters:,} characters")
 
     def _update(self, text: str) -> None:
-        if self._status is not None:
-            self._status.update(escape(text) + self._spent())
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], description=escape(text) + self._spent())
 
     def _spent(self) -> str:
         """The calls, tokens and money spent so far, as text; "" before the first call."""
@@ -236,13 +252,20 @@ def generate(
         require_own_folder(folder)
         with folder.lock(), _kept_if_started(folder):
             asked = settle_options(wanted, folder, resume, recorded)
-            with Ledger(folder.ledger_path) as ledger, Display(quiet=quiet) as display:
+            loops = "conductor" in workflow.agents
+            display = Display(quiet=quiet, steps=0 if loops else len(workflow.agents))
+            with Ledger(folder.ledger_path) as ledger, display:
                 ledger.begin(_header(asked))
                 client = _client(provider, ledger, folder, configuration, display)
                 kept = RunRecorder(recorder(store, task), folder, asked)
+
+                def stepped(state: RunState, context: RunContext) -> None:
+                    kept.step(state, context)
+                    display.ended(len(state.history))
+
                 run = Run(
                     *(asked, folder, task, task_source, configuration),
-                    *(client, ledger, display, kept.step),
+                    *(client, ledger, display, stepped),
                 )
                 state, stopped = _run_to_end(run, bench)
                 display.note("end", ending(state, stopped))
