@@ -7,7 +7,8 @@ of its passes, instead of the product and all that is added to it or multiplied 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from typing import TypeAlias
 
 import attrs
 
@@ -25,6 +26,7 @@ from sketchc.agents.autosketch.loops import (
     is_product,
     names_in,
     operations,
+    row_major,
 )
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -37,16 +39,22 @@ _MUCH = 200
 _MANY = 4
 
 
+#: The most maps that are computed of one value until they come together.
+_STEPS = 12
+
+#: By the name of a value, those that read it, each with the elements.
+_Readers: TypeAlias = dict[str, dict[str, list[Element]]]
+
+
 def with_epilogues(loops: Loops) -> Loops:
     """The loops with those maps marked `stored` that memory is to hold in place of a product."""
-    readers: dict[str, dict[str, list[Element]]] = defaultdict(lambda: defaultdict(list))
-    plain: set[str] = set()
+    readers: _Readers = defaultdict(dict)
+    plain: set[str] = {tensor.name for tensor in loops.declared.tensors}
     for name, value in loops.values.items():
         sources = [e for scalar in computed_from(value) for e in elements(scalar)]
         for element in sources:
-            readers[element.source][name].append(element)
-        known = all(e.source in plain or e.source not in loops.values for e in sources)
-        if isinstance(value, Map) and known:
+            readers[element.source].setdefault(name, []).append(element)
+        if isinstance(value, Map) and plain.issuperset(e.source for e in sources):
             plain.add(name)
     reduced: set[str] = set()  # what a reduction or scan reads, through maps or not
     for name in reversed([*loops.values]):
@@ -55,17 +63,18 @@ def with_epilogues(loops: Loops) -> Loops:
     values = dict(loops.values)
     outputs = {name for _, name in loops.outputs}
     for product in filter(is_product, loops.values.values()):
-        last: Value = product
-        steps: list[Map] = []
-        while (
-            last.name not in outputs
-            and len(readers[last.name]) == 1
-            and (step := _step(loops, last, *next(iter(readers[last.name].items())), plain))
-        ):
-            last = step
+        known = plain | {name for name, value in values.items() if _is_stored(value)}
+        steps: list[Value] = [product]
+        while steps[-1].name not in outputs:
+            step = _next(loops, steps[-1], readers, known, outputs)
+            if step is None:
+                break
             steps.append(step)
-        if steps and last.name not in outputs and last.name in reduced:
-            values[last.name] = attrs.evolve(steps[-1], stored=True)
+        while isinstance(steps[-1].body, Element):  # a view computes nothing
+            steps.pop()
+        last = steps[-1]
+        if isinstance(last, Map) and last.name not in outputs and last.name in reduced:
+            values[last.name] = attrs.evolve(last, stored=True)
     return attrs.evolve(loops, values=values)
 
 
@@ -144,26 +153,55 @@ def _beyond(loops: Loops, element: Element, axes: Sequence[Axis]) -> set[str]:
     return names_in(moved)
 
 
-def _step(
-    loops: Loops, value: Value, name: str, read: list[Element], plain: set[str]
+def _is_stored(value: Value) -> bool:
+    return isinstance(value, Map) and value.stored
+
+
+def _next(
+    loops: Loops, value: Value, readers: _Readers, known: Set[str], outputs: Set[str]
 ) -> Map | None:
-    """The value `name`, the only reader of `value`, where it is a map that reads it elementwise (by
-    the elements `read`) and else only what is computed from the task's tensors; None otherwise."""
-    reader = loops.values[name]
-    if not isinstance(reader, Map) or reader.dtype is not value.dtype:
-        return None
-    if [axis.extent for axis in reader.axes] != [axis.extent for axis in value.axes]:
-        return None
-    one = ir.Literal(1)
-    own = tuple(ir.Literal(0) if axis.extent == one else axis.ref for axis in reader.axes)
-    for element in read:
-        index = tuple(
-            ir.Literal(0) if axis.extent == one else each
-            for axis, each in zip(reader.axes, element.index, strict=True)
-        )
-        if index != own or element.pad is not None or element.where is not None or element.fetched:
+    """The first map in which all that is computed of `value` comes together, element by element and
+    else of what is `known` only: computed from the task's tensors, or in memory. None where there
+    is none within `_STEPS` maps."""
+    inside: dict[str, Value] = {value.name: value}
+    for _ in range(_STEPS):
+        reading = {name for each in inside for name in readers[each] if name not in inside}
+        step = next((loops.values[name] for name in loops.values if name in reading), None)
+        if not isinstance(step, Map) or not _is_step(step, inside, readers, known | inside.keys()):
             return None
-    others = {element.source for element in elements(reader.body)} - {value.name}
-    if not all(other in plain or other not in loops.values for other in others):
-        return None
-    return reader
+        inside[step.name] = step
+        left = [n for n in inside if n in outputs or readers[n].keys() - inside.keys()]
+        if left == [step.name] or not left:
+            return step if step.dtype is value.dtype else None
+    return None
+
+
+def _is_step(step: Map, inside: Mapping[str, Value], readers: _Readers, known: Set[str]) -> bool:
+    """Whether a map reads the values `inside` elementwise (both may have other axes, with the
+    elements in the same order) and else only what is `known`."""
+    if not {element.source for element in elements(step.body)} <= known:
+        return False
+    number = _number([axis.ref for axis in step.axes], step.axes)
+    for value in inside.values():
+        read = readers[value.name].get(step.name, [])
+        if read and not symbolic.equal(_size(value.axes), _size(step.axes)):
+            return False
+        for element in read:
+            if not symbolic.equal(_number(element.index, value.axes), number):
+                return False
+            if element.pad is not None or element.where is not None or element.fetched:
+                return False
+    return True
+
+
+def _number(index: Sequence[ir.Expr], axes: Sequence[Axis]) -> ir.Expr:
+    """The row-major number of an index, in which an axis of extent 1 has only the index 0."""
+    held = [(e, a.extent) for e, a in zip(index, axes, strict=True) if a.extent != ir.Literal(1)]
+    return symbolic.simplify(row_major([e for e, _ in held], [extent for _, extent in held]))
+
+
+def _size(axes: Sequence[Axis]) -> ir.Expr:
+    whole: ir.Expr = ir.Literal(1)
+    for axis in axes:
+        whole = ir.Binary("*", whole, axis.extent)
+    return whole

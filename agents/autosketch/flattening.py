@@ -272,6 +272,27 @@ def joined_number(group: Sequence[Axis]) -> ir.Expr:
     return symbolic.simplify(whole)
 
 
+def is_plain(index: Index) -> bool:
+    """Whether an index consists of different axes, zeros aside."""
+    held = [each for each in index if each != ir.Literal(0)]
+    return len(held) == len(set(held)) and all(isinstance(each, ir.Ref) for each in held)
+
+
+def is_whole(index: Index, axes: Sequence[Axis]) -> bool:
+    """Whether an index consists of these axes, none of them twice, and of numbers whose digits they
+    are; zeros aside."""
+    seen: set[str] = set()
+    for each in (e for e in index if e != ir.Literal(0)):
+        own = set(names(each))
+        digits = [axis for axis in axes if axis.name in own]
+        if own & seen or len(digits) < len(own):
+            return False
+        if not isinstance(each, ir.Ref) and not symbolic.equal(each, joined_number(digits)):
+            return False
+        seen |= own
+    return True
+
+
 def _undivided(first: ir.Expr, second: ir.Expr, extent: ir.Expr) -> ir.Expr | None:
     """The number whose digits are `first` and `second`, the latter modulo `extent`; else None."""
     match second:

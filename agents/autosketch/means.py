@@ -119,9 +119,9 @@ def _is_simple(loops: Loops, total: Reduction) -> bool:
     """Whether a term of a sum takes little, of what memory holds."""
     extents = {axis.name: axis.extent for axis in (*total.axes, *total.over)}
     term = resolved(loops, total.body, extents)
+    sources = (loops.values.get(element.source) for element in elements(term))
     return len([*parts(term)]) <= _MOST_PARTS and all(
-        element.source not in loops.values or is_product(loops.values[element.source])
-        for element in elements(term)
+        value is None or is_product(value) or isinstance(value, Map) for value in sources
     )
 
 

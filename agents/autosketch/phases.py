@@ -15,7 +15,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from sketchc.agents.autosketch.epilogues import with_epilogues, with_held
-from sketchc.agents.autosketch.flattening import Flattener, counter, joined_number, upper_digit
+from sketchc.agents.autosketch.flattening import (
+    Flattener,
+    counter,
+    is_plain,
+    is_whole,
+    joined_number,
+    upper_digit,
+)
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
@@ -63,7 +70,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
 from sketchc.ir.evaluate import evaluate
-from sketchc.ir.walk import free_name, names, substitute
+from sketchc.ir.walk import free_name, names, parts, substitute
 
 #: The most operations that one element may take.
 _MOST_PARTS = 4000
@@ -78,7 +85,7 @@ _NAMES = {"sum": "total", "prod": "product", "max": "largest", "min": "smallest"
 def build_phases(loops: Loops, sizes: Mapping[str, int]) -> Phases:
     """Decide what is computed together; `sizes`: of the symbols, in the task's own inputs. Raises
     `UsageError` where an element takes too many operations."""
-    loops = with_held(with_epilogues(with_shifted_means(without_repeats(loops))))
+    loops = with_held(with_shifted_means(with_epilogues(without_repeats(loops))))
     _fits(loops)
     kept: frozenset[str] = frozenset()
     for _ in range(_ROUNDS):
@@ -349,26 +356,41 @@ class Builder:
         self, goal: Element, axes: tuple[Axis, ...], result: Scalar
     ) -> tuple[Element, tuple[Axis, ...], Scalar]:
         """The result, its goal and its axes, with an axis as two where a reduction in the result
-        has its digits as axes."""
+        has its digits as axes, or a matrix product its lower digit."""
+        for axis, upper, lower in self.digits(axes, result):
+            if not symbolic.equal(ir.Binary("*", upper, lower), axis.extent):
+                continue
+            first_digit = upper_digit(axis, upper, self.extents(axes))
+            pair = (first_digit, Axis(axis.name, lower))
+            place = axes.index(axis)
+            axes = (*axes[:place], *pair, *axes[place + 1 :])
+            extents = self.extents(axes)
+            number = {axis.name: joined_number(pair)}
+            moved = at(goal, number)
+            assert isinstance(moved, Element)
+            return self.split(moved, axes, resolved(self.loops, at(result, number), extents))
+        return goal, axes, result
+
+    def digits(
+        self, axes: Sequence[Axis], result: Scalar
+    ) -> Iterator[tuple[Axis, ir.Expr, ir.Expr]]:
+        """The axes that may be two, with the extents of both digits: as `i//n` and `i%n` are axes
+        of a value in memory, or `i%n` is one of a matrix product (the columns of all heads)."""
         for element in list(elements(result)):
             value = self.loops.values.get(element.source)
             if not isinstance(value, Map | Reduction) or is_expanded(value):
                 continue
             for first, upper, lower in zip(element.index, value.axes, value.axes[1:], strict=False):
                 axis = next((a for a in axes if _upper(first, a, lower)), None)
-                whole = ir.Binary("*", upper.extent, lower.extent)
-                if axis is None or not symbolic.equal(whole, axis.extent):
-                    continue
-                first_digit = upper_digit(axis, upper.extent, self.extents(axes))
-                pair = (first_digit, Axis(axis.name, lower.extent))
-                place = axes.index(axis)
-                axes = (*axes[:place], *pair, *axes[place + 1 :])
-                extents = self.extents(axes)
-                number = {axis.name: joined_number(pair)}
-                moved = at(goal, number)
-                assert isinstance(moved, Element)
-                return self.split(moved, axes, resolved(self.loops, at(result, number), extents))
-        return goal, axes, result
+                if axis is not None:
+                    yield axis, upper.extent, lower.extent
+            inner = (part for each in element.index for part in parts(each))
+            for part in inner if is_product(value) else ():
+                match part:
+                    case ir.Binary("%", ir.Ref() as number, size):
+                        for axis in (a for a in axes if a.ref == number):
+                            whole = symbolic.simplify(ir.Binary("//", axis.extent, size))
+                            yield axis, whole, size
 
     def shared(self, value: Reduction) -> bool:
         """Whether a workspace holds a reduction: for another phase, or since it is a matrix product
@@ -395,11 +417,7 @@ class Builder:
             return None
         if self.shared(value) or element.pad is not None:
             return None  # loaded from a workspace, or padded
-        own = {axis.name: axis for axis in axes}
-        held = [e for e in element.index if e != ir.Literal(0)]
-        if not value.dtype.is_float or len(held) != len(set(held)):
-            return None
-        if not all(isinstance(e, ir.Ref) and e.name in own for e in held):
+        if not value.dtype.is_float or not is_whole(element.index, axes):
             return None
         over = _renamed(value.over, _OVER)
         replaced = dict(zip((axis.name for axis in value.axes), element.index, strict=True))
@@ -416,8 +434,7 @@ class Builder:
         wide = [axis for axis in over if axis.extent != ir.Literal(1)]
         if not wide or not all(axis.name in one & other for axis in wide):
             return None
-        used = {e.name for e in held if isinstance(e, ir.Ref)}
-        if not used <= one | other:
+        if not names_in(element.index) <= one | other:
             return None
         alone = [tuple(a for a in axes if a.name in names) for names in (one - other, other - one)]
         if not alone[0] or not alone[1]:
@@ -432,9 +449,17 @@ class Builder:
 
     def factor(self, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Element | None:
         """The element that a factor of a product is, of one of the task's tensors or of a value
-        that memory is to hold; None where it is none."""
-        held = mapped(scalar, lambda element: looked_up(self.loops, element, axes))
-        return _factor(resolved(self.loops, scalar, axes)) or _factor(held)
+        that memory is to hold; None where it is none. Of another product whose places are digits
+        (heads, whose columns are joined), that is a view of it, which is stored as it is read."""
+        held = _factor(mapped(scalar, lambda element: looked_up(self.loops, element, axes)))
+        found = _factor(resolved(self.loops, scalar, axes))
+        if found is None or held is None:
+            return found or held
+        value = self.loops.values.get(found.source)
+        joined = isinstance(value, Reduction) and is_product(value) and not self.shared(value)
+        if joined and self.readers[found.source] == 1 and _has_digits(found.index):
+            return held if is_plain(held.index) else found
+        return found
 
     def running(self, element: Element, axes: Sequence[Axis]) -> Running | None:
         """The scan that an element reads, where its index is that of these axes; else None."""
@@ -635,6 +660,12 @@ def _followed(value: Scan | Best | Rank, element: Element, axes: Sequence[Axis])
     """The axis, of those of a phase, by which an element runs along `value.along`."""
     index = element.index[value.axes.index(value.along)]
     return next((axis for axis in axes if axis.ref == index), value.along)
+
+
+def _has_digits(index: Index) -> bool:
+    """Whether a subscript is made of quotients or remainders."""
+    inner = (part for each in index for part in parts(each))
+    return any(isinstance(part, ir.Binary) and part.operator in ("//", "%") for part in inner)
 
 
 def _upper(subscript: ir.Expr, axis: Axis, lower: Axis) -> bool:

@@ -59,6 +59,18 @@ TASKS = {
         14,
         (6, 13),
     ),
+    # In each layer a norm, a product with what follows it, and one with the residual added.
+    "residual": (
+        "self.net = nn.ModuleList(\n"
+        "            nn.ModuleList(\n"
+        "                [nn.LayerNorm(width), nn.Linear(width, 9), nn.Linear(9, width)]\n"
+        "            )\n            for _ in range(5)\n        )",
+        "for norm, up, down in self.net:\n"
+        "            x = x + down(F.silu(up(norm(x))))\n        return x",
+        "(3, 7, 20)",
+        20,
+        (3, 15),
+    ),
     "convolutions": (
         "self.net = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in range(3))",
         "for layer in self.net:\n            x = F.relu(layer(x))\n        return x",

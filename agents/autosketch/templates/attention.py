@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from sketchc.agents.autosketch.calls import spelled
+from sketchc.agents.autosketch.flattening import is_whole
 from sketchc.agents.autosketch.loops import (
     Apply,
     Axis,
@@ -98,7 +99,7 @@ def find_attention(builder: Builder, element: Element, axes: Sequence[Axis]) -> 
     if not isinstance(value, Reduction) or value.operation != "sum" or element.pad is not None:
         return None
     wide = [axis for axis in value.over if axis.extent != ir.Literal(1)]
-    if builder.shared(value) or len(wide) != 1 or not _plain(element.index, axes):
+    if builder.shared(value) or len(wide) != 1 or not is_whole(element.index, axes):
         return None
     over = Axis("t", wide[0].extent)
     match at(value.body, _own(value, element.index, wide[0], over)):
@@ -154,12 +155,6 @@ def _own(value: Reduction, index: Index, along: Axis, over: Axis) -> dict[str, i
     own: dict[str, ir.Expr] = {axis.name: ir.Literal(0) for axis in value.over}
     own |= {axis.name: each for axis, each in zip(value.axes, index, strict=True)}
     return own | {along.name: over.ref}
-
-
-def _plain(index: Index, axes: Sequence[Axis]) -> bool:
-    """Whether an index consists of different axes, zeros aside."""
-    held = [each for each in index if each != ir.Literal(0)]
-    return len(held) == len(set(held)) and {axis.ref for axis in axes}.issuperset(held)
 
 
 def _softmax(scalar: Scalar) -> _Softmax | None:

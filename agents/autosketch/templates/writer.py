@@ -8,6 +8,7 @@ lanes.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -79,6 +80,13 @@ from sketchc.ir.walk import free_name, names, substitute
 
 #: A longer expression is computed in steps.
 _LONGEST = 48
+_NAME = 6
+
+
+def _length(text: str) -> int:
+    """How long an expression is, where each name but the shortest counts for `_NAME` characters:
+    names, and the numbers that they end in, do not decide how phases that are alike are written."""
+    return len(re.sub(r"\w{4,}", "x" * _NAME, text))
 
 
 def _identity(each: Pass) -> str:
@@ -444,7 +452,7 @@ class PhaseWriter:
         alone = self.uses_of(scope, scalar) == 1 and scalar != self.tile_of
         if infix and alone and in_one_type(scalar):
             found = in_expression(scalar, operands)
-            if len(show(found)) <= _LONGEST:
+            if _length(show(found)) <= _LONGEST:
                 return found
         name = next(self.spare(scope, scalar, scalar.dtype, wide, dims), None)
         if name is None:
