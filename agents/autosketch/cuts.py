@@ -7,6 +7,7 @@ operation of PyTorch a line.
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -56,12 +57,13 @@ class Piece:
 @attrs.frozen
 class Cut:
     """A task's trace at its own sizes, in pieces in the order in which they run. `missing`: what
-    there is no form for, in words."""
+    there is no form for, in words; `names`: what values are called in Python code."""
 
     description: TaskDescription
     trace: Mapping[str, Any]
     pieces: tuple[Piece, ...]
     missing: tuple[str, ...]
+    names: Mapping[Value, str]
 
     @property
     def kernels(self) -> tuple[Piece, ...]:
@@ -81,35 +83,19 @@ class Cut:
 
     def name(self, value: Value) -> str:
         """The name of a value in Python code."""
-        return self._names()[value]
-
-    def _names(self) -> dict[Value, str]:
-        found: dict[Value, str] = {}
-        for position, value in enumerate(self.description.inputs):
-            del value
-            known = self.description.names
-            name = known[position] if position < len(known) else f"x{position}"
-            found["input", position] = free_name(_identifier(name), found.values())
-        for state in self.description.state:
-            found["state", state.name] = free_name(_identifier(state.name), found.values())
-        for number, node in enumerate(self.trace["nodes"]):
-            for of in range(len(node["tensors"])):
-                name = f"v{number}" + (f"_{of}" if of else "")
-                found["node", number, of] = free_name(name, found.values())
-        return found
+        return self.names[value]
 
     def code(self, piece: Piece) -> Iterator[str]:
         """The statements of a piece, one operation of PyTorch a line."""
-        names = self._names()
         for number in piece.nodes:
             node = self.trace["nodes"][number]
-            results = [names["node", number, of] for of in range(len(node["tensors"]))]
-            yield f"{', '.join(results)} = {self._call(node, names)}"
+            results = [self.names["node", number, of] for of in range(len(node["tensors"]))]
+            yield f"{', '.join(results)} = {self._call(node)}"
 
-    def _call(self, node: Mapping[str, Any], names: Mapping[Value, str]) -> str:
+    def _call(self, node: Mapping[str, Any]) -> str:
         """The call of an operation: `torch.ops.aten.mm(...)`, and methods of tensors for views,
         which PyTorch does not trace as operations of `prims`."""
-        told = {name: _code(value, names) for name, value in _given(node["arguments"])}
+        told = {name: _code(value, self.names) for name, value in _given(node["arguments"])}
         view = _VIEWS.get(node["operation"])
         if view is not None:
             return view.format(**told)
@@ -156,7 +142,38 @@ def cut(task: TaskClient) -> Cut | None:
     told = dict.fromkeys(
         why or plain(trace["nodes"][number]["operation"]) for number, why in missing.items()
     )
-    return Cut(description, trace, pieces, tuple(told))
+    return Cut(description, trace, pieces, tuple(told), _names(description, trace))
+
+
+#: Names that the files of parts and the drop-in use themselves.
+_TAKEN = frozenset(
+    {
+        *keyword.kwlist,
+        *["self", "torch", "given", "args", "kwargs", "model", "found", "part", "number", "shape"],
+    }
+)
+
+
+def _names(description: TaskDescription, trace: Mapping[str, Any]) -> dict[Value, str]:
+    """What the values of a trace are called in Python code: forward's arguments, parameters and
+    buffers by their own names, results of operations by number."""
+    found: dict[Value, str] = {}
+    taken = {*_TAKEN}
+
+    def give(value: Value, wanted: str) -> None:
+        found[value] = free_name(wanted, taken)
+        taken.add(found[value])
+
+    known = description.names
+    for position in range(len(description.inputs)):
+        name = known[position] if position < len(known) else f"x{position}"
+        give(("input", position), _identifier(name))
+    for state in description.state:
+        give(("state", state.name), _identifier(state.name))
+    for number, node in enumerate(trace["nodes"]):
+        for of in range(len(node["tensors"])):
+            give(("node", number, of), f"v{number}" + (f"_{of}" if of else ""))
+    return found
 
 
 def _of_types(trace: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[int, str]]:

@@ -149,6 +149,12 @@ def test_scores_stay_out_of_memory_and_the_sketch_means_the_task(name: str, tmp_
             "return torch.softmax(q @ k.transpose(1, 2), -1) @ v",
             ((3, 37, 16), (3, 41, 16), (3, 41, 2000)),
         ),
+        (
+            "values_of_each_query",
+            "w = torch.softmax(q @ k.transpose(1, 2), -1)\n"
+            "        return (w.unsqueeze(-1) * v).sum(2)",
+            ((3, 37, 16), (3, 41, 16), (3, 37, 41, 24)),
+        ),
     ],
 )
 def test_scores_that_others_read_or_that_take_long_are_computed_once(

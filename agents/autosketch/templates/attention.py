@@ -131,9 +131,12 @@ def _attention(
         return None
     product, score = found
     (down,), (inner,) = product.down, product.over
+    used = names_in(value.index)
+    if down.name in used or over.name not in used:
+        return None
     query = resolved(builder.loops, product.left, extents | {inner.name: inner.extent})
-    used = list(elements(query))
-    cheap = len(used) == 1 and not used[0].fetched and len(list(parts(query))) <= _CHEAP
+    read = list(elements(query))
+    cheap = len(read) == 1 and not read[0].fetched and len(list(parts(query))) <= _CHEAP
     return Attention(
         name="attended",
         dtype=product.dtype,
@@ -141,7 +144,7 @@ def _attention(
         across=across[0],
         over=over,
         inner=inner,
-        query=query if cheap and used[0].pad is None else product.left,
+        query=query if cheap and read[0].pad is None else product.left,
         key=product.right,
         score=score,
         value=value,
@@ -254,15 +257,8 @@ def write_attention(writer: PhaseWriter, top: Body, attention: Attention) -> Non
     # more of it than a block of a product spills registers (docs/BENCHMARKS.md).
     half = attention.query.dtype.bytes < attention.score.dtype.bytes
     inner = (writer.head if half else writer.block)(attention.inner, "TD")
-    scope = top
-    for axis in writer.phase.rows:
-        scope = writer.parallel(scope, axis.name, show(axis.extent))
-    for each in (down, across):
-        if each.size is not None:
-            scope = writer.parallel(scope, each.variable, each.count)
-    scope = writer.in_a_launch(scope, top)
-    for each in (down, across, *([inner] if inner.size is None else [])):
-        scope.bound |= each.names
+    scope = writer.over_blocks(top, (down, across))
+    scope.bound |= inner.names if inner.size is None else set()
     name, dtype = attention.name, spelled(attention.dtype)
     hint = 'llm_hint=["fastest", "accumulator"]'
     largest, total = writer.name(scope, "largest"), writer.name(scope, "total")

@@ -10,7 +10,6 @@ from sketchc.agents.autosketch.phase import Product
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.lanes import Dims, last_place, width
 from sketchc.base.types import DType
-from sketchc.ir.show import show
 
 if TYPE_CHECKING:
     from sketchc.agents.autosketch.templates.writer import PhaseWriter
@@ -36,15 +35,7 @@ def write_product(writer: PhaseWriter, top: Body, product: Product) -> None:
     down, across, over = (
         writer.block(axis, size, product.digits.get(axis.name, ())) for (axis,), size in groups
     )
-    scope = top
-    for axis in writer.phase.rows:
-        scope = writer.parallel(scope, axis.name, show(axis.extent))
-    for each in (down, across):
-        if each.size is not None:
-            scope = writer.parallel(scope, each.variable, each.count)
-    scope = writer.in_a_launch(scope, top)
-    for each in (down, across):
-        scope.bound |= each.names
+    scope = writer.over_blocks(top, (down, across))
     dtype = spelled(product.dtype) or ", f32"
     hint = '"fastest", "accumulator"'
     scope.say(

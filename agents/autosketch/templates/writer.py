@@ -270,6 +270,19 @@ class PhaseWriter:
         head = ('@llm_hint("parallel", "grididx")', f"for {variable} in range({count}):")
         return scope.inner(variable, *head)
 
+    def over_blocks(self, top: Body, blocks: Dims) -> Body:
+        """Open the loops over rows and blocks, whose turns are programs; returns the body."""
+        scope = top
+        for axis in self.phase.rows:
+            scope = self.parallel(scope, axis.name, show(axis.extent))
+        for each in blocks:
+            if each.size is not None:
+                scope = self.parallel(scope, each.variable, each.count)
+        scope = self.in_a_launch(scope, top)
+        for each in blocks:
+            scope.bound |= each.names
+        return scope
+
     def in_a_launch(self, scope: Body, top: Body) -> Body:
         """The body for a phase's statements: that of a loop with one iteration, where the phase has
         no loop around it and is not the only one, else `scope`."""
