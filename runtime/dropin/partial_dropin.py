@@ -196,12 +196,16 @@ def _model(cut: Cut, kernels: Collection[Piece]) -> Iterator[str]:
     yield f"        return {form.format(found)}"
 
 
-#: A program that runs a partial drop-in (its file is the argument) beside the task on the task's
-#: own inputs, and prints as JSON how far they are apart.
+#: A program that runs a partial drop-in beside the task on the task's own inputs, and prints as
+#: JSON how far they are apart. Its arguments are the drop-in's file, and torch's type of device.
 PARTIAL = """
 import importlib.util, json, sys
 import torch
+device = sys.argv[2]
 try:
+    chip = getattr(torch, device, None)
+    if device != "cpu" and (chip is None or not chip.is_available()):
+        raise RuntimeError(f"torch has no {device} here")
     place = importlib.util.spec_from_file_location("partial_dropin", sys.argv[1])
     module = importlib.util.module_from_spec(place)
     place.loader.exec_module(module)
@@ -209,9 +213,9 @@ try:
     for seed in range(3):
         torch.manual_seed(seed)
         init = module.get_init_inputs()
-        old, new = module.Model(*init).eval(), module.ModelNew(*init).eval()
+        old, new = (made(*init).eval().to(device) for made in (module.Model, module.ModelNew))
         new.load_state_dict(old.state_dict())
-        given = module.get_inputs()
+        given = [v.to(device) if hasattr(v, "to") else v for v in module.get_inputs()]
         with torch.no_grad():
             wanted, found = old(*given), new(*given)
         pairs = [(wanted, found)] if isinstance(wanted, torch.Tensor) else zip(wanted, found)

@@ -128,7 +128,9 @@ class PartialRuns:
     def _compared(self) -> str:
         """How far the drop-in is from the task on its own inputs, in words: in a process of its
         own, three times; `_WRONG` where it is far, or fails."""
-        command = [sys.executable, "-c", PARTIAL, str(self.folder / f"{self.name}_dropin.py")]
+        device = load_target(self.target).device
+        dropin = self.folder / f"{self.name}_dropin.py"
+        command = [sys.executable, "-c", PARTIAL, str(dropin), device]
         try:
             done = subprocess.run(
                 command, capture_output=True, text=True, timeout=_PATIENCE, check=False
@@ -137,8 +139,7 @@ class PartialRuns:
         except (subprocess.TimeoutExpired, ValueError, IndexError):
             return f"{_WRONG}: it did not end on the task's own inputs"
         if told["off"] is None:
-            here = load_target(self.target).device == "cpu"
-            return f"{_WRONG if here else 'not tried as a whole here'}: {told['why']}"
+            return f"{_WRONG if device == 'cpu' else 'not tried as a whole here'}: {told['why']}"
         if told["off"] > told["limit"]:
             return f"{_WRONG}: {told['off']:.1e} of the result's norm from the task's"
         return f"on its own inputs the whole is within {told['off']:.1e} of the result's norm"
