@@ -457,8 +457,11 @@ _MOST_QUESTIONS = 500
 #: Small sizes at which formulas are checked, and how far above its own size a group is tried.
 _SMALL = (1, 2, 3, 5)
 _LARGER = (1, 3, 8)
-#: Names that no tensor gets: symbols, sizes of tiles, and what every target calls its result.
-_RESERVED = frozenset({*_NAMES, *["T", "TM", "TN", "TK", "TQ", "TS", "TD", "TH", "out"]})
+#: Names that no tensor gets: sizes of tiles, and what every target calls its result.
+_WORDS = frozenset({"T", "TM", "TN", "TK", "TQ", "TS", "TD", "TH", "out"})
+#: Those, and symbols: a tensor is called so only where it is forward's argument of this name, and
+#: then no symbol is.
+_RESERVED = _WORDS | {*_NAMES}
 
 
 @attrs.frozen
@@ -469,6 +472,12 @@ class Signature:
     sketch: ir.Sketch
     prober: Prober
     groups: Sequence[Group]
+
+
+def symbol_names(parameters: Sequence[Parameter]) -> list[str]:
+    """The names of symbols, in order: letters that no tensor has."""
+    taken = {parameter.name for parameter in parameters}
+    return [name for name in _NAMES if name not in taken]
 
 
 def signature_of(task: TaskClient, name: str) -> ir.Sketch:
@@ -509,13 +518,13 @@ def read_signature(
     results = tuple(_results(outputs, formulas, used))
     sketch = ir.Sketch(
         name=name,
-        symbols=tuple(ir.Symbol(_NAMES[number]) for number in range(len(groups))),
+        symbols=tuple(map(ir.Symbol, symbol_names(parameters)[: len(groups)])),
         params=tuple(_params(description, used)),
         constants=(),
         lets=(),
         tensors=(*_inputs(parameters, groups, in_place), *results),
         views=(),
-        requires=(*_steps(groups), *_wide(prober, groups)),
+        requires=(*_steps(prober, groups), *_wide(prober, groups)),
         tiles=(),
         phases=(),
     )
@@ -527,8 +536,8 @@ def _inputs(
 ) -> Iterator[ir.Tensor]:
     """The tensors that a kernel reads; those of forward at the positions `in_place` are written."""
     symbols = {
-        axis: _extent(_NAMES[number], factor)
-        for number, group in enumerate(groups)
+        axis: _extent(name, factor)
+        for name, group in zip(symbol_names(parameters), groups, strict=False)
         for axis, factor in group.extents(1).items()
     }
     for index, parameter in enumerate(parameters):
@@ -558,9 +567,9 @@ def _extent(symbol: str, factor: int) -> ir.Expr:
     return one if factor == 1 else ir.Binary("*", ir.Literal(factor), one)
 
 
-def _steps(groups: Sequence[Group]) -> Iterator[ir.Require]:
+def _steps(prober: Prober, groups: Sequence[Group]) -> Iterator[ir.Require]:
     """Requires that the sizes of groups with a step are multiples of the step."""
-    for name, group in zip(_NAMES, groups, strict=False):
+    for name, group in zip(symbol_names(prober.parameters), groups, strict=False):
         if group.step > 1 and group.base % group.step == 0:
             rest = ir.Binary("%", ir.Ref(name, ir.NameKind.SYMBOL), ir.Literal(group.step))
             condition = ir.Binary("==", rest, ir.Literal(0))
@@ -571,7 +580,7 @@ def _wide(prober: Prober, groups: Sequence[Group]) -> Iterator[ir.Require]:
     """Requires that a group's size is at least 2, where outputs have another rank at size 1."""
     own = [len(output.shape) for output in prober.description.outputs]
     prober.left = max(prober.left, len(groups))
-    for name, group in zip(_NAMES, groups, strict=False):
+    for name, group in zip(symbol_names(prober.parameters), groups, strict=False):
         if group.base or group.step > 1 or group.size == 1:
             continue
         found = prober.outputs({**point(groups), group: 1})
@@ -619,7 +628,10 @@ def _parameters(description: TaskDescription, copied: bool) -> Iterator[Paramete
             name = f"X{position + 1}" if position else "X"
             if copied and position < len(description.names):
                 own = _identifier(description.names[position])
-                name = own if own.isascii() and own not in _RESERVED else name
+                if own.isascii() and own not in _WORDS:
+                    used.add(name := free_name(own, used))
+                    yield Parameter(name, value, position=position)
+                    continue
             name = _free_name(name, used)
             yield Parameter(name, value, position=position)
     # `bind` takes a tensor named like the last part of a state's name for the first such state.
@@ -686,7 +698,8 @@ def _extents(prober: Prober, groups: Sequence[Group]) -> list[ir.Expr | None]:
         wanted=_flat(prober.description.outputs),
         steps=tuple(group.step for group in groups),
     )
-    names = [ir.Ref(name, ir.NameKind.SYMBOL) for name in _NAMES[: len(groups)]]
+    letters = symbol_names(prober.parameters)[: len(groups)]
+    names = [ir.Ref(name, ir.NameKind.SYMBOL) for name in letters]
     return solve(lambda sizes: _asked(prober, groups, sizes), question, names)
 
 
@@ -712,7 +725,7 @@ def _is_cut(
     doubtful: set[int] = set()
     for size in _SMALL:
         at = {**point(groups), group: size}
-        names = dict(zip(_NAMES, at.values(), strict=False))
+        names = dict(zip(symbol_names(prober.parameters), at.values(), strict=False))
         formulas = [None if e is None else max(int(evaluate(e, names)), 0) for e in found]
         doubtful |= _differing(_asked(prober, groups, tuple(at.values())), formulas)
         if None in found:

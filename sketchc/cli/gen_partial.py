@@ -26,6 +26,7 @@ from sketchc.base.diagnostics import UsageError, refusing
 from sketchc.cli.gen_lists import RUNS, joined_state
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.dropin.partial_dropin import PARTIAL, part_task, steps_module, write_partial
+from sketchc.runtime.process.peer import PYTHON_NAMES, PYTHON_PREFIXES, clean_environment
 from sketchc.runtime.tasks.outline import modules_beside
 from sketchc.runtime.tasks.task import load_task, task_path
 
@@ -131,9 +132,16 @@ class PartialRuns:
         device = load_target(self.target).device
         dropin = self.folder / f"{self.name}_dropin.py"
         command = [sys.executable, "-c", PARTIAL, str(dropin), device]
+        environment = clean_environment({}, PYTHON_NAMES, PYTHON_PREFIXES)
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE,
+                check=False,
             )
             told = json.loads(done.stdout.splitlines()[-1])
         except (subprocess.TimeoutExpired, ValueError, IndexError):

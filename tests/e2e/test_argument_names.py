@@ -15,7 +15,7 @@ from sketchc.cli.main import run
 #: Names that sketches, their language, the Designer and targets use, one that is not ASCII, and two
 #: that are one in capitals.
 ARGUMENTS = "m, T, out, y, total, exp, running_f64, block, i_tile, interim, größe, Mask, mask, _x"
-NAMES = "X X2 OUT Y TOTAL EXP RUNNING_F64 BLOCK I_TILE INTERIM X11 MASK MASK_2 X_2"
+NAMES = "M X2 OUT Y TOTAL EXP RUNNING_F64 BLOCK I_TILE INTERIM X11 MASK MASK_2 X"
 TASK = f"""
 import torch
 

@@ -95,4 +95,5 @@ def test_what_a_formula_has_no_answer_for_is_left_to_torch() -> None:
         torch.testing.assert_close(found, own(*given))
     assert covariance(x, fweights=weights) is NotImplemented
     mask = torch.ones(4, 4, dtype=torch.bool)
-    assert attention(x, x, x, mask) is NotImplemented
+    assert attention(x, x, x, mask, 0.1) is NotImplemented
+    assert attention(x, x, x, mask, is_causal=True) is NotImplemented

@@ -136,13 +136,13 @@ class PhaseWriter:
             self.varies[SCORES] = {phase.fold.down.name, phase.fold.over.name}
         #: what no tile may be called
         self.taken = {*self.passes, *(param.name for param in phases.declared.params)}
-        self.used: set[str] = set(self.taken)
         self.axes = {axis.name: axis.extent for group in phase.groups for axis in group}
         if isinstance(phase.fold, Product):
             for digits in phase.fold.digits.values():
                 self.axes |= {axis.name: axis.extent for axis, _ in digits}
         if phase.step is not None:
             self.axes[phase.step.name] = phase.step.extent
+        self.used = {*self.taken}
         self.along = runs_along(phase)
         rows = max(phase.rows, key=lambda axis: self.along[axis.name], default=None)
         #: no tile lies along a window
@@ -443,6 +443,7 @@ class PhaseWriter:
         """Write the load of an element, as `dtype`; returns the name of the tile."""
         own = self.along_tile(element, dims)
         base = self.phases.views.get(element.source, element.source).lower()
+        base = f"{base}_block" if base in self.axes else base  # a loop may be called so
         # A tile of no type takes the tensor's.
         told = f", {dtype.value}" if dtype is not element.dtype else spelled(dtype)
         hint = '"fast", "input_cache"'

@@ -29,8 +29,9 @@ STATUS = {
     "incomplete": 1,
     "exhausted": 1,
     "failed": 1,
-    "partial": 1,
 }
+#: That of a kernel of parts alone, with which no workflow ends.
+PARTIAL = 1
 STOPPED = 3
 #: Options that win over `sketchc.toml` and the environment, and the file itself.
 _SETTINGS = (
@@ -150,7 +151,7 @@ def _gen(given: dict[str, Any]) -> int:
     _report(result, said, as_json=given["as_json"])
     if result.stopped:
         return 130 if result.stopped == INTERRUPTED else STOPPED
-    return STATUS[result.state.outcome]
+    return STATUS.get(result.state.outcome, PARTIAL)
 
 
 def _made(
