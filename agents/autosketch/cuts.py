@@ -95,7 +95,8 @@ class Cut:
     def _call(self, node: Mapping[str, Any]) -> str:
         """The call of an operation: `torch.ops.aten.mm(...)`, and methods of tensors for views,
         which PyTorch does not trace as operations of `prims`."""
-        told = {name: _code(value, self.names) for name, value in _given(node["arguments"])}
+        given = node["arguments"].items()
+        told = {name: _code(value, self.names) for name, value in given if value is not None}
         view = _VIEWS.get(node["operation"])
         if view is not None:
             return view.format(**told)
@@ -137,8 +138,9 @@ def cut(task: TaskClient) -> Cut | None:
     if not missing or not any(piece.kernel for piece in pieces):
         return None
     nested = any(len(path) > 1 for path in paths(description.layout))
-    if nested or description.returns not in ("tensor", "tuple", "list"):
-        refuse("--allow-partial takes tasks whose inputs and results are tensors, not containers")
+    returns = description.returns in ("tensor", "tuple", "list")
+    if nested or not returns or description.kind != "class":
+        refuse("--allow-partial takes classes whose inputs and results are tensors, no containers")
     told = dict.fromkeys(
         why or plain(trace["nodes"][number]["operation"]) for number, why in missing.items()
     )
@@ -211,11 +213,6 @@ def _values(value: Any) -> Iterator[Value]:
             yield "input", position
         case {"state": name}:
             yield "state", name
-
-
-def _given(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arguments of a call, without those that are None."""
-    return ((name, value) for name, value in arguments.items() if value is not None)
 
 
 def _code(value: Any, names: Mapping[Value, str]) -> str:

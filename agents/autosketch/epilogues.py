@@ -184,7 +184,7 @@ def _is_step(step: Map, inside: Mapping[str, Value], readers: _Readers, known: S
     number = _number([axis.ref for axis in step.axes], step.axes)
     for value in inside.values():
         read = readers[value.name].get(step.name, [])
-        if read and not symbolic.equal(_size(value.axes), _size(step.axes)):
+        if read and not symbolic.equal(_size(value), _size(step)):
             return False
         for element in read:
             if not symbolic.equal(_number(element.index, value.axes), number):
@@ -200,8 +200,5 @@ def _number(index: Sequence[ir.Expr], axes: Sequence[Axis]) -> ir.Expr:
     return symbolic.simplify(row_major([e for e, _ in held], [extent for _, extent in held]))
 
 
-def _size(axes: Sequence[Axis]) -> ir.Expr:
-    whole: ir.Expr = ir.Literal(1)
-    for axis in axes:
-        whole = ir.Binary("*", whole, axis.extent)
-    return whole
+def _size(value: Value) -> ir.Expr:
+    return symbolic.product([axis.extent for axis in value.axes])

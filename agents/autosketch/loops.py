@@ -603,7 +603,7 @@ def _divided(operator: str, left: ir.Expr, right: ir.Expr, axes: Mapping[str, ir
         found = whole if operator == "//" else rest
     elif (digits := _digits(rest, right, axes)) is not None:
         upper, step, lower = digits
-        turns = ir.Literal(_literal(right) // step)
+        turns = symbolic.simplify(ir.Binary("//", right, ir.Literal(step)))
         if operator == "//":
             return _folded("+", whole, symbolic.simplify(ir.Binary("//", upper, turns)))
         upper = symbolic.simplify(ir.Binary("%", upper, turns))
@@ -615,20 +615,13 @@ def _divided(operator: str, left: ir.Expr, right: ir.Expr, axes: Mapping[str, ir
     return symbolic.simplify(found)
 
 
-def _literal(expression: ir.Expr) -> int:
-    """The number that an expression is; 0 for a formula."""
-    value = expression.value if isinstance(expression, ir.Literal) else 0
-    return value if isinstance(value, int) else 0
-
-
 def _digits(
     number: ir.Expr, right: ir.Expr, axes: Mapping[str, ir.Expr]
 ) -> tuple[ir.Expr, int, ir.Expr] | None:
     """`number` as upper * step + lower with 0 <= lower < step, where step divides the number
     `right`, as a head's columns do those of all heads; None where there is no such step."""
-    terms = symbolic.normalize(number)
-    whole = _literal(right)
-    steps = {math.gcd(whole, int(factor)) for factor in terms.values() if factor == int(factor)}
+    terms, whole = symbolic.normalize(number), symbolic.constant_value(right) or 0
+    steps = {math.gcd(whole, factor) for factor in terms.values()}
     for step in sorted(steps, reverse=True):
         high = {m: factor for m, factor in terms.items() if factor % step == 0}
         lower = symbolic.rebuild({m: f for m, f in terms.items() if m not in high})

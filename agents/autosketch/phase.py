@@ -354,6 +354,11 @@ def _is_next(extent: ir.Expr, other: ir.Expr) -> bool:
     return symbolic.equal(extent, ir.Binary("+", other, ir.Literal(1)))
 
 
+def replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
+    """The scalar with `new` in place of the element `old`."""
+    return mapped(scalar, lambda each: new if each == old else each)
+
+
 def mapped(scalar: Scalar, change: Callable[[Element], Scalar]) -> Scalar:
     """The scalar with `change` applied to each of its elements."""
     match scalar:

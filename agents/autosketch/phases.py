@@ -61,6 +61,7 @@ from sketchc.agents.autosketch.phase import (
     Running,
     Scattered,
     mapped,
+    replaced,
 )
 from sketchc.agents.autosketch.repeats import along_columns, without_repeats
 from sketchc.agents.autosketch.rules.recurrences import kept_from_steps
@@ -223,7 +224,7 @@ class Builder:
             element, fold = folded
             own = {axis for group in fold.groups for axis in group}
             rows, columns = tuple(axis for axis in wide if axis not in own), ()
-            result = _replaced(result, element, Element(fold.name, (), fold.dtype))
+            result = replaced(result, element, Element(fold.name, (), fold.dtype))
             result = mapped(result, self.stored)
             fold = fold.changed(lambda group: group, self.stored)
         found = tuple(passes.values())
@@ -677,10 +678,6 @@ def _of_row(index: Index, rows: Sequence[Axis]) -> bool:
     """Whether an index is that of the row itself: `rows` in order, zeros aside."""
     held = [e for e in index if e != ir.Literal(0)]
     return [r.ref for r in rows] == held
-
-
-def _replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
-    return mapped(scalar, lambda each: new if each == old else each)
 
 
 def _factor(scalar: Scalar) -> Element | None:

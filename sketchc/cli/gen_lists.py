@@ -28,9 +28,9 @@ from sketchc.runtime.tasks.outline import modules_beside
 from sketchc.runtime.tasks.task import load_task, task_path
 
 RUNS = "kernels"
-_TRACE = "trace.json"
+TRACE = "trace.json"
 #: Files of a run that are not copied from its folder.
-_OWN = frozenset({"SUMMARY.md", _TRACE, "verdict.json"})
+OWN = frozenset({"SUMMARY.md", TRACE, "verdict.json"})
 _DROPIN = "_dropin"
 _INTRODUCTION = (
     "The task has lists of inputs of several types, ranks or constants, and a kernel for each of "
@@ -66,7 +66,7 @@ class ListRuns:
     def narrowed_tasks(self) -> list[str]:
         """Write the task's file narrowed to each group; returns the tasks. Raises `UsageError`."""
         place = self.folder / RUNS
-        claim_folder(self.folder, _TRACE, {RUNS})
+        claim_folder(self.folder, TRACE, {RUNS})
         path, subject = task_path(self.task)
         titles = [title for group in self.groups for title in group.titles]
         with refusing(f"cannot write the tasks to {place}"):
@@ -103,9 +103,9 @@ class ListRuns:
 
     def _files(self, results: Sequence[RunResult], target: str) -> list[Path]:
         """Copy the runs' files, and write the drop-in for all if each run made one; their paths."""
-        made = (path for r in results for path in r.files if path.name not in _OWN)
+        made = (path for r in results for path in r.files if path.name not in OWN)
         module = sketch_name(self.stem) + _DROPIN
-        files = take_files(self.folder, _TRACE, made, {*_OWN, f"{module}.py"})
+        files = take_files(self.folder, TRACE, made, {*OWN, f"{module}.py"})
         modules = [path.stem for path in files if path.stem.endswith(_DROPIN)]
         if len(modules) == len(self.groups):
             parts = [Part(m, group.inputs) for m, group in zip(modules, self.groups, strict=True)]
@@ -114,17 +114,10 @@ class ListRuns:
 
     def _tell(self, joined: RunResult, results: Sequence[RunResult]) -> None:
         """Write trace.json, verdict.json and SUMMARY.md."""
-        state, stopped = joined.state, joined.stopped
-        names = [*sorted(_OWN - {"SUMMARY.md"}), *(path.name for path in joined.files)]
-        record = recorded(joined.options, state, joined.spend, stopped, names)
-        verdict = run_verdict(state, stopped)
-        for name, data in ((_TRACE, record), ("verdict.json", verdict)):
-            (self.folder / name).write_text(record_text(data), "utf-8")
-        title = f"# {self.stem} for {joined.options.target}: {record.outcome}"
-        parts = [title, conclusion(record), _INTRODUCTION, self._table(results)]
+        parts = [_INTRODUCTION, self._table(results)]
         if any(path.stem == sketch_name(self.stem) + _DROPIN for path in joined.files):
             parts.append(f"`{sketch_name(self.stem)}{_DROPIN}.py` is the drop-in for all of them.")
-        (self.folder / "SUMMARY.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+        tell(joined, parts)
 
     def _table(self, results: Sequence[RunResult]) -> str:
         rows = []
@@ -141,6 +134,19 @@ class ListRuns:
             )
         head = ("lists of inputs", "kernel", "outcome", "of eager")
         return table(head, rows, right=head[-1:])
+
+
+def tell(joined: RunResult, parts: Sequence[str]) -> None:
+    """Write trace.json and verdict.json of several runs' result, and SUMMARY.md with these parts.
+    Raises `OSError`."""
+    names = [*sorted(OWN - {"SUMMARY.md"}), *(path.name for path in joined.files)]
+    record = recorded(joined.options, joined.state, joined.spend, joined.stopped, names)
+    verdict = run_verdict(joined.state, joined.stopped)
+    for name, data in ((TRACE, record), ("verdict.json", verdict)):
+        (joined.folder / name).write_text(record_text(data), "utf-8")
+    title = f"# {Path(record.task).stem} for {record.target}: {record.outcome}"
+    text = "\n\n".join([title, conclusion(record), *parts])
+    (joined.folder / "SUMMARY.md").write_text(text + "\n", "utf-8")
 
 
 def joined_state(results: Sequence[RunResult], worst: RunResult) -> RunState:

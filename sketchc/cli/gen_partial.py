@@ -19,19 +19,16 @@ import attrs
 from sketchc.agents.autosketch.cuts import Cut, Piece, cut
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.run.output import claim_folder, take_files
-from sketchc.agents.run.record import record_text, recorded, run_verdict
 from sketchc.agents.run.run import RunResult
-from sketchc.agents.run.summary import conclusion, ending, table
+from sketchc.agents.run.summary import ending, table
 from sketchc.base.diagnostics import UsageError, refusing
-from sketchc.cli.gen_lists import RUNS, joined_state
+from sketchc.cli.gen_lists import OWN, RUNS, TRACE, joined_state, tell
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.dropin.partial_dropin import PARTIAL, part_task, steps_module, write_partial
 from sketchc.runtime.process.peer import PYTHON_NAMES, PYTHON_PREFIXES, clean_environment
 from sketchc.runtime.tasks.outline import modules_beside
 from sketchc.runtime.tasks.task import load_task, task_path
 
-_TRACE = "trace.json"
-_OWN = frozenset({"SUMMARY.md", _TRACE, "verdict.json"})
 #: What a comparison says of a drop-in that is wrong.
 _WRONG = "wrong as a whole"
 #: Seconds for one run of the whole drop-in beside the task.
@@ -65,7 +62,7 @@ class PartialRuns:
     def _tasks(self) -> list[Path]:
         """Write the task of each piece of kernels, and what all import. Raises `UsageError`."""
         place = self.folder / RUNS
-        claim_folder(self.folder, _TRACE, {RUNS})
+        claim_folder(self.folder, TRACE, {RUNS})
         path = task_path(self.task)[0]
         with refusing(f"cannot write the tasks to {place}"):
             place.mkdir(parents=True, exist_ok=True)
@@ -117,11 +114,11 @@ class PartialRuns:
 
     def _files(self, results: Sequence[RunResult], pieces: Sequence[Piece]) -> list[Path]:
         passed = [r for r in results if r.state.outcome == "passed" and not r.stopped]
-        made = [path for r in passed for path in r.files if path.name not in _OWN]
+        made = [path for r in passed for path in r.files if path.name not in OWN]
         whole = [self.folder / RUNS / f"{self.name}_{what}.py" for what in ("whole", "steps")]
         module = f"{self.name}_dropin"
-        names = {*_OWN, f"{module}.py"}
-        files = take_files(self.folder, _TRACE, [*made, *whole] if pieces else [], names)
+        names = {*OWN, f"{module}.py"}
+        files = take_files(self.folder, TRACE, [*made, *whole] if pieces else [], names)
         if pieces:
             files.append(write_partial(self.folder, self.name, self.target, self.cut, pieces))
         return files
@@ -153,11 +150,6 @@ class PartialRuns:
         return f"on its own inputs the whole is within {told['off']:.1e} of the result's norm"
 
     def _tell(self, joined: RunResult, results: Sequence[RunResult]) -> None:
-        state, stopped = joined.state, joined.stopped
-        names = [*sorted(_OWN - {"SUMMARY.md"}), *(path.name for path in joined.files)]
-        record = recorded(joined.options, state, joined.spend, stopped, names)
-        for name, data in ((_TRACE, record), ("verdict.json", run_verdict(state, stopped))):
-            (self.folder / name).write_text(record_text(data), "utf-8")
         rows = [
             (
                 ", ".join(self.cut.operations([piece])),
@@ -170,8 +162,6 @@ class PartialRuns:
             if (name := f"{self.name}_part_{number}")
         ]
         parts = [
-            f"# {task_path(self.task)[0].stem} for {joined.options.target}: {record.outcome}",
-            conclusion(record),
             f"There is no form for {'; '.join(self.cut.missing)}, and `--allow-partial` was given.",
             table(("operations", "kernel", "outcome"), rows),
         ]
@@ -180,4 +170,4 @@ class PartialRuns:
                 f"`{self.name}_dropin.py` is the drop-in for the whole, at the sizes of the task's "
                 "own inputs: kernels, and PyTorch between them."
             )
-        (self.folder / "SUMMARY.md").write_text("\n\n".join(parts) + "\n", "utf-8")
+        tell(joined, parts)

@@ -35,10 +35,10 @@ from sketchc.agents.autosketch.loops import (
     parts,
     resolved,
 )
-from sketchc.agents.autosketch.phase import SCORES, Attention, Product, mapped
+from sketchc.agents.autosketch.phase import SCORES, Attention, Product, mapped, replaced
 from sketchc.agents.autosketch.templates.body import Body
-from sketchc.agents.autosketch.templates.lanes import Lanes, line_of
-from sketchc.agents.autosketch.templates.products import factor_of
+from sketchc.agents.autosketch.templates.lanes import ONE_BLOCK, ONE_HEAD, Lanes, line_of
+from sketchc.agents.autosketch.templates.products import factor_of, multiply
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
@@ -238,12 +238,8 @@ def _scores(builder: Builder, score: Scalar, axes: Sequence[Axis]) -> tuple[Prod
         if product is None or product.across != (axes[-1],):
             continue
         if len(product.down) == 1 and len(product.over) == 1:
-            return product, _replaced(score, element, Element(SCORES, (), element.dtype))
+            return product, replaced(score, element, Element(SCORES, (), element.dtype))
     return None
-
-
-def _replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
-    return mapped(scalar, lambda each: new if each == old else each)
 
 
 # ---------------------------------------------------------------- writing it
@@ -252,11 +248,11 @@ def _replaced(scalar: Scalar, old: Element, new: Element) -> Scalar:
 def write_attention(writer: PhaseWriter, top: Body, attention: Attention) -> None:
     """Write programs over blocks of queries: all keys, a block at a time, then each element."""
     down, over = writer.block(attention.down, "TQ"), writer.block(attention.over, "TS")
-    across = writer.head(attention.across, "TH")
+    across = writer.block(attention.across, "TH", most=ONE_HEAD)
     # On a GPU's tensor cores a whole head is fastest; f32 is multiplied by other units, for which
     # more of it than a block of a product spills registers (docs/BENCHMARKS.md).
     half = attention.query.dtype.bytes < attention.score.dtype.bytes
-    inner = (writer.head if half else writer.block)(attention.inner, "TD")
+    inner = writer.block(attention.inner, "TD", most=ONE_HEAD if half else ONE_BLOCK)
     scope = writer.over_blocks(top, (down, across))
     scope.bound |= inner.names if inner.size is None else set()
     name, dtype = attention.name, spelled(attention.dtype)
@@ -307,10 +303,8 @@ def _write_scores(
     hint = '"fastest"' if whole else '"fastest", "accumulator"'
     body.say(f"{SCORES} = alloc({place}{'' if whole else ', init=0'}, llm_hint=[{hint}])")
     within = writer.opened(body, (), inner)
-    query, turned = factor_of(writer, within, attention.query, (down, inner))
-    key, kept = factor_of(writer, within, attention.key, (over, inner))
-    keywords = f"{', trans_a=True' * turned}{', trans_b=True' * (not kept)}"
-    within.say(f"{'matmul' if whole else 'gemm'}({query}, {key}, {SCORES}{keywords})")
+    factors, call = (attention.query, attention.key), "matmul" if whole else "gemm"
+    multiply(writer, within, factors, (down, inner, over), SCORES, call)
     body.finished()
 
 

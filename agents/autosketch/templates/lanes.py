@@ -54,10 +54,10 @@ class Lanes:
 
 
 #: Up to so many rows or columns of a matrix product are one block.
-_ONE_BLOCK = 16
+ONE_BLOCK = 16
 
 #: Up to this an axis of an attention that is summed over, or of values, is one block.
-_ONE_HEAD = 128
+ONE_HEAD = 128
 
 #: So many accesses weigh as much as one that depends on one more axis.
 _HEAVIER = 8
@@ -75,17 +75,11 @@ def lanes_of(axis: Axis) -> Lanes:
             return Lanes(axis, "T")
 
 
-def block_size(axis: Axis, size: str) -> str | None:
-    """The tuned size of a block of a matrix product; None for an axis that is one block."""
+def block_size(axis: Axis, size: str, most: int) -> str | None:
+    """The tuned size of a block of a matrix product; None for an axis that is one block: of a
+    constant extent up to `most`."""
     extent = axis.extent
-    small = isinstance(extent, ir.Literal) and extent.value <= _ONE_BLOCK
-    return None if small else size
-
-
-def head_size(axis: Axis, size: str) -> str | None:
-    """The tuned size of a block of an attention's head; None for an axis that is one block."""
-    extent = axis.extent
-    small = isinstance(extent, ir.Literal) and extent.value <= _ONE_HEAD
+    small = isinstance(extent, ir.Literal) and extent.value <= most
     return None if small else size
 
 
@@ -135,7 +129,7 @@ def _is_digit(
     """Whether the axis `name` is the last digit of the number `subscript`, with a larger extent
     than a window has: one of the axes `others` moves the subscript by just that extent."""
     extent = extents.get(name)
-    if extent is None or (isinstance(extent, ir.Literal) and extent.value <= _ONE_BLOCK):
+    if extent is None or (isinstance(extent, ir.Literal) and extent.value <= ONE_BLOCK):
         return False
     line = line_of(subscript, name)
     return (

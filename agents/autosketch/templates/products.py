@@ -8,7 +8,7 @@ from sketchc.agents.autosketch.calls import spelled
 from sketchc.agents.autosketch.loops import Element, Scalar, elements
 from sketchc.agents.autosketch.phase import Product
 from sketchc.agents.autosketch.templates.body import Body
-from sketchc.agents.autosketch.templates.lanes import Dims, last_place, width
+from sketchc.agents.autosketch.templates.lanes import Dims, Lanes, last_place, width
 from sketchc.base.types import DType
 
 if TYPE_CHECKING:
@@ -29,6 +29,22 @@ def factor_of(
     return writer.evaluated(scope, factor, order), turned
 
 
+def multiply(
+    writer: PhaseWriter,
+    scope: Body,
+    factors: tuple[Scalar, Scalar],
+    blocks: tuple[Lanes, Lanes, Lanes],
+    name: str,
+    call: str = "gemm",
+) -> None:
+    """Write the product of two factors: of blocks down and over, and over and across."""
+    down, over, across = blocks
+    left, turned_left = factor_of(writer, scope, factors[0], (down, over))
+    right, turned_right = factor_of(writer, scope, factors[1], (over, across))
+    keywords = f"{', trans_a=True' * turned_left}{', trans_b=True' * turned_right}"
+    scope.say(f"{call}({left}, {right}, {name}{keywords})")
+
+
 def write_product(writer: PhaseWriter, top: Body, product: Product) -> None:
     """Write programs over blocks of a matrix product: the product, then each element."""
     groups = zip(product.groups, ("TM", "TN", "TK"), strict=True)
@@ -42,9 +58,6 @@ def write_product(writer: PhaseWriter, top: Body, product: Product) -> None:
         f"{product.name} = alloc([{width((down, across))}]{dtype}, init=0, llm_hint=[{hint}])"
     )
     inner = writer.opened(scope, (), over)
-    left, turned_left = factor_of(writer, inner, product.left, (down, over))
-    right, turned_right = factor_of(writer, inner, product.right, (over, across))
-    keywords = f"{', trans_a=True' * turned_left}{', trans_b=True' * turned_right}"
-    inner.say(f"gemm({left}, {right}, {product.name}{keywords})")
+    multiply(writer, inner, (product.left, product.right), (down, over, across), product.name)
     scope.finished()
     writer.result(scope, (down, across))

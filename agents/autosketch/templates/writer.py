@@ -57,10 +57,10 @@ from sketchc.agents.autosketch.templates.attention import write_attention
 from sketchc.agents.autosketch.templates.body import Body
 from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.autosketch.templates.lanes import (
+    ONE_BLOCK,
     Dims,
     Lanes,
     block_size,
-    head_size,
     lanes_of,
     runs_along,
     shaped,
@@ -252,16 +252,10 @@ class PhaseWriter:
             self.sizes.add(found.size)
         return found
 
-    def block(self, axis: Axis, size: str, digits: Digits = ()) -> Lanes:
-        """The lanes of blocks of the tuned size `size` along an axis, of one block if it is short;
-        `digits` as in `Lanes`."""
-        found = Lanes(axis, block_size(axis, size), digits)
-        self.sizes |= set() if found.size is None else {found.size}
-        return found
-
-    def head(self, axis: Axis, size: str) -> Lanes:
-        """The lanes of blocks of the tuned size `size` along the width of an attention's head."""
-        found = Lanes(axis, head_size(axis, size))
+    def block(self, axis: Axis, size: str, digits: Digits = (), most: int = ONE_BLOCK) -> Lanes:
+        """The lanes of blocks of the tuned size `size` along an axis, of one block if its extent is
+        constant and at most `most`; `digits` as in `Lanes`."""
+        found = Lanes(axis, block_size(axis, size, most), digits)
         self.sizes |= set() if found.size is None else {found.size}
         return found
 

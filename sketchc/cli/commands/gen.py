@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from sketchc.cli.options import store_option, task_errors
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.run.run import RunOptions, RunResult
+    from sketchc.cli.gen_partial import PartialRuns
 
     #: The options of a run, and the text of the task's file.
     Wanted = tuple[RunOptions, str]
@@ -160,7 +162,6 @@ def _made(
     """The result of one run, or of a run for each group of the task's lists of inputs where the
     built-in Designer needs a sketch for each. Raises `UsageError`."""
     from sketchc.cli.gen_lists import ListRuns, groups_of
-    from sketchc.cli.gen_partial import PartialRuns, cut_of
     from sketchc.cli.gen_run import default_folder
 
     asked, task_source = wanted
@@ -169,21 +170,28 @@ def _made(
     if given["allow_partial"] and not builtin:
         refuse("--allow-partial goes with the built-in Designer: --designer builtin")
     groups = groups_of(given["task"], task_source, timeout) if builtin else ()
-    parts = cut_of(given["task"], timeout) if given["allow_partial"] and len(groups) < 2 else None
-    if len(groups) < 2 and parts is None:
+    default = partial(default_folder, asked, configuration, given["resume"])
+    every: ListRuns | PartialRuns | None = None
+    if groups[1:]:
+        every = ListRuns(given["task"], task_source, groups, output or default())
+    elif given["allow_partial"]:
+        every = _in_parts(given["task"], timeout, asked.target, output or default())
+    if every is None:
         return _run(given, configuration, wanted, output)
-    folder = output or default_folder(asked, configuration, given["resume"])
-    every: ListRuns | PartialRuns = (
-        ListRuns(given["task"], task_source, groups, folder)
-        if parts is None
-        else PartialRuns(given["task"], parts, folder, asked.target)
-    )
 
     def run(task: str, place: Path) -> RunResult:
         own = {**_resumed(given, place), "task": task}
         return _run(own, configuration, _options(own, configuration), place)
 
     return every.generate(run)
+
+
+def _in_parts(task: str, timeout: float, target: str, folder: Path) -> PartialRuns | None:
+    """The runs for the parts of a task that have a form; None where all of it has one, or none."""
+    from sketchc.cli.gen_partial import PartialRuns, cut_of
+
+    found = cut_of(task, timeout)
+    return None if found is None else PartialRuns(task, found, folder, target)
 
 
 def _resumed(given: dict[str, Any], folder: Path) -> dict[str, Any]:
