@@ -2,6 +2,7 @@
 
 A running product leaves the range of f32 and comes back, and a sum of very many parts, added one
 after the other, loses digits that PyTorch keeps: it adds pairs, and carries products in f64.
+The terms of such a sum are f64, too.
 """
 
 from __future__ import annotations

@@ -308,18 +308,19 @@ class PhaseWriter:
         loops = [axis for axis in each.over if along is None or axis != along.axis]
         looped = bool(loops) or (along is not None and along.size is not None)
         own = dims if along is None else (along,)
-        dtype = spelled(each.dtype)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
         total, kept = self.carried(scope, each) if looped else (each.name, each.dtype)
         scope.say(f"{total} = alloc([{width(dims)}]{spelled(kept)}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
-        operand = self.evaluated(inner, each.body, own, infix=True)
+        # How many terms of a block a lane adds up is the chip's: with few lanes f32 is too short.
+        body = each.body if kept is each.dtype else Apply("cast", (each.body,), kept)
+        operand = self.evaluated(inner, body, own, infix=True)
         if along is not None:
             block = each.name
             if looped:
                 block = self.name(inner, "block")
-                inner.say(f'{block} = alloc([1]{dtype}, llm_hint=["fastest"])')
+                inner.say(f'{block} = alloc([1]{spelled(kept)}, llm_hint=["fastest"])')
             inner.say(f"reduce_{each.operation}({operand}, 0, {block})")
             operand = block
         if looped:
