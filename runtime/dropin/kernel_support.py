@@ -17,6 +17,8 @@ from torch import nn
 #: The library of the operators, which live as long as this object.
 OPERATORS = torch.library.Library("sketchc", "FRAGMENT")  # type: ignore[no-untyped-call]
 
+NO_BACKWARD = "this kernel has no backward pass: train with the original"
+
 
 def device_types(own: str, interpreted_by: str = "") -> str:
     """The device types of the kernel's tensors, separated by a space: `own`, and the CPU as well
@@ -84,7 +86,9 @@ def places(out: Any, count: int) -> list[Any]:
 
 def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) -> torch.Tensor:
     """`value` as a dense tensor, of one of `dtypes` and on one of the device types `devices`;
-    arrays are moved there. Raises `TypeError` or `ValueError` for other values."""
+    arrays are moved there. Raises `TypeError` or `ValueError` for other values, and `RuntimeError`
+    for a tensor whose gradient somebody asks for. (A parameter requires one always, and what was
+    computed from one, too: for those the backward pass raises.)"""
     if is_array(value):
         value = as_tensor(name, value, "cpu" if "cpu" in devices else devices.split()[0])
     if not isinstance(value, torch.Tensor):
@@ -96,6 +100,10 @@ def checked(name: str, value: Any, dtypes: Sequence[torch.dtype], devices: str) 
     if value.device.type not in (*devices.split(), "meta"):  # which has shapes alone
         msg = f"{name} is on {value.device}; this kernel runs on {devices.replace(' ', ' or ')}"
         raise ValueError(msg)
+    asked = value.requires_grad and value.is_leaf and not isinstance(value, nn.Parameter)
+    if asked and torch.is_grad_enabled():
+        msg = f"{name} requires a gradient, and {NO_BACKWARD}, or call under torch.no_grad()"
+        raise RuntimeError(msg)
     return value
 
 
@@ -254,7 +262,7 @@ def operator(name: str, kernel: Kernel, shapes: Callable[..., Sequence[tuple[int
     def no_gradients(
         values: list[torch.Tensor], gradients: list[torch.Tensor]
     ) -> list[torch.Tensor]:
-        raise NotImplementedError("this kernel has no backward pass: train with the original")
+        raise NotImplementedError(NO_BACKWARD)
 
     def keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.save_for_backward(*inputs[:count])

@@ -8,8 +8,9 @@ C++, the nanobind module built from it. The folder can be moved: nothing in it n
 What `ModelNew` takes and refuses is in `model_support`: tensors or arrays, and `out=` besides. It
 computes what the task computes in evaluation mode. The kernel is an operator of torch with an
 implementation for fake tensors, so that `torch.compile(fullgraph=True)` and `torch.export` take it
-as a whole; inputs that require a gradient are taken, and the backward pass is an error. The module
-has the kernel's own function, too: see `kernel_module`.
+as a whole, without a derivative: an input that requires a gradient is refused, and so is the
+backward pass of what was computed. The module has the kernel's own function, too: see
+`kernel_module`.
 """
 
 from __future__ import annotations
