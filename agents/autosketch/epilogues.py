@@ -49,21 +49,19 @@ _Readers: TypeAlias = dict[str, dict[str, list[Element]]]
 def with_epilogues(loops: Loops) -> Loops:
     """The loops with those maps marked `stored` that memory is to hold in place of a product."""
     readers: _Readers = defaultdict(dict)
-    plain: set[str] = {tensor.name for tensor in loops.declared.tensors}
+    sources: dict[str, set[str]] = defaultdict(set)
     for name, value in loops.values.items():
-        sources = [e for scalar in computed_from(value) for e in elements(scalar)]
-        for element in sources:
+        for element in (e for scalar in computed_from(value) for e in elements(scalar)):
             readers[element.source].setdefault(name, []).append(element)
-        if isinstance(value, Map) and plain.issuperset(e.source for e in sources):
-            plain.add(name)
+            sources[name].add(element.source)
     reduced: set[str] = set()  # what a reduction or scan reads, through maps or not
     for name in reversed([*loops.values]):
         if any(not isinstance(loops.values[r], Map) or r in reduced for r in readers[name]):
             reduced.add(name)
     values = dict(loops.values)
     outputs = {name for _, name in loops.outputs}
+    known = _with_computed({t.name for t in loops.declared.tensors}, values, sources)
     for product in filter(is_product, loops.values.values()):
-        known = plain | {name for name, value in values.items() if _is_stored(value)}
         steps: list[Value] = [product]
         while steps[-1].name not in outputs:
             step = _next(loops, steps[-1], readers, known, outputs)
@@ -75,7 +73,19 @@ def with_epilogues(loops: Loops) -> Loops:
         last = steps[-1]
         if isinstance(last, Map) and last.name not in outputs and last.name in reduced:
             values[last.name] = attrs.evolve(last, stored=True)
+            known = _with_computed(known | {last.name}, values, sources)
     return attrs.evolve(loops, values=values)
+
+
+def _with_computed(
+    known: Set[str], values: Mapping[str, Value], sources: Mapping[str, Set[str]]
+) -> set[str]:
+    """The names `known`, and those of maps that are computed from nothing else."""
+    found = {*known}
+    for name, value in values.items():
+        if isinstance(value, Map) and sources[name] <= found:
+            found.add(name)
+    return found
 
 
 def with_held(loops: Loops) -> Loops:
@@ -153,10 +163,6 @@ def _beyond(loops: Loops, element: Element, axes: Sequence[Axis]) -> set[str]:
     return names_in(moved)
 
 
-def _is_stored(value: Value) -> bool:
-    return isinstance(value, Map) and value.stored
-
-
 def _next(
     loops: Loops, value: Value, readers: _Readers, known: Set[str], outputs: Set[str]
 ) -> Map | None:
@@ -172,7 +178,7 @@ def _next(
         inside[step.name] = step
         left = [n for n in inside if n in outputs or readers[n].keys() - inside.keys()]
         if left == [step.name] or not left:
-            return step if step.dtype is value.dtype else None
+            return step if step.dtype.is_float else None
     return None
 
 
