@@ -139,14 +139,16 @@ def _designed(traces: Traces, stage: str, doubles: bool) -> Iterator[str]:
         yield _text(loops)
         return
     symbols, groups = traces.signature.sketch.symbols, traces.signature.groups
-    sizes = {symbol.name: group.size for symbol, group in zip(symbols, groups, strict=True)}
+    named = [(symbol.name, group) for symbol, group in zip(symbols, groups, strict=True)]
+    sizes = {name: group.size for name, group in named}
     phases = build_phases(loops, sizes)
     if unnamed := phases.unnamed():
         phases = build_phases(build_loops(traces.graph(unnamed)), sizes)
     if stage == "phases":
         yield _text(phases)
         return
-    written = written_phases(phases, Doubles(doubles, sizes))
+    most = {name: group.most for name, group in named}
+    written = written_phases(phases, Doubles(doubles, most))
     sketch = write_sketch(phases, name, written)
     program = write_program(phases, name, written, sketch) if stage == "program" else None
     if program is not None:

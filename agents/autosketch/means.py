@@ -3,18 +3,20 @@
 What a term less its mean is, is as exact as the mean: of terms that are nearly equal, a sum divided
 by their number is off by more than they differ. So such a mean is that of the differences to the
 first term, plus the first term (Chan, Golub, LeVeque 1983, "shifted data"): exact where all terms
-are equal, and without another pass over them.
+are equal, and without another pass over them. What reads a mean for its own sake has the plain one:
+where the first term is much larger than the mean, the sum of differences is as much larger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
 from sketchc.agents.autosketch.builder import as_float
 from sketchc.agents.autosketch.loops import (
     Apply,
+    Axis,
     Element,
     Loops,
     Map,
@@ -29,6 +31,7 @@ from sketchc.agents.autosketch.loops import (
     elements,
     is_expanded,
     is_product,
+    names_below,
     parts,
     resolved,
 )
@@ -40,31 +43,45 @@ _MOST_PARTS = 8
 
 
 def with_shifted_means(loops: Loops) -> Loops:
-    """The values; sums whose mean is subtracted somewhere, and that nothing else reads, are sums of
-    differences to the first term."""
+    """The values; sums whose mean is subtracted are sums of differences to the first term, unless
+    an output would then need both sums."""
     scalars = [scalar for value in loops.values.values() for scalar in computed_from(value)]
     sums = {found.name: found for scalar in scalars for found in _subtracted(loops, scalar)}
     sums = {name: found for name, found in sums.items() if _is_simple(loops, found)}
     while sums:
         shifted = _shifted(loops, sums)
-        read = _reached(shifted)
-        if not read & sums.keys():
-            return attrs.evolve(
-                shifted, values={n: v for n, v in shifted.values.items() if n in read}
-            )
-        sums = {name: found for name, found in sums.items() if name not in read}
+        reached = [_reached(shifted, name) for _, name in loops.outputs]
+        twice = {name for name in sums for read in reached if {name, _twin(name)} <= read}
+        if not twice:
+            read = set().union(*reached)
+            values = {name: value for name, value in shifted.values.items() if name in read}
+            return attrs.evolve(shifted, values=values)
+        sums = {name: found for name, found in sums.items() if name not in twice}
     return loops
 
 
+def is_of_differences(term: Scalar, over: Iterable[Axis]) -> bool:
+    """Whether a sum of such terms along these axes is one of differences to one number."""
+    if not isinstance(term, Apply) or term.operation != "sub":
+        return False
+    return names_below(term.operands[1]).isdisjoint(axis.name for axis in over)
+
+
+def _twin(name: str) -> str:
+    """The name of the sum of differences beside a plain sum."""
+    return f"{name}_differences"
+
+
 def _shifted(loops: Loops, sums: Mapping[str, Reduction]) -> Loops:
-    """The loops; means of these sums are values of their own."""
+    """The loops; means of these sums that are subtracted are values of their own."""
 
     def replaced(scalar: Scalar) -> Scalar:
         if not isinstance(scalar, Apply):
             return scalar
-        if (mean := _mean(loops, scalar)) is not None and mean[0].name in sums:
-            return Element(f"{mean[0].name}_mean", mean[1].index, scalar.dtype)
-        return attrs.evolve(scalar, operands=tuple(map(replaced, scalar.operands)))
+        operands = [*map(replaced, scalar.operands)]
+        if (mean := _subtrahend(loops, scalar)) is not None and mean[0].name in sums:
+            operands[1] = Element(f"{mean[0].name}_mean", mean[1].index, mean[0].dtype)
+        return attrs.evolve(scalar, operands=tuple(operands))
 
     values: dict[str, Value] = {}
     for name, value in loops.values.items():
@@ -82,7 +99,7 @@ def _of_differences(total: Reduction) -> dict[str, Value]:
     """The sum of the differences to the first term, and the mean."""
     dtype = total.dtype
     first = at(total.body, {axis.name: ir.Literal(0) for axis in total.over})
-    name, index = f"{total.name}_differences", tuple(axis.ref for axis in total.axes)
+    name, index = _twin(total.name), tuple(axis.ref for axis in total.axes)
     body = Apply("sub", (total.body, first), dtype)
     count = symbolic.product([axis.extent for axis in total.over])
     quotient = Apply(
@@ -92,10 +109,10 @@ def _of_differences(total: Reduction) -> dict[str, Value]:
     return {name: attrs.evolve(total, name=name, body=body), mean.name: mean}
 
 
-def _reached(loops: Loops) -> set[str]:
-    """The values that outputs need."""
+def _reached(loops: Loops, output: str) -> set[str]:
+    """The values that one needs, itself among them."""
     found: set[str] = set()
-    left = [name for _, name in loops.outputs]
+    left = [output]
     while left:
         name = left.pop()
         if name in found or name not in loops.values:
@@ -109,10 +126,16 @@ def _reached(loops: Loops) -> set[str]:
 def _subtracted(loops: Loops, scalar: Scalar) -> Iterator[Reduction]:
     """The sums whose mean is subtracted somewhere in a scalar."""
     for part in parts(scalar):
-        if isinstance(part, Apply) and part.operation == "sub":
-            quotient = _read(loops, part.operands[1])
-            if isinstance(quotient, Apply) and (found := _mean(loops, quotient)) is not None:
-                yield found[0]
+        if isinstance(part, Apply) and (found := _subtrahend(loops, part)) is not None:
+            yield found[0]
+
+
+def _subtrahend(loops: Loops, difference: Apply) -> tuple[Reduction, Element] | None:
+    """The mean that is subtracted, as `_mean` gives it; None where none is."""
+    if difference.operation != "sub":
+        return None
+    quotient = _read(loops, difference.operands[1])
+    return _mean(loops, quotient) if isinstance(quotient, Apply) else None
 
 
 def _is_simple(loops: Loops, total: Reduction) -> bool:

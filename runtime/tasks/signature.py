@@ -75,7 +75,8 @@ class Parameter:
 class Group:
     """Axes that vary together, with the init inputs that follow them. `base` is 0 where the task
     takes small sizes, else the task's own size: probes add multiples of `step` to it. `factors`:
-    axes that are so many times as long as the others."""
+    axes that are so many times as long as the others. `most`: the largest size in the task's lists
+    of inputs that are for one signature."""
 
     axes: tuple[Axis, ...]
     size: int
@@ -83,6 +84,7 @@ class Group:
     base: int
     step: int = 1
     factors: tuple[tuple[Axis, int], ...] = ()
+    most: int = attrs.field(kw_only=True)
 
     def at(self, number: int) -> int:
         """The size of the group in probe `number`."""
@@ -97,6 +99,7 @@ class Group:
             max(self.base, other.base),
             math.lcm(self.step, other.step),
             (*self.factors, *other.factors),
+            most=max(self.most, other.most),
         )
 
     def extents(self, size: int) -> dict[Axis, int]:
@@ -351,7 +354,7 @@ def _group(
     for count in range(len(places) + 1):
         for follows in itertools.combinations(places, count):
             for base, step in ways:
-                group = Group(axes, size, follows, base, step)
+                group = Group(axes, size, follows, base, step, most=max(sizes))
                 # Sizes above the own one may be taken up to the next multiple only: patches of 16.
                 tried = (PRIMES[0], 8, *([size // step] if base else []))
                 if all(prober.outputs({group: group.at(n)}) is not None for n in tried):
@@ -382,7 +385,7 @@ def _multiples(
         scaled = tuple((axis, factor) for axis in left[large])
         axes = tuple(sorted((*left[small], *left[large])))
         for base in (0, small[0]) if grouped.isdisjoint(axes) else (0,):
-            group = Group(axes, small[0], (), base, factors=scaled)
+            group = Group(axes, small[0], (), base, factors=scaled, most=max(small))
             if all(prober.outputs({group: group.at(n)}) is not None for n in (PRIMES[0], 8)):
                 del left[small], left[large]
                 yield group

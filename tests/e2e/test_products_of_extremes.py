@@ -128,3 +128,20 @@ def test_rows_of_many_terms_are_added_up_as_exactly_as_by_pytorch() -> None:
     norm = sketchc.compile(lambda x: x - x.mean(1, keepdim=True), target="cpp", inputs=[x])
     exact = (x.double() - x.double().mean(1, keepdim=True)).float()
     torch.testing.assert_close(norm(x), exact, rtol=2e-6, atol=0.0)
+
+
+def test_columns_of_many_terms_are_added_up_as_exactly_as_by_pytorch() -> None:
+    """Terms of a column are added one after the other; a mean that is asked for is not that of
+    differences to a first term which is much larger."""
+    x = torch.randn(3000, 33, generator=torch.Generator().manual_seed(4))
+    x[0] = 40.0
+    centred = sketchc.compile(lambda x: (x - x.mean(0), x.mean(0)), target="cpp", inputs=[x])
+    rest, mean = centred(x)
+    exact = x.double().mean(0)
+    torch.testing.assert_close(mean, exact.float(), rtol=2e-6, atol=2e-7)
+    # The differences' mean, -40 or so, has one rounding.
+    torch.testing.assert_close(rest, (x - exact).float(), rtol=2e-6, atol=4e-6)
+
+    long = torch.full((16_000, 33), 0.9)
+    total = sketchc.compile(lambda x: x.sum(0), target="cpp", inputs=[long])
+    torch.testing.assert_close(total(long), long.double().sum(0).float(), rtol=1e-6, atol=0.0)

@@ -285,10 +285,12 @@ class PhaseWriter:
 
     # ------------------------------------------------------------ passes
 
-    def carried(self, scope: Body, held: Pass | Running) -> tuple[str, DType]:
-        """The name and type of the tile that goes on from part to part; it has a name of its own
-        where its type is another than that of the result."""
-        wide = self.doubles.type_of(held)
+    def carried(
+        self, scope: Body, held: Pass | Running, loops: Sequence[Axis] = ()
+    ) -> tuple[str, DType]:
+        """The name and type of the tile that goes on from part to part, over the axes `loops` from
+        term to term; it has a name of its own where its type is another than that of the result."""
+        wide = self.doubles.type_of(held, loops)
         same = wide is held.dtype
         return held.name if same else self.name(scope, f"{held.name}_{wide.value}"), wide
 
@@ -310,7 +312,7 @@ class PhaseWriter:
         own = dims if along is None else (along,)
         start = f", init={_identity(each)}" if looped else ""
         hint = '"fastest", "accumulator"' if looped else '"fastest"'
-        total, kept = self.carried(scope, each) if looped else (each.name, each.dtype)
+        total, kept = self.carried(scope, each, loops) if looped else (each.name, each.dtype)
         scope.say(f"{total} = alloc([{width(dims)}]{spelled(kept)}{start}, llm_hint=[{hint}])")
         inner = self.opened(scope, loops, along)
         # How many terms of a block a lane adds up is the chip's: with few lanes f32 is too short.
