@@ -384,8 +384,18 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
 
 def _simpler(scalar: Apply) -> Scalar:
     """The scalar, or an equal one of fewer operations, of conditions: masks of 1 and 0 that are
-    compared with 0, and masks of which one part holds everywhere."""
+    compared with 0, and masks of which one part holds everywhere; or one that keeps its digits:
+    elu(x) + 1, as linear attention has it, is exp(x) below 0, where the sum would lose them."""
     match scalar:
+        case Apply(
+            "add",
+            (Apply("elu", (x,), attributes=(("alpha", 1),)), Number(1) as one)
+            | (Number(1) as one, Apply("elu", (x,), attributes=(("alpha", 1),))),
+        ):
+            dtype = scalar.dtype
+            above = Apply("gt", (x, Number(0.0, dtype)), DType.BOOL)
+            parts_of = above, Apply("add", (x, one), dtype), Apply("exp", (x,), dtype)
+            return Apply("where", parts_of, dtype)
         case Apply("logical_and", (condition, Number(True)) | (Number(True), condition)):
             return condition
         case Apply("logical_not", (Apply("logical_not", (condition,)),)):

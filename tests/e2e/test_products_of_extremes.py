@@ -145,3 +145,11 @@ def test_columns_of_many_terms_are_added_up_as_exactly_as_by_pytorch() -> None:
     long = torch.full((16_000, 33), 0.9)
     total = sketchc.compile(lambda x: x.sum(0), target="cpp", inputs=[long])
     torch.testing.assert_close(total(long), long.double().sum(0).float(), rtol=1e-6, atol=0.0)
+
+
+def test_what_is_left_of_elu_below_zero_keeps_its_digits() -> None:
+    """Of elu(x) + 1, the feature map of linear attention, nothing but exp(x) is left there."""
+    x = torch.linspace(-60.0, 3.0, 999)
+    kernel = sketchc.compile(lambda x: torch.nn.functional.elu(x) + 1, target="cpp", inputs=[x])
+    exact = torch.where(x > 0, x.double() + 1, x.double().exp())
+    torch.testing.assert_close(kernel(x), exact.float(), rtol=3e-7, atol=0.0)
