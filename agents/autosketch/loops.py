@@ -383,10 +383,15 @@ def resolved(loops: Loops, scalar: Scalar, axes: Mapping[str, ir.Expr]) -> Scala
 
 
 def _simpler(scalar: Apply) -> Scalar:
-    """The scalar, or an equal one of fewer operations, of conditions: masks of 1 and 0 that are
-    compared with 0, and masks of which one part holds everywhere; or one that keeps its digits:
-    elu(x) + 1, as linear attention has it, is exp(x) below 0, where the sum would lose them."""
+    """The scalar, or an equal one of fewer operations: without factors of 1, and of conditions:
+    masks of 1 and 0 that are compared with 0, and masks of which one part holds everywhere; or one
+    that keeps its digits: elu(x) + 1, as linear attention has it, is exp(x) below 0, where the sum
+    would lose them."""
     match scalar:
+        case Apply("mul", (Number(1), x) | (x, Number(1))) | Apply("div", (x, Number(1))) if (
+            x.dtype is scalar.dtype and scalar.dtype.is_float
+        ):
+            return x
         case Apply(
             "add",
             (Apply("elu", (x,), attributes=(("alpha", 1),)), Number(1) as one)
