@@ -397,6 +397,12 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "b.shape[0], x[:, t]), range(x.shape[1]), b)",
         ((6, 9, 5), (6, 9, 5), (3, 5)),
     ),
+    # Places that nothing is written to keep what they hold.
+    "combined_at_places": (
+        "w.scatter_reduce(0, (x.abs() * 3).long() % b.shape[0], x, 'mean', include_self=False) + "
+        "w.index_reduce(0, (b * 9).abs().long() % (b.shape[0] - 1), w[:b.shape[0]], 'amax')",
+        ((20, 5), (30, 5), (30,)),
+    ),
     # Of what lies outside of a part, a maximum or a product takes nothing.
     "largest_of_joined": ("torch.cat([x, w * 2.0], 1).amax(1) + b", ((20, 30), (20, 12), (20,))),
     "joined_with_rows": (
@@ -746,14 +752,15 @@ def test_a_loop_of_a_task_is_a_loop_of_its_sketch(
     assert [isinstance(loop.stop, ir.Ref) and loop.stop.kind for loop in loops] == [
         ir.NameKind.SYMBOL
     ] * 3
-    assert run(["gen", str(path), "-t", "cpp", "-o", str(tmp_path / "out")]) == 0, capsys
+    options = ["--no-bench", "--no-store", "-o", str(tmp_path / "out")]
+    assert run(["gen", str(path), "-t", "cpp", *options]) == 0, capsys
 
 
 def test_all_that_has_no_form_is_listed_at_once(tmp_path: Path) -> None:
     path = tmp_path / "none.py"
     body = (
         "torch.linalg.inv(x) + torch.mode(x, 1)[0] + torch.mode(x, 0)[0] + "
-        "x.scatter_reduce(0, (x > 0).long(), x, 'mean')"
+        "x.to(torch.int32).scatter_reduce(0, (x > 0).long(), x.to(torch.int32), 'mean')"
     )
     path.write_text(f"""{HEAD}
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -29,7 +31,10 @@ _COMBINED = {
     "prod": "mul",
     "amax": "max",
     "amin": "min",
+    "mean": "add",
 }
+#: What changes nothing when such an operation combines a float with it.
+_IDENTITIES = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
 
 
 def _fetched(builder: Builder, source: Any, index: Index, data: Mapping[int, Scalar]) -> Scalar:
@@ -129,29 +134,37 @@ def _scattered(
     fetched: Mapping[str, Scalar],
     operation: str,
     body: Scalar,
-) -> None:
+    base: Scalar | None = None,
+    role: str = "scattered",
+) -> str:
+    """The name of a new value: `base`, or else the node's own tensor, with `body` scattered."""
     result = node.results[0]
-    name = f"{value_name(builder.number, 0)}_scattered"
+    name = f"{value_name(builder.number, 0)}_{role}"
     axes = builder.axes(result.shape)
-    base = builder.element(node.arguments["self"], tuple(axis.ref for axis in axes))
+    if base is None:
+        base = builder.element(node.arguments["self"], tuple(axis.ref for axis in axes))
     body = converted(body, result.dtype)
     builder.values[name] = Scatter(
         name, axes, result.dtype, base, over, place, tuple(fetched.items()), operation, body
     )
-    builder.named(node, name)
+    return name
 
 
-def _scatter(default: str) -> Rule:
-    """The rule of `scatter`, `scatter_add` or `scatter_reduce`: the place on one axis is data."""
+def _scatter(default: str, *, joint: bool = False) -> Rule:
+    """The rule of `scatter`, `scatter_add` or `scatter_reduce`: the place on one axis is data;
+    `joint`: that of `index_reduce`, where all elements of a slice have one place."""
 
     def rule(builder: Builder, node: Node) -> None:
         arguments = node.arguments
-        how = arguments.get("reduce")
-        operation = default if how is None else _COMBINED.get(str(how))
-        if operation is None or arguments.get("include_self") is False:
+        how = str(arguments.get("reduce"))
+        operation = default if how == "None" else _COMBINED.get(how)
+        alone = arguments.get("include_self") is False
+        dtype = node.results[0].dtype
+        if operation is None or ((alone or how == "mean") and not dtype.is_float):
             refuse(f"the built-in Designer has no form for {node.operation} by {how}")
         places = arguments["index"]
-        shape = builder.shape(places)
+        given = next(arguments[name] for name in ("src", "source", "value") if name in arguments)
+        shape = builder.shape(given if joint else places)
         if not shape:
             refuse("the built-in Designer has no form for a scatter of a number")
         dim = integer(arguments["dim"]) % len(shape)
@@ -159,10 +172,25 @@ def _scatter(default: str) -> Rule:
         own = tuple(axis.ref for axis in over)
         name = f"to{builder.number}"
         place = (*own[:dim], ir.Ref(name, ir.NameKind.BINDING), *own[dim + 1 :])
-        source = arguments["src"] if "src" in arguments else arguments["value"]
-        body = builder.element(source, own)
-        data = {name: builder.element(places, own)}
-        _scattered(builder, node, over, place, data, operation, body)
+        data = {name: builder.element(places, (own[dim],) if joint else own)}
+        put = partial(_scattered, builder, node, over, place, data)
+        base = None
+        if alone:  # what is written to begins with what changes nothing
+            cleared = put("set", Number(_IDENTITIES[operation], dtype), role="cleared")
+            axes = builder.axes(node.results[0].shape)
+            base = Element(cleared, tuple(axis.ref for axis in axes), dtype)
+        total = put(operation, builder.element(given, own), base)
+        if how != "mean":
+            builder.named(node, total)
+            return
+        one = Number(1.0, dtype)
+        count = put("add", one, Number(0.0, dtype) if alone else one, "counted")
+
+        def mean(index: Index) -> Scalar:
+            terms = Apply("max", (Element(count, index, dtype), one), dtype)
+            return Apply("div", (Element(total, index, dtype), terms), dtype)
+
+        builder.map(node, mean)
 
     return rule
 
@@ -188,7 +216,7 @@ def _index_put(builder: Builder, node: Node) -> None:
         place.append(ir.Ref(name, ir.NameKind.BINDING))
     body = builder.element(values, broadcast(own, builder.shape(values)))
     operation = "add" if node.arguments.get("accumulate") else "set"
-    _scattered(builder, node, over, tuple(place), data, operation, body)
+    builder.named(node, _scattered(builder, node, over, tuple(place), data, operation, body))
 
 
 #: The rules of these operations, by name.
@@ -200,5 +228,6 @@ RULES: Mapping[str, Rule] = {
     "scatter": _scatter("set"),
     "scatter_add": _scatter("add"),
     "scatter_reduce": _scatter("set"),
+    "index_reduce": _scatter("set", joint=True),
     **dict.fromkeys(("index_put", "_unsafe_index_put"), _index_put),
 }

@@ -18,7 +18,8 @@ def write_scatter(writer: PhaseWriter, scope: Body, scatter: Scattered, dims: Di
     """Write stores to places that are data, combined with what they hold where that counts."""
     phase = writer.phase
     inner = writer.opened(scope, scatter.over, None)
-    tile = writer.evaluated(inner, phase.result, dims)
+    places = [place for _, place in scatter.fetched]
+    tile = writer.evaluated(inner, phase.result, dims, then=places)
     goal = Element(phase.target, phase.place, phase.dtype, fetched=scatter.fetched)
     target = writer.access(inner, goal, dims)
     if scatter.operation != "set":

@@ -363,9 +363,18 @@ class PhaseWriter:
 
     # ------------------------------------------------------------ scalars
 
-    def evaluated(self, scope: Body, scalar: Scalar, dims: Dims, *, infix: bool = False) -> str:
-        """The name of a tile along all of `dims` with a scalar; `infix`: or such an expression."""
-        self.uses = _uses(scalar)
+    def evaluated(
+        self,
+        scope: Body,
+        scalar: Scalar,
+        dims: Dims,
+        *,
+        infix: bool = False,
+        then: Sequence[Scalar] = (),
+    ) -> str:
+        """The name of a tile along all of `dims` with a scalar; `infix`: or such an expression.
+        `then`: what is computed after it for the same statement."""
+        self.uses = _uses(scalar, *then)
         self.tile_of = None if infix else scalar
         operand = self.operand(scope, scalar, dims)
         if not isinstance(scalar, Number) and self.along_tile(scalar, dims) == dims:
