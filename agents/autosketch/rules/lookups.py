@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from sketchc.agents.autosketch.builder import (
     integer,
     value_name,
 )
+from sketchc.agents.autosketch.calls import COMBINES, IDENTITIES
 from sketchc.agents.autosketch.graph import Node
 from sketchc.agents.autosketch.loops import Apply, Axis, Element, Index, Number, Scalar, Scatter
 from sketchc.base.diagnostics import refuse
@@ -34,7 +34,7 @@ _COMBINED = {
     "mean": "add",
 }
 #: What changes nothing when such an operation combines a float with it.
-_IDENTITIES = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+_IDENTITIES = {COMBINES[name]: float(text) for name, text in IDENTITIES.items()}
 
 
 def _fetched(builder: Builder, source: Any, index: Index, data: Mapping[int, Scalar]) -> Scalar:
@@ -156,8 +156,8 @@ def _scatter(default: str, *, joint: bool = False) -> Rule:
 
     def rule(builder: Builder, node: Node) -> None:
         arguments = node.arguments
-        how = str(arguments.get("reduce"))
-        operation = default if how == "None" else _COMBINED.get(how)
+        how = arguments.get("reduce")
+        operation = default if how is None else _COMBINED.get(str(how))
         alone = arguments.get("include_self") is False
         dtype = node.results[0].dtype
         if operation is None or ((alone or how == "mean") and not dtype.is_float):
