@@ -260,7 +260,7 @@ _UNUSED: dict[str, str] = {
         AND id NOT IN (SELECT kernel FROM measurements)""",
     "sketches": "id NOT IN (SELECT sketch FROM kernels WHERE sketch IS NOT NULL)",
     "tasks": """id NOT IN (SELECT task FROM verdicts) AND id NOT IN (SELECT task FROM measurements)
-        AND id NOT IN (SELECT task FROM runs)""",
+        AND id NOT IN (SELECT task FROM runs) AND id NOT IN (SELECT task FROM builds)""",
     "environments": """id NOT IN (SELECT environment FROM verdicts)
         AND id NOT IN (SELECT environment FROM measurements)
         AND id NOT IN (SELECT environment FROM runs)""",
@@ -269,7 +269,8 @@ _UNUSED: dict[str, str] = {
         UNION SELECT text FROM sketch_texts UNION SELECT text FROM kernels
         UNION SELECT sketch_text FROM kernels WHERE sketch_text IS NOT NULL
         UNION SELECT signature FROM verdicts WHERE signature IS NOT NULL
-        UNION SELECT text FROM kernel_files UNION SELECT text FROM call_texts)""",
+        UNION SELECT text FROM kernel_files UNION SELECT text FROM call_texts
+        UNION SELECT text FROM build_files)""",
 }
 
 

@@ -55,6 +55,10 @@ _LISTS: dict[str, str] = {
             (SELECT coalesce(sum(c.cost), 0.0) FROM calls c WHERE c.run = r.id) AS cost
         FROM runs r JOIN tasks t ON t.id = r.task
         WHERE {where} ORDER BY r.recorded DESC, r.id""",
+    "builds": """
+        SELECT o.id, o.name, o.target, o.hardware, o.task, o.recorded,
+            (SELECT count(*) FROM build_files f WHERE f.build = o.id) AS files
+        FROM builds o WHERE {where} ORDER BY o.recorded DESC, o.id""",
 }
 
 #: The conditions that restrict each kind to tasks (by their ids) and to a target.
@@ -77,6 +81,7 @@ _FILTERS: dict[str, tuple[str, str]] = {
     "verdicts": ("v.task IN ({tasks})", "k.target = ?"),
     "measurements": ("m.task IN ({tasks})", "k.target = ?"),
     "runs": ("r.task IN ({tasks})", "r.target = ?"),
+    "builds": ("o.task IN ({tasks})", "o.target = ?"),
 }
 
 KINDS = tuple(_LISTS)
@@ -221,7 +226,7 @@ def resolve(connection: sqlite3.Connection, prefix: str) -> tuple[str, str]:
 
 #: Kind -> the other kinds whose rows are shown with one of that kind, and the condition for them.
 _SHOWN_WITH: dict[str, dict[str, str]] = {
-    "tasks": {"verdicts": "v.task = ?", "measurements": "m.task = ?"},
+    "tasks": {"verdicts": "v.task = ?", "measurements": "m.task = ?", "builds": "o.task = ?"},
     "sketches": {"kernels": "k.sketch = ?"},
     "kernels": {"verdicts": "k.id = ?", "measurements": "k.id = ?"},
     "runs": {"verdicts": "v.run = ?", "measurements": "m.run = ?"},
@@ -253,6 +258,9 @@ def _whole(connection: sqlite3.Connection, kind: str, identity: str) -> dict[str
     match kind:
         case "tasks":
             data["modules"] = _files(connection, "task_modules", "task", identity)
+        case "builds":
+            data["files"] = _files(connection, "build_files", "build", identity)
+            data["task_name"] = _whole(connection, "tasks", data["task"])["name"]
         case "kernels":
             data["files"] = _files(connection, "kernel_files", "kernel", identity)
         case "sketches":

@@ -169,7 +169,30 @@ SIGNATURES = (
     "CREATE INDEX verdicts_by ON verdicts (signature)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (CLAIMS, RUNS, SIGNATURES)
+#: Version 4: the modules that `sketchc.compile` made, as the files that make them up.
+#:
+#: `id`: a digest of what a module was made from: the task, the target, the chip, the versions of
+#: sketchc and torch. What was built from the files is not kept: a drop-in builds it again.
+BUILDS = (
+    """CREATE TABLE builds (
+        id TEXT PRIMARY KEY,
+        task TEXT NOT NULL REFERENCES tasks (id),
+        name TEXT NOT NULL,
+        target TEXT NOT NULL,
+        hardware TEXT NOT NULL,
+        recorded TEXT NOT NULL
+    ) STRICT""",
+    """CREATE TABLE build_files (
+        build TEXT NOT NULL REFERENCES builds (id) ON DELETE CASCADE,
+        name TEXT NOT NULL,
+        text TEXT NOT NULL REFERENCES texts (digest),
+        PRIMARY KEY (build, name)
+    ) STRICT""",
+    "CREATE INDEX builds_of ON builds (task)",
+    "CREATE INDEX build_files_in ON build_files (text)",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (CLAIMS, RUNS, SIGNATURES, BUILDS)
 
 #: The version that this sketchc reads and writes.
 VERSION = len(MIGRATIONS)
@@ -192,4 +215,6 @@ TABLES: dict[str, tuple[str, ...]] = {
     "call_texts": (),
     "verdicts": ("evidence",),
     "measurements": ("symbols", "evidence"),
+    "builds": (),
+    "build_files": (),
 }

@@ -3,8 +3,9 @@
 The first call with arguments of other types, ranks or constants writes a task from them
 (`task_files`), and has `sketchc gen` make and verify its kernel, offline, in a process of its own:
 the verification of kernels forks, and watches its children. The resulting drop-in computes this
-call and later ones, at all sizes that its sketch takes. Drop-ins are kept in the user's cache,
-verdicts in the store; the same task is not made twice.
+call and later ones, at all sizes that its sketch takes. Drop-ins and verdicts are kept in the
+user's store, and a drop-in is written and built once in the user's cache; the same task is not
+made twice.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import update_wrapper
 from pathlib import Path
 from typing import Any
@@ -26,13 +28,17 @@ from sketchc.api import task_files
 from sketchc.api.kernels import (
     CompileError,
     cached_folder,
+    content_key,
     default_target,
     load_module,
     made_once,
 )
 from sketchc.api.surroundings import fingerprint
 from sketchc.api.task_files import Call, Subject, key_of, task_of
+from sketchc.base.files import default_store
 from sketchc.runtime.process.peer import PYTHON_NAMES, PYTHON_PREFIXES, clean_environment
+from sketchc.runtime.store import builds
+from sketchc.runtime.store.database import StoreError
 
 _LOG = logging.getLogger("sketchc")
 #: The folder of a run of `gen`, beside its task.
@@ -98,14 +104,37 @@ class Compiled:
     def _build(self, call: Call) -> Build:
         task = task_of(self.subject, call)
         chip = self.hardware or ""
-        folder = cached_folder("compiled", self.target, chip, torch.__version__, *task.identity)
-        made_once(folder, lambda place: self._generate(task, place))
+        key = content_key("compiled", self.target, chip, torch.__version__, *task.identity)
+        folder = cached_folder("compiled", key)
+        made_once(folder, lambda place: self._fill(task, key, place))
         kernel = folder / _KERNEL
         module = load_module(kernel / f"{task.name}_dropin.py")
         model = module.ModelNew()
         # The state of the original, as it is at each call.
         setattr(model, task_files.INNER, self.subject.object)
         return Build(kernel, task.name, model)
+
+    def _fill(self, task: task_files.TaskFiles, key: str, place: Path) -> None:
+        """Put the drop-in and what belongs to it into `place`: what the user's store has under
+        `key`, else a new one, which the store then keeps. Raises `CompileError`."""
+        made, store = place / _KERNEL, default_store()
+        try:
+            found = builds.find_build(store, key) if store.exists() else {}
+        except StoreError as error:
+            found = {}
+            _LOG.warning("%s", error)
+        if found:
+            _LOG.info("%s: found in %s", self.subject.name, store)
+            made.mkdir()
+            for name, text in found.items():
+                (made / name).write_text(text, "utf-8")
+            return
+        self._generate(task, place)
+        build = builds.Build(key, task.name, self.target, self.hardware or "")
+        try:
+            builds.keep_build(store, build, task.kept, dict(_texts(made)))
+        except StoreError as error:
+            _LOG.warning("not recorded: %s", error)
 
     def _generate(self, task: task_files.TaskFiles, place: Path) -> None:
         """Make the kernel and its drop-in in `place`. Raises `CompileError`."""
@@ -129,6 +158,14 @@ class Compiled:
             why = "it returns no tensors, or something besides"
         if why is not None:
             raise CompileError(f"no kernel of `{self.subject.name}` for {self.target}: {why}")
+
+
+def _texts(folder: Path) -> Iterator[tuple[str, str]]:
+    """The names and texts of the files in a folder; what was built is none, and is left out."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            with suppress(UnicodeDecodeError):
+                yield path.name, path.read_text("utf-8")
 
 
 def _reason(ran: subprocess.CompletedProcess[str]) -> str | None:

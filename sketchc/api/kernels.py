@@ -91,7 +91,7 @@ class SketchKernel:
         parts = [self.target, name]
         for kernel in kernels:
             parts += [kernel.name, kernel.source, *(text for _, text in kernel.extras)]
-        folder = cached_folder("kernels", *parts)
+        folder = cached_folder("kernels", content_key(*parts))
 
         def make(place: Path) -> Path:
             if self._generic:
@@ -197,25 +197,29 @@ def _is_here(device: str) -> bool:
 # ---------------------------------------------------------------- what is made once
 
 
-def cached_folder(kind: str, *parts: str) -> Path:
-    """The folder of the user's cache for the content `parts`, of this sketchc and this Python."""
+def content_key(*parts: str) -> str:
+    """A name for what this sketchc and this Python make of the content `parts`."""
+    content = "\0".join((_own_code(), sys.implementation.cache_tag or "", *parts))
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def cached_folder(kind: str, key: str) -> Path:
+    """The folder of the user's cache for the content with this `content_key`."""
     from sketchc.base.files import user_folder
 
-    content = "\0".join((*_own_files(), sys.implementation.cache_tag or "", *parts))
-    key = hashlib.sha256(content.encode()).hexdigest()[:32]
     return user_folder("XDG_CACHE_HOME", ".cache") / kind / key
 
 
 @lru_cache(maxsize=1)
-def _own_files() -> tuple[str, ...]:
-    """The version, and the size and time of every source file, which tell this sketchc from
-    another: a checkout changes without a new version."""
+def _own_code() -> str:
+    """A digest of the version and of every source file, which tells this sketchc from another: a
+    checkout changes without a new version, and two machines may have the same."""
     rooms = ("sketchc", "sketchc.agents", "sketchc.grammar", "sketchc.lowering", "sketchc.runtime")
     places = (importlib.util.find_spec(room) for room in rooms)
     roots = {path for found in places if found for path in found.submodule_search_locations or ()}
-    files = sorted(path for root in roots for path in Path(root).rglob("*.[ph]*[yp]"))
-    told = (f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in files)
-    return (__version__, *told)
+    texts = (path.read_bytes() for root in roots for path in Path(root).rglob("*.[ph]*[yp]"))
+    told = sorted(hashlib.sha256(text).hexdigest() for text in texts)
+    return "\0".join((__version__, *told))
 
 
 def made_once(folder: Path, make: Callable[[Path], object]) -> None:

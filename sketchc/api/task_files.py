@@ -25,6 +25,7 @@ from torch import nn
 
 from sketchc.api.kernels import CompileError
 from sketchc.api.surroundings import fingerprint, is_own
+from sketchc.runtime.store.writing import TaskText
 
 #: The attribute of the task's model that holds the object.
 INNER = "inner"
@@ -135,6 +136,11 @@ class TaskFiles:
     name: str
     texts: tuple[str, str]
     identity: tuple[str, str]
+
+    @property
+    def kept(self) -> TaskText:
+        """The task as the store keeps it."""
+        return TaskText(f"{self.name}.py", self.texts[0], {f"{self.name}_object.py": self.texts[1]})
 
     def write(self, folder: Path) -> Path:
         """Write both files to `folder`; returns the path of the task's file."""

@@ -63,3 +63,16 @@ def user_folder(variable: str, default: str) -> Path:
 
     configured = os.environ.get(variable)
     return (Path(configured) if configured else Path.home() / default) / "sketchc"
+
+
+#: The environment variable that names another store than the default one.
+STORE_VARIABLE = "SKETCHC_STORE"
+
+
+def default_store() -> Path:
+    """$SKETCHC_STORE, else `sketchc/store.sqlite` in the user's data folder ($XDG_DATA_HOME, else
+    ~/.local/share). The file need not exist."""
+    from pathlib import Path
+
+    named = os.environ.get(STORE_VARIABLE)
+    return Path(named) if named else user_folder("XDG_DATA_HOME", ".local/share") / "store.sqlite"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -216,21 +215,6 @@ def task_errors(*, as_json: bool) -> Iterator[None]:
         raise
 
 
-#: The environment variable that names another store than the default one.
-VARIABLE = "SKETCHC_STORE"
-
-
-def default_store() -> Path:
-    """$SKETCHC_STORE, else `sketchc/store.sqlite` in the user's data folder ($XDG_DATA_HOME, else
-    ~/.local/share). The file need not exist."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named)
-    from sketchc.base.files import user_folder
-
-    return user_folder("XDG_DATA_HOME", ".local/share") / "store.sqlite"
-
-
 def store_option(command: Command) -> Command:
     """Adds `--store` and `--no-store`; commands get `store`, the file to record into or None."""
 
@@ -250,6 +234,8 @@ def store_option(command: Command) -> Command:
 
 def store_path(given: str | None) -> Path:
     """The store's file: as given, else the default one."""
+    from sketchc.base.files import default_store
+
     return default_store() if given is None else Path(given)
 
 

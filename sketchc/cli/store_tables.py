@@ -120,6 +120,15 @@ _COLUMNS: dict[str, tuple[tuple[str, Cell], ...]] = {
         ("recorded", _recorded),
         ("folder", _plain("folder")),
     ),
+    "builds": (
+        ("id", _id("id")),
+        ("module", _plain("name")),
+        ("target", _plain("target")),
+        ("chip", _plain("hardware")),
+        ("files", _plain("files")),
+        ("task", _id("task")),
+        ("recorded", _recorded),
+    ),
 }
 _BEST: tuple[tuple[str, Cell], ...] = (
     ("task", _plain("task")),

@@ -10,14 +10,16 @@ from pathlib import Path
 import pytest
 from toolchains import require
 
+from sketchc.cli.main import run
+
 SKETCH = (Path(__file__).parents[2] / "examples" / "softmax.sketch").read_text("utf-8")
 
 
-def ran(code: str, folder: Path) -> str:
-    """What the code prints in a fresh process that stands in this folder and keeps what it makes
-    there. Raises AssertionError where it fails."""
+def ran(code: str, folder: Path, **surroundings: str) -> str:
+    """What the code prints in a fresh process that stands in this folder, with these environment
+    variables. Raises AssertionError where it fails."""
     (folder / "program.py").write_text(code, "utf-8")
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "XDG_DATA_HOME": str(folder / "data")}
+    environment = {**os.environ, "TRITON_INTERPRET": "1", **surroundings}
     done = subprocess.run(
         [sys.executable, "program.py"],
         cwd=folder,
@@ -112,7 +114,8 @@ import layers
 made = []
 class Keep(logging.Handler):
     def emit(self, record):
-        made.append(record)
+        if "making a kernel" in record.getMessage():
+            made.append(record)
 logging.getLogger("sketchc").addHandler(Keep())
 logging.getLogger("sketchc").setLevel(logging.INFO)
 close = lambda a, b: torch.testing.assert_close(torch.as_tensor(a), b, rtol=1e-4, atol=1e-4)
@@ -174,12 +177,20 @@ class Net(nn.Module):
 
 @pytest.mark.sweep
 def test_functions_and_modules_are_compiled(tmp_path: Path) -> None:
-    """They follow what they refer to; what was made is found again by another process."""
+    """They follow what they refer to; what was made is found again by another process, and by
+    another machine, which has but the rows of the store."""
     require("cpp")
     (tmp_path / "layers.py").write_text(LAYERS, "utf-8")
-    first = ran(COMPILE, tmp_path)
-    assert first.startswith("made ")
-    assert ran(COMPILE, tmp_path) == "made 0\n"
+    store, cache = tmp_path / "store.sqlite", tmp_path / "cache"
+    here = {"SKETCHC_STORE": str(store), "XDG_CACHE_HOME": str(cache)}
+    first = ran(COMPILE, tmp_path, **here)
+    assert int(first.removeprefix("made ")) > 0
+    assert ran(COMPILE, tmp_path, **here) == "made 0\n"
+    moved, elsewhere = str(tmp_path / "export.json"), str(tmp_path / "there.sqlite")
+    assert run(["store", "export", "-o", moved, "--store", str(store)]) == 0
+    assert run(["store", "import", moved, "--store", elsewhere]) == 0
+    there = {"SKETCHC_STORE": elsewhere, "XDG_CACHE_HOME": f"{cache}2"}
+    assert ran(COMPILE, tmp_path, **there) == "made 0\n"
 
 
 REFUSED = """

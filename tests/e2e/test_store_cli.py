@@ -76,13 +76,14 @@ def test_everything_that_was_found_is_listed(store: Store) -> None:
         "verdicts": 2,
         "measurements": 1,
         "runs": 0,
+        "builds": 0,
     }
     failed, passed = store.data("list", "verdicts", "--task", "rms", "--target", "cpp")
     assert (passed["passed"], passed["failure"], passed["seed"]) == (True, "", "5")
     assert not failed["passed"]
     assert failed["failure"]
     assert store.data("list", "verdicts", "--target", "triton_cuda") == []
-    for kind in ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs"):
+    for kind in ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs", "builds"):
         rows, table = store.data("list", kind), store.text("list", kind)
         assert all(row["id"][:10] in table for row in rows)
 

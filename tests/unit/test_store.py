@@ -15,7 +15,7 @@ import pytest
 from store_cases import kernel, measurement, put, unsound, verdict
 
 from sketchc.base.diagnostics import UsageError
-from sketchc.cli.options import default_store
+from sketchc.base.files import default_store
 from sketchc.runtime.store import reading, writing
 from sketchc.runtime.store.database import (
     StoreError,
@@ -217,6 +217,7 @@ def test_nothing_is_stored_twice(store: sqlite3.Connection) -> None:
         "verdicts": 5,
         "measurements": 0,
         "runs": 0,
+        "builds": 0,
     }
     assert store.execute("SELECT count(*) FROM texts").fetchone()[0] == 2
 

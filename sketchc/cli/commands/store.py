@@ -14,17 +14,18 @@ from sketchc.cli.options import existing_store_option
 from sketchc.runtime.store import exporting, reading
 from sketchc.runtime.store.database import collect, open_store, read_store, transaction
 
-KINDS = ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs")
+KINDS = ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs", "builds")
 #: How many rows a list for people has at most, where nobody says otherwise.
 ROWS = 50
 
 
 @click.group()
 def store() -> None:
-    """Keep and show what was found: tasks, sketches, kernels, verdicts, measurements, runs.
+    """Keep and show what was found: tasks, sketches, kernels, verdicts, measurements, runs, builds.
 
     `sketchc verify`, `bench` and `gen` record into one file, by default
-    ~/.local/share/sketchc/store.sqlite (or $SKETCHC_STORE). Ids may be shortened.
+    ~/.local/share/sketchc/store.sqlite (or $SKETCHC_STORE); `sketchc.compile` keeps the modules
+    that it made there, which are its builds. Ids may be shortened.
 
     \b
     Examples:
