@@ -90,13 +90,24 @@ class Cut:
         for number in piece.nodes:
             node = self.trace["nodes"][number]
             results = [self.names["node", number, of] for of in range(len(node["tensors"]))]
-            yield f"{', '.join(results)} = {self._call(node)}"
+            yield f"{', '.join(results)} = {self._call(node, self._device(piece))}"
 
-    def _call(self, node: Mapping[str, Any]) -> str:
+    def _device(self, piece: Piece) -> str:
+        """Where a piece makes tensors of its own: where those are that it takes."""
+        for value in piece.takes:
+            kind, place, *_ = value
+            if kind != "input" or isinstance(self.description.inputs[place], TensorSpec):
+                return f"{self.names[value]}.device"
+        return 'torch.device("cpu")'
+
+    def _call(self, node: Mapping[str, Any], device: str) -> str:
         """The call of an operation: `torch.ops.aten.mm(...)`, and methods of tensors for views,
-        which PyTorch does not trace as operations of `prims`."""
+        which PyTorch does not trace as operations of `prims`. One that takes no tensor makes one on
+        a `device`."""
         given = node["arguments"].items()
         told = {name: _code(value, self.names) for name, value in given if value is not None}
+        if not any(_values(list(node["arguments"].values()))):
+            told["device"] = device
         view = _VIEWS.get(node["operation"])
         if view is not None:
             return view.format(**told)
@@ -107,9 +118,20 @@ class Cut:
             shape = node["arguments"]["shape"]
             placed = [next(sizes) if axis in dims else 1 for axis in range(len(shape))]
             return f"{told['a']}.reshape({placed}).expand({shape})"
+        if plain(node["operation"]) == "as_strided":
+            return self._strided(node, told)
         space, _, operation = node["operation"].rpartition("::")
         listed = ", ".join(f"{name}={text}" for name, text in told.items())
         return f"torch.ops.{space or 'aten'}.{operation}({listed})"
+
+    def _strided(self, node: Mapping[str, Any], told: Mapping[str, str]) -> str:
+        """A view by strides: its source is laid out as it was in the trace first."""
+        own = "self" if "self" in told else "a"
+        (source,) = _values(node["arguments"][own])
+        offset = (node["arguments"]["storage_offset"] or 0) - node["arguments"]["source_offset"]
+        laid = f"torch.empty_strided({list(self._shape(source))}, {told['source_stride']}"
+        laid += f", dtype={told[own]}.dtype).copy_({told[own]})"
+        return f"{laid}.as_strided({told['size']}, {told['stride']}, {max(offset, 0)})"
 
     def _shape(self, value: Value) -> Sequence[int]:
         match value:
@@ -126,14 +148,8 @@ def cut(task: TaskClient) -> Cut | None:
     """The task in pieces; None where every operation has a form, or none that computes has one.
     Raises `UsageError` for a task that cannot be cut, and `TaskFailure` for one that cannot be
     traced."""
-    signature = read_signature(
-        task, sketch_name(task.path.stem), windows=False, varies=lambda _: False, copied=True
-    )
-    description = signature.prober.description
-    inputs, substitutes = signature.prober.given({})
-    trace = live(task.trace(inputs, substitutes))
-    stand_in, missing = _of_types(trace)
-    missing = without_form(Traces(signature, [()], [stand_in], (), {}).graph()) | missing
+    description, trace, missing, foreign = _traced(task)
+    missing |= foreign
     pieces = tuple(_pieces(trace, missing))
     if not missing or not any(piece.kernel for piece in pieces):
         return None
@@ -141,10 +157,35 @@ def cut(task: TaskClient) -> Cut | None:
     returns = description.returns in ("tensor", "tuple", "list")
     if nested or not returns or description.kind != "class":
         refuse("--allow-partial takes classes whose inputs and results are tensors, no containers")
-    told = dict.fromkeys(
-        why or plain(trace["nodes"][number]["operation"]) for number, why in missing.items()
+    return Cut(description, trace, pieces, _words(trace, missing), _names(description, trace))
+
+
+def unknown(task: TaskClient) -> tuple[str, ...]:
+    """What there is no form for in a task at its own sizes, in words, but for what takes or gives
+    types that sketches do not have. Raises what `cut` raises."""
+    _, trace, missing, foreign = _traced(task)
+    return _words(trace, {n: why for n, why in missing.items() if n not in foreign})
+
+
+def _traced(
+    task: TaskClient,
+) -> tuple[TaskDescription, Mapping[str, Any], dict[int, str], dict[int, str]]:
+    """A task's description and its trace at its own sizes; the numbers of operations without a
+    form, with what they have none for; and of those that take or give foreign types."""
+    signature = read_signature(
+        task, sketch_name(task.path.stem), windows=False, varies=lambda _: False, copied=True
     )
-    return Cut(description, trace, pieces, tuple(told), _names(description, trace))
+    inputs, substitutes = signature.prober.given({})
+    trace = live(task.trace(inputs, substitutes))
+    stand_in, foreign = _of_types(trace)
+    missing = without_form(Traces(signature, [()], [stand_in], (), {}).graph())
+    return signature.prober.description, trace, missing, foreign
+
+
+def _words(trace: Mapping[str, Any], missing: Mapping[int, str]) -> tuple[str, ...]:
+    """What there is no form for: an operation, or what it has none for."""
+    found = (why or plain(trace["nodes"][number]["operation"]) for number, why in missing.items())
+    return tuple(dict.fromkeys(found))
 
 
 #: Names that the files of parts and the drop-in use themselves.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from sketchc.agents.autosketch.cuts import unknown
 from sketchc.agents.autosketch.graph import (
     DiffersError,
     Graph,
@@ -91,7 +92,16 @@ def designs(task: TaskClient, stage: str, *, doubles: bool) -> Iterator[Design]:
                 first = None
                 yield Design(text, held)
     if first is not None:
-        raise first
+        raise _with_unknown(task, first)
+
+
+def _with_unknown(task: TaskClient, error: UsageError) -> UsageError:
+    """The error that ends the design of a task, with what there is no form for besides."""
+    with suppress(UsageError):
+        more = [name for name in unknown(task) if name not in str(error)]
+        if more:
+            return UsageError(f"{error}; the built-in Designer has no form for: {', '.join(more)}")
+    return error
 
 
 def _fewer(symbols: int | None, error: UsageError | None) -> Iterator[Callable[[int], bool]]:

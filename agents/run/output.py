@@ -107,7 +107,10 @@ def take_files(
 ) -> list[Path]:
     """Copy files of several runs to their folder, in place of those that `listing` names there. It
     names these and `more`, which are to be written, before there is one of them."""
-    taken, earlier = list(dict.fromkeys(files)), named_files(folder / listing)
+    taken, earlier = (
+        list({path.name: path for path in files}.values()),
+        named_files(folder / listing),
+    )
     names = {path.name for path in taken} | {*more}
     replace_json(folder / listing, {"files": sorted(names | earlier)})
     for name in earlier - {listing}:

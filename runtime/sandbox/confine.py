@@ -290,7 +290,9 @@ def _give_up(settings: Settings, asks: int, answered: int) -> None:
         file.write(_OOM_SCORE)
     root = os.geteuid() == 0
     if root and settings["mode"] != PLAIN:
-        os.setgroups([])
+        # In the namespace of a user who is not root outside, groups stay as they are.
+        with contextlib.suppress(PermissionError):
+            os.setgroups([])
         try:
             namespaces.unshare(namespaces.NEWUSER)
             os.write(asks, b"u")

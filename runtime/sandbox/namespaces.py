@@ -67,6 +67,13 @@ def map_to_self(user: int, group: int) -> None:
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
+def has_nobody() -> bool:
+    """Whether the user and the group nobody are mapped in this process's user namespace."""
+    maps = (Path(f"/proc/self/{kind}_map").read_text().splitlines() for kind in ("uid", "gid"))
+    ranges = ([tuple(map(int, line.split())) for line in lines] for lines in maps)
+    return all(any(0 <= NOBODY - each[0] < each[2] for each in ids) for ids in ranges)
+
+
 def map_root_to(process: int, user: int) -> None:
     """For a `process` that has just made its user namespace: map its user 0 to `user`, and its
     group 0 to the group of the same number."""

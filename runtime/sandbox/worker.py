@@ -37,7 +37,7 @@ from sketchc.runtime.process.peer import (
     signal_name,
 )
 from sketchc.runtime.process.templates import template
-from sketchc.runtime.sandbox import confine, seccomp
+from sketchc.runtime.sandbox import confine, namespaces, seccomp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -273,8 +273,10 @@ class Worker:
             "readable": readable,
             "writable": self._writable,
             "gated": self._gated,
-            # Without namespaces, the user nobody could not even enter the folder of its library.
+            # Without namespaces, the user nobody could not even enter the folder of its library; a
+            # container whose root is somebody outside may have no other user.
             "nobody": _assumed().mode == confine.NAMESPACES
+            and namespaces.has_nobody()
             and _others_may_read((*self._template.needs, *_own_packages())),
             "folder": place,
             "environment": clean_environment({**_QUIET, **self._environment, "TMPDIR": place}),

@@ -60,6 +60,11 @@ TASKS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
         "F.layer_norm(torch.softmax(x.reshape(-1, 3, 9) * 0.5, 2), (9,)) * x.reshape(-1, 3, 9)",
         ((12, 27),),
     ),
+    # A view of what lies in memory in another order.
+    "diagonal": (
+        "torch.einsum('bhid,bhjd->ijbh', x, w).diagonal(1)",
+        ((2, 3, 7, 8), (2, 3, 7, 8)),
+    ),
     # Together they divide by 16, which no one of them does.
     "strides_in_a_row": (
         "functools.reduce(lambda y, _: F.max_pool2d(y, 3, 2, 1), range(4), x).mean((2, 3))",

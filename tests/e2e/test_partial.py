@@ -13,7 +13,10 @@ import pytest
 pytest.importorskip("torch")
 from toolchains import require
 
+from sketchc.agents.autosketch.designer import design
+from sketchc.base.diagnostics import UsageError
 from sketchc.cli.main import run
+from sketchc.runtime.tasks.task import load_task
 
 TASK = """
 import torch
@@ -24,8 +27,9 @@ class Model(torch.nn.Module):
         self.inner = torch.nn.Linear(columns, 9)
 
     def forward(self, x, given):
-        square = torch.tanh(self.inner(x)).reshape(-1, 3, 3) * given
-        return square.sum((1, 2)) + torch.linalg.det(square), square
+        square = torch.tanh(self.inner(x)).reshape(-1, 3, 3) * (given + torch.arange(3))
+        outer = torch.einsum("nij,nkj->kin", square, square).diagonal()
+        return square.sum((1, 2)) + torch.linalg.det(square), square, outer
 
 def get_inputs():
     return [torch.randn(7, 20), torch.randn(3)]
@@ -78,3 +82,25 @@ def test_parts_are_kernels_and_pytorch_computes_the_rest(
         "x is float32 [8, 20]; these kernels take float32 [7, 20] alone",
         "x is float64 [7, 20]; these kernels take float32 [7, 20] alone",
     ]
+
+
+LISTED = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.fft.rfft(y).abs() + 1, torch.linalg.inv(x @ x.T)
+
+def get_inputs():
+    return [torch.randn(6, 8), torch.randn(4, 32)]
+"""
+
+
+def test_what_has_no_form_is_listed_beside_types_that_sketches_lack(tmp_path: Path) -> None:
+    path = tmp_path / "listed.py"
+    path.write_text(LISTED)
+    with load_task(str(path)) as task, pytest.raises(UsageError) as raised:
+        design(task)
+    assert "complex64 (_fft_r2c)" in str(raised.value)
+    assert "linalg_inv_ex" in str(raised.value)
+    assert "abs" not in str(raised.value)

@@ -296,6 +296,18 @@ assert worker.isolation().mode == confine.NAMESPACES, worker.isolation().text
 """
 
 
+ALONE = """
+import sys
+sys.path[:0] = {paths!r}
+from pathlib import Path
+import test_sandbox as tests
+from sketchc.runtime.sandbox import worker
+target = tests.Target(Path({library!r}), (), Path({scratch!r}))
+assert tests.right(tests.attack(target, "honest"))
+assert worker.isolation().mode == "namespaces", worker.isolation().text
+"""
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="the other tests run as a user already")
 def test_it_holds_for_a_user_without_privileges(target: Target) -> None:
     """The same as user 1000, in a mount namespace in which that user can reach this Python."""
@@ -314,6 +326,22 @@ def test_it_holds_for_a_user_without_privileges(target: Target) -> None:
     _, status = os.waitpid(child, 0)
     said = (target.scratch / "said.txt").read_text()
     assert status == 0, said
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+def test_it_works_where_root_is_the_only_user(target: Target) -> None:
+    """In a container whose root is somebody outside: there is no user nobody, and no change of
+    groups."""
+    if not namespaces_allowed():
+        pytest.skip("this kernel allows no namespaces")
+    code = ALONE.format(
+        paths=[str(HERE), str(HERE.parent)],
+        library=str(target.library),
+        scratch=str(target.scratch),
+    )
+    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def _become_a_user(folder: Path, code: str) -> None:

@@ -23,6 +23,7 @@ from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import symbolic
+from sketchc.ir.walk import substitute
 
 #: Operations whose result is their operand.
 _SAME = ("clone", "view_of", "alias", "detach", "detach_copy", "lift_fresh_copy", "contiguous")
@@ -186,62 +187,93 @@ def _unbound(builder: Builder, node: Node) -> None:
 
 def _as_strided(builder: Builder, node: Node) -> None:
     """A change of shape, where the strides are those of a dense tensor; else windows along axes of
-    the source, where they are that; else each element is read by its row-major number among those
-    of the source."""
+    the source, where they are that; else each element is read by its number in the memory of the
+    source, whose axes may lie in another order, and have gaps, there."""
     arguments = node.arguments
     # ATen calls the source `self`, PyTorch's primitives call it `a`.
     source = next(v for v in arguments.values() if isinstance(v, Use | Made))
-    strides = arguments["stride"]
+    strides, shape = arguments["stride"], builder.shape(source)
+    offset = ir.Literal(0)
+    if arguments["storage_offset"] is not None:
+        moved = ir.Binary("-", arguments["storage_offset"], arguments["source_offset"])
+        offset = symbolic.simplify(moved)
+    axes, extents = _in_memory(shape, arguments["source_stride"])
     stride: ir.Expr = ir.Literal(1)
-    offset = arguments["storage_offset"] or ir.Literal(0)
-    dense = offset == ir.Literal(0)
+    dense = offset == ir.Literal(0) and axes == [*range(len(shape))]
+    dense = dense and all(map(symbolic.equal, extents[1:], shape[1:]))
     for size, own in zip(reversed(arguments["size"]), reversed(strides), strict=True):
         dense = dense and (size == ir.Literal(1) or symbolic.equal(own, stride))
         stride = ir.Binary("*", stride, size)
     if dense:
         _reshape(builder, node)
         return
-    shape = builder.shape(source)
-    along = _along_axes(strides, arguments["size"], offset, shape)
+    lets = {let.name: let.value for let in builder.graph.declared.lets}
+    sizes = [substitute(size, lets) for size in arguments["size"]]
+    along = _along_axes(strides, sizes, offset, extents)
 
     def index(own: Index) -> Index:
         if along is not None:
-            return tuple(
+            found: Sequence[ir.Expr] = [
                 linear(*((own[number], step) for number, step in steps), shift=first)
                 for first, steps in along
-            )
-        place = offset
-        for each, step in zip(own, strides, strict=True):
-            place = ir.Binary("+", place, ir.Binary("*", each, step))
-        return _digits(symbolic.simplify(place), shape)
+            ]
+        else:
+            place = offset
+            for each, step in zip(own, strides, strict=True):
+                place = ir.Binary("+", place, ir.Binary("*", each, step))
+            found = _digits(symbolic.simplify(place), extents)
+        placed = dict(zip(axes, found, strict=True))
+        return tuple(placed.get(axis, ir.Literal(0)) for axis in range(len(shape)))
 
     builder.view(node, source, index)
+
+
+def _in_memory(
+    shape: Sequence[ir.Expr], strides: Sequence[ir.Expr]
+) -> tuple[list[int], list[ir.Expr]]:
+    """The axes of a tensor from the slowest to the fastest in its memory, and how many places each
+    has there (of the slowest: its extent); axes that take no memory are left out. Raises
+    `UsageError` where that is not to be told from the strides."""
+    rest = [n for n, s in enumerate(strides) if s != ir.Literal(0) and shape[n] != ir.Literal(1)]
+    axes: list[int] = []
+    extents: list[ir.Expr] = []
+    pitch: ir.Expr = ir.Literal(1)
+    while rest:
+        fitting = (n for n in reversed(rest) if symbolic.equal(strides[n], pitch))
+        found = next(fitting, None)
+        if found is None:
+            # A gap: the elements between one place of the axis before and the next.
+            if len(rest) > 1 or not axes or strides[axes[0]] != ir.Literal(1):
+                refuse("the built-in Designer has no form for as_strided of a tensor with gaps")
+            found, extents[0] = rest[0], strides[rest[0]]
+        rest.remove(found)
+        axes.insert(0, found)
+        extents.insert(0, shape[found])
+        pitch = symbolic.simplify(ir.Binary("*", strides[found], shape[found]))
+    return axes, extents
 
 
 def _along_axes(
     strides: Sequence[ir.Expr], sizes: Sequence[ir.Expr], offset: ir.Expr, shape: Sequence[ir.Expr]
 ) -> list[tuple[int, list[tuple[int, int]]]] | None:
     """Strides as steps along the axes of a dense source: for each of its axes where it starts, and
-    which axes of the view move along it, with their steps. None where one moves along no axis, or
-    where several together may leave one (then they go on in the next row)."""
+    which axes of the view move along it, with their steps (a diagonal moves along two). None where
+    one moves along no axis, or where one may leave its axis (then it goes on in the next row)."""
     own: list[ir.Expr] = [ir.Literal(1)]
     for extent in reversed(shape[1:]):
         own.insert(0, symbolic.simplify(ir.Binary("*", extent, own[0])))
-    starts = map(symbolic.constant_value, _digits(offset, shape))
+    starts = _steps_in(offset, own)
+    if starts is None:
+        return None
     steps: list[list[tuple[int, int]]] = [[] for _ in shape]
     for number, stride in enumerate(strides):
-        if stride == ir.Literal(0):
-            continue
-        moved = ((axis, _times(stride, each)) for axis, each in enumerate(own))
-        found = next(((axis, by) for axis, by in moved if by is not None), None)
-        if found is not None:
-            steps[found[0]].append((number, found[1]))
-        elif sizes[number] != ir.Literal(1):
+        found = _steps_in(stride, own)
+        if found is None and sizes[number] != ir.Literal(1):
             return None
+        for axis, by in enumerate(found or ()):
+            steps[axis] += [(number, by)] if by else []
     along: list[tuple[int, list[tuple[int, int]]]] = []
     for extent, start, several in zip(shape, starts, steps, strict=True):
-        if start is None:
-            return None
         ends = ((ir.Binary("-", sizes[number], ir.Literal(1)), by) for number, by in several)
         if not _above(extent, linear(*ends, shift=start)):
             return None
@@ -249,12 +281,18 @@ def _along_axes(
     return along
 
 
-def _times(stride: ir.Expr, own: ir.Expr) -> int | None:
-    """How many times `own` a stride is; None where that is no whole number above 0."""
-    whole, unit = symbolic.normalize(stride), symbolic.normalize(own)
-    term, each = next(iter(unit.items()), ((), 0))
-    by = whole.get(term, 0) // each if each > 0 else 0
-    return by if by > 0 and whole == symbolic.multiply(unit, {(): by}) else None
+def _steps_in(total: ir.Expr, own: Sequence[ir.Expr]) -> list[int] | None:
+    """A number of elements as whole numbers of the strides `own`, from the largest on; None where
+    something is left."""
+    rest = symbolic.normalize(total)
+    found = []
+    for stride in own:
+        unit = symbolic.normalize(stride)
+        term, each = next(iter(unit.items()), ((), 0))
+        by = max(rest.get(term, 0) // each, 0) if each > 0 else 0
+        rest = symbolic.add(rest, unit, -by)
+        found.append(by)
+    return None if any(rest.values()) else found
 
 
 def _above(extent: ir.Expr, last: ir.Expr) -> bool:

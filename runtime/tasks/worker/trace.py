@@ -151,6 +151,11 @@ class _Written:
         arguments |= node.kwargs
         for name in ("layout", "device", "memory_format", "pin_memory", "non_blocking"):
             arguments.pop(name, None)
+        if schema.name.endswith("::as_strided"):
+            # Strides and offset count in the memory of the source, which may be a view of another.
+            source = node.args[0].meta["val"]  # type: ignore[union-attr]
+            arguments |= {"source_stride": list(source.stride())}
+            arguments |= {"source_offset": source.storage_offset()}
         found = node.meta.get("val")
         tensors = found if isinstance(found, list | tuple) else [found]
         self.values[node] = {"node": len(self.nodes), "of": 0}
