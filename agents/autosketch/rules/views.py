@@ -193,7 +193,7 @@ def _as_strided(builder: Builder, node: Node) -> None:
     # ATen calls the source `self`, PyTorch's primitives call it `a`.
     source = next(v for v in arguments.values() if isinstance(v, Use | Made))
     strides, shape = arguments["stride"], builder.shape(source)
-    offset = ir.Literal(0)
+    offset: ir.Expr = ir.Literal(0)
     if arguments["storage_offset"] is not None:
         moved = ir.Binary("-", arguments["storage_offset"], arguments["source_offset"])
         offset = symbolic.simplify(moved)

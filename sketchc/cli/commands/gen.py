@@ -54,7 +54,7 @@ _SETTINGS = (
     "--designer",
     type=click.Choice(["builtin", "llm", "both"]),
     help="Who writes the sketch. Default: a model where one is configured, else the built-in "
-    "Designer (workflow builtin). Of both, the faster verified kernel is kept.",
+    "Designer (workflow builtin). Of both, which need -o, the faster verified kernel is kept.",
 )
 @click.option(
     "--emit",
