@@ -47,8 +47,12 @@ def keep_build(path: Path, build: Build, task: writing.TaskText, files: Mapping[
 
 
 def find_build(path: Path, identity: str) -> dict[str, str]:
-    """The files of a build by name; none where the store at `path` has none of this identity, or a
-    verdict found since that it is wrong. Raises `StoreError`, also where there is no store."""
+    """The files of a build by name, for one folder; none where the store at `path` has none of this
+    identity, or a verdict found since that it is wrong. Raises `StoreError`, also where there is no
+    store."""
     with read_store(path) as connection:
         rows = connection.execute(_SOUND, (identity,))
-        return {row["name"]: row["content"] for row in rows}
+        found = {str(row["name"]): str(row["content"]) for row in rows}
+    # An import may hold anything: names that lead out of the folder are nobody's build.
+    plain = all(Path(name).name == name and name != ".." for name in found)
+    return found if plain else {}

@@ -65,6 +65,12 @@ def test_builds_are_listed_shown_kept_and_moved(path: Path, tmp_path: Path) -> N
     assert json.loads(exported)["tables"]["build_files"]
 
 
+@pytest.mark.parametrize("name", ["../t.py", "/t.py", "a/t.py", ".."])
+def test_names_that_lead_out_of_a_folder_are_no_build(path: Path, name: str) -> None:
+    keep_build(path, BUILD, TASK, {**FILES, name: "x"})
+    assert find_build(path, BUILD.identity) == {}
+
+
 def test_what_is_no_store_is_one_line(path: Path) -> None:
     path.write_text("something else " * 100, "utf-8")
     for work in (lambda: find_build(path, "1"), lambda: keep_build(path, BUILD, TASK, FILES)):
