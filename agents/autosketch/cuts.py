@@ -33,8 +33,15 @@ from sketchc.runtime.tasks.signature import read_signature
 Value = tuple[Any, ...]
 
 
-#: Views of `prims` as methods of tensors.
+#: A view by strides, whose source is first laid out as it was in the trace.
+_STRIDED = (
+    "{x}.new_empty_strided({x}.shape, {{source_stride}}).copy_({x})"
+    ".as_strided({{size}}, {{stride}}, {{storage_offset}})"
+)
+#: Views as methods of tensors.
 _VIEWS = {
+    "as_strided": _STRIDED.format(x="{self}"),
+    "prims::as_strided": _STRIDED.format(x="{a}"),
     "prims::transpose": "{a}.permute({permutation})",
     "prims::collapse_view": "{a}.flatten({start}, {end})",
     "prims::split_dim": "{a}.unflatten({dim}, [{outer_length}, -1])",
@@ -118,20 +125,9 @@ class Cut:
             shape = node["arguments"]["shape"]
             placed = [next(sizes) if axis in dims else 1 for axis in range(len(shape))]
             return f"{told['a']}.reshape({placed}).expand({shape})"
-        if plain(node["operation"]) == "as_strided":
-            return self._strided(node, told)
         space, _, operation = node["operation"].rpartition("::")
         listed = ", ".join(f"{name}={text}" for name, text in told.items())
         return f"torch.ops.{space or 'aten'}.{operation}({listed})"
-
-    def _strided(self, node: Mapping[str, Any], told: Mapping[str, str]) -> str:
-        """A view by strides: its source is laid out as it was in the trace first."""
-        own = "self" if "self" in told else "a"
-        (source,) = _values(node["arguments"][own])
-        offset = (node["arguments"]["storage_offset"] or 0) - node["arguments"]["source_offset"]
-        laid = f"torch.empty_strided({list(self._shape(source))}, {told['source_stride']}"
-        laid += f", dtype={told[own]}.dtype).copy_({told[own]})"
-        return f"{laid}.as_strided({told['size']}, {told['stride']}, {max(offset, 0)})"
 
     def _shape(self, value: Value) -> Sequence[int]:
         match value:

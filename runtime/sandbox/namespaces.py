@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -67,6 +68,7 @@ def map_to_self(user: int, group: int) -> None:
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
 
 
+@functools.cache
 def has_nobody() -> bool:
     """Whether the user and the group nobody are mapped in this process's user namespace."""
     maps = (Path(f"/proc/self/{kind}_map").read_text().splitlines() for kind in ("uid", "gid"))

@@ -65,14 +65,10 @@ def user_folder(variable: str, default: str) -> Path:
     return (Path(configured) if configured else Path.home() / default) / "sketchc"
 
 
-#: The environment variable that names another store than the default one.
-STORE_VARIABLE = "SKETCHC_STORE"
-
-
 def default_store() -> Path:
     """$SKETCHC_STORE, else `sketchc/store.sqlite` in the user's data folder ($XDG_DATA_HOME, else
     ~/.local/share). The file need not exist."""
     from pathlib import Path
 
-    named = os.environ.get(STORE_VARIABLE)
+    named = os.environ.get("SKETCHC_STORE")
     return Path(named) if named else user_folder("XDG_DATA_HOME", ".local/share") / "store.sqlite"

@@ -193,20 +193,12 @@ def _as_strided(builder: Builder, node: Node) -> None:
     # ATen calls the source `self`, PyTorch's primitives call it `a`.
     source = next(v for v in arguments.values() if isinstance(v, Use | Made))
     strides, shape = arguments["stride"], builder.shape(source)
-    offset: ir.Expr = ir.Literal(0)
-    if arguments["storage_offset"] is not None:
-        moved = ir.Binary("-", arguments["storage_offset"], arguments["source_offset"])
-        offset = symbolic.simplify(moved)
-    axes, extents = _in_memory(shape, arguments["source_stride"])
-    stride: ir.Expr = ir.Literal(1)
-    dense = offset == ir.Literal(0) and axes == [*range(len(shape))]
-    dense = dense and all(map(symbolic.equal, extents[1:], shape[1:]))
-    for size, own in zip(reversed(arguments["size"]), reversed(strides), strict=True):
-        dense = dense and (size == ir.Literal(1) or symbolic.equal(own, stride))
-        stride = ir.Binary("*", stride, size)
-    if dense:
+    offset, stored = arguments["storage_offset"], arguments["source_stride"]
+    dense = _is_dense(arguments["size"], strides) and _is_dense(shape, stored)
+    if dense and offset == ir.Literal(0):
         _reshape(builder, node)
         return
+    axes, extents = _in_memory(shape, stored)
     lets = {let.name: let.value for let in builder.graph.declared.lets}
     sizes = [substitute(size, lets) for size in arguments["size"]]
     along = _along_axes(strides, sizes, offset, extents)
@@ -226,6 +218,16 @@ def _as_strided(builder: Builder, node: Node) -> None:
         return tuple(placed.get(axis, ir.Literal(0)) for axis in range(len(shape)))
 
     builder.view(node, source, index)
+
+
+def _is_dense(shape: Sequence[ir.Expr], strides: Sequence[ir.Expr]) -> bool:
+    """Whether strides are those of a tensor of this shape whose elements lie in row-major order."""
+    pitch: ir.Expr = ir.Literal(1)
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != ir.Literal(1) and not symbolic.equal(stride, pitch):
+            return False
+        pitch = ir.Binary("*", pitch, size)
+    return True
 
 
 def _in_memory(

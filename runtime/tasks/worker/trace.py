@@ -152,10 +152,12 @@ class _Written:
         for name in ("layout", "device", "memory_format", "pin_memory", "non_blocking"):
             arguments.pop(name, None)
         if schema.name.endswith("::as_strided"):
-            # Strides and offset count in the memory of the source, which may be a view of another.
+            # Strides and offset count in the memory of the source, which may be a view of another;
+            # the offset is told from where the source begins.
             source = node.args[0].meta["val"]  # type: ignore[union-attr]
-            arguments |= {"source_stride": list(source.stride())}
-            arguments |= {"source_offset": source.storage_offset()}
+            begin, given = source.storage_offset(), arguments["storage_offset"]
+            arguments["storage_offset"] = 0 if given is None else given - begin
+            arguments["source_stride"] = list(source.stride())
         found = node.meta.get("val")
         tensors = found if isinstance(found, list | tuple) else [found]
         self.values[node] = {"node": len(self.nodes), "of": 0}

@@ -14,7 +14,6 @@ from sketchc.cli.options import existing_store_option
 from sketchc.runtime.store import exporting, reading
 from sketchc.runtime.store.database import collect, open_store, read_store, transaction
 
-KINDS = ("tasks", "sketches", "kernels", "verdicts", "measurements", "runs", "builds")
 #: How many rows a list for people has at most, where nobody says otherwise.
 ROWS = 50
 
@@ -41,7 +40,7 @@ _target = click.option("--target", "-t", help="For this target.")
 
 
 @store.command("list")
-@click.argument("kind", type=click.Choice(KINDS), required=False)
+@click.argument("kind", type=click.Choice(reading.KINDS), required=False)
 @_task
 @_target
 @click.option(
