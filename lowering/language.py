@@ -40,6 +40,7 @@ class Language:
 
 PYTHON = Language("python", "Python", "Python", (".py",), "python", "python", hosted=True)
 CPP = Language("c++", "C++", "C++17", (".cpp", ".cc", ".cxx"), "cpp", "c", hosted=False)
+CUDA = Language("cuda", "CUDA-C", "CUDA-C", (".cu",), "cuda", "c", hosted=False)
 
 
 def parsed(source: str) -> ast.Module | None:

@@ -42,6 +42,51 @@ class Hardware:
 
 
 @attrs.frozen
+class LoopStyle:
+    """How a target runs loop programs (`lowering.loops`). Storages of a compile-time size, and with
+    `near_at_bounds` those whose size has a bound, lie in the memory `near`, where one of them takes
+    no more than `near_bytes` and all of a program no more than `program_bytes`; others in an
+    "arena". `on_cores`: lanes are the vectors of a CPU's
+    core, for which rows are jammed, large outputs written past the caches, and operands of products
+    packed. No local of a program has one of the `names`, which the emitter itself uses."""
+
+    near: str  # "stack", "shared"
+    near_bytes: int
+    program_bytes: int
+    on_cores: bool
+    names: tuple[str, ...] = ()
+    near_at_bounds: bool = False
+    arena_bytes: int | None = None  # of one program, where no memory of the chip is the arena
+
+    def settled(self, storages: Iterable[Storage], sketch: ir.Sketch) -> tuple[Storage, ...]:
+        """The storages of one program of a sketch with their memories decided by their sizes at its
+        constants' values, the first ones first."""
+        constants = literals(sketch)
+        named: tuple[ir.Symbol | ir.Let, ...] = (*sketch.symbols, *sketch.lets)
+        bounded = named if self.near_at_bounds else ()
+        bounds = {s.name: ir.Literal(s.upper_bound) for s in bounded if s.upper_bound is not None}
+        found, taken = [], 0
+        for storage in storages:
+            # An extent that is computed of bounded ones may be largest somewhere else.
+            largest = [bounds.get(getattr(e, "name", ""), e) for e in storage.extents]
+            elements = constant_value(walk.substitute(product(largest), constants))
+            size = None if elements is None else max(elements, 0) * storage.dtype.bytes
+            near = size is not None and size <= self.near_bytes
+            if storage.memory or size is None or not near or taken + size > self.program_bytes:
+                found.append(attrs.evolve(storage, memory=storage.memory or ARENA))
+            else:
+                found.append(attrs.evolve(storage, memory=self.near))
+                taken += -(-size // LINE_BYTES) * LINE_BYTES
+        return tuple(found)
+
+
+#: The memory of storages that are large, or of sizes known only at launch.
+ARENA = "arena"
+#: Storages begin on such borders.
+LINE_BYTES = 128
+
+
+@attrs.frozen
 class Capabilities:
     """What a target can do; passes ask this, never the target's name."""
 
@@ -56,8 +101,24 @@ class Capabilities:
     program_bits: int | None = None  # a launch has fewer than 2**program_bits programs
     matrix_minimum: Mapping[str, int] = attrs.field(factory=dict)  # dtype -> smallest M, N, K
     ops_missing: frozenset[str] = frozenset()
+    #: set where the emitter prints programs of `lowering.loops`, whose fusion decides which tiles
+    #: take memory
+    loops: LoopStyle | None = None
     #: "add", "max", "min" -> spellings of the types updated atomically; no entry: all of `dtypes`
     atomics: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+
+    def memories(self, facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        """The memories of one program's tiles on a chip with these `Hardware.facts`, by name: how
+        many "bytes" each has, and a "note" on some."""
+        style = self.loops
+        if style is None or style.arena_bytes is None:
+            found: Mapping[str, Mapping[str, Any]] = facts["memory"]
+            return found
+        note = "global memory for each program, for what does not fit elsewhere; slower"
+        return {
+            style.near: {"bytes": style.program_bytes},
+            ARENA: {"bytes": style.arena_bytes, "note": note},
+        }
 
 
 @attrs.frozen
@@ -112,29 +173,16 @@ class MemoryUse:
     parts: tuple[tuple[str, int], ...]  # (tile, bytes) at that moment
 
 
-#: Compile-time tiles up to this many bytes live on the stack.
-STACK_BYTES = 4096
-
-
 @attrs.frozen
 class Storage:
     """Memory private to one program (grid point): `extents` elements, row-major, which hold `tile`
-    or what the emitter needs beside tiles. `memory` is "stack" (a small compile-time size) or
-    "arena"; "" until `settled` decides."""
+    or what the emitter needs beside tiles. `memory` is "" until `LoopStyle.settled` decides."""
 
     name: str
     tile: str
     dtype: DType
     extents: tuple[ir.Expr, ...]
     memory: str = ""
-
-    def settled(self, constants: Mapping[str, ir.Expr]) -> Storage:
-        """The storage with its `memory` decided by its size at these values of the constants."""
-        if self.memory:
-            return self
-        elements = constant_value(walk.substitute(product(self.extents), constants))
-        small = elements is not None and elements * self.dtype.bytes <= STACK_BYTES
-        return attrs.evolve(self, memory="stack" if small else "arena")
 
 
 @attrs.frozen

@@ -16,6 +16,7 @@ TARGETS: dict[str, str] = {
     "triton_cuda": "sketchc.lowering.triton.cuda",
     "triton_ascend": "sketchc.lowering.triton.ascend",
     "cpp": "sketchc.lowering.cpp.target",
+    "cuda_c": "sketchc.lowering.cuda_c.target",
 }
 
 

@@ -78,9 +78,6 @@ class Target:
     distributions: tuple[str, ...] = ()
     interpreted_by: str = ""
     documents: str = ""  # their folder in docspec/
-    #: set where the emitter prints programs of `lowering.loops`, whose fusion decides which tiles
-    #: take memory: the names that the emitter itself uses, which no local of a program may have
-    loop_names: tuple[str, ...] | None = None
     kernel_mark: str = ""  # the decorator of kernels in a Python file: "triton.jit"
     dsl_names: tuple[str, ...] = ()  # what files call the DSL's package, or parts of it
     reserved: frozenset[str] = frozenset()
@@ -114,4 +111,4 @@ class Target:
     @property
     def fuses(self) -> bool:
         """Whether fusion decides which tiles take memory."""
-        return self.loop_names is not None
+        return self.capabilities.loops is not None

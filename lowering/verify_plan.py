@@ -16,11 +16,11 @@ from sketchc.base.diagnostics import NOWHERE, InternalError
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.launch.conditions import launch_conditions
-from sketchc.lowering.plan import IGNORED, Plan, source_loops, stores
+from sketchc.lowering.plan import ARENA, IGNORED, Plan, source_loops, stores
 from sketchc.ops.table import OPS
 
-#: Where `SettleTiles` leaves a tile that takes no memory, and a small one of fixed size.
-FUSED, STACK = "fused", "stack"
+#: Where `SettleTiles` leaves a tile that takes no memory.
+FUSED = "fused"
 
 
 @attrs.frozen
@@ -144,14 +144,16 @@ def _unbound(body: tuple[ir.Statement, ...], bound: set[str]) -> Iterator[str]:
 
 
 def _placed(plan: Plan) -> Iterator[str]:
-    memories = plan.hardware.facts["memory"]
+    memories = {*plan.capabilities.memories(plan.hardware.facts)}
+    if plan.capabilities.loops is not None:
+        memories |= {plan.capabilities.loops.near, ARENA}
     for tile in plan.sketch.tiles:
         placed = plan.tiles.get(tile.name)
         if placed is None:
             yield f"{tile.name} has no place"
         elif placed.tile.name != tile.name or len(placed.extents) != len(tile.extents):
             yield f"{tile.name} has the place of another tile"
-        elif placed.home not in memories or placed.memory not in (FUSED, STACK, *memories):
+        elif placed.home not in memories or placed.memory not in (FUSED, *memories):
             yield f"{tile.name} is in {placed.memory}, which {plan.hardware.name} does not have"
 
 
@@ -189,7 +191,7 @@ def _account(plan: Plan) -> Iterator[str]:
 
 
 def _fitting(plan: Plan) -> Iterator[str]:
-    memories = plan.hardware.facts["memory"]
+    memories = plan.capabilities.memories(plan.hardware.facts)
     for name, placed in plan.tiles.items():
         if placed.bytes is None or placed.memory not in memories:
             continue

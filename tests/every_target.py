@@ -13,7 +13,11 @@ from triton_cases import Array, Case, assert_close, lower, make_case, run_cases
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, UNHURRIED, _build, signature
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+from sketchc.runtime.toolchains.cuda_c.toolchain import cpu_flags
+from sketchc.runtime.toolchains.cuda_c.translation import for_cpu
+from sketchc.runtime.toolchains.native.compiler import build
+from sketchc.runtime.toolchains.native.session import UNHURRIED, signature
 from sketchc.runtime.toolchains.triton_cuda.toolchain import TOOLCHAIN as TRITON_CUDA
 
 CPP_BATCH = Path(__file__).parent / "e2e" / "cpp_random_batch.py"
@@ -27,12 +31,13 @@ def quick(level: str = "-O1") -> tuple[str, ...]:
 
 def unit(kernels: Sequence[Kernel]) -> str:
     """One translation unit: the includes first, then each file in a namespace of its own (C
-    functions keep their names there)."""
+    functions keep their names there). Kernels of CUDA-C are as they run on the CPU."""
     includes: dict[str, None] = {}
     parts = []
     for kernel in kernels:
-        includes |= dict.fromkeys(re.findall(r"^#include .*$", kernel.source, re.M))
-        body = re.sub(r"^#include .*$", "", kernel.source, flags=re.M)
+        source = for_cpu(kernel.source) if kernel.target == "cuda_c" else kernel.source
+        includes |= dict.fromkeys(re.findall(r"^#include .*$", source, re.M))
+        body = re.sub(r"^#include .*$", "", source, flags=re.M)
         parts.append(f"namespace unit_{kernel.name} {{\n{body}\n}}")
     return "\n".join([*includes, *parts])
 
@@ -41,11 +46,12 @@ def run_everything(
     target: str, cases: Sequence[Case], folder: Path, level: str = "-O1"
 ) -> list[Outcome]:
     """The outputs of every case, or its error as text. Kernels have names of their own. `level`: of
-    the C++ compiler's optimiser."""
+    the compiler's optimiser for C++."""
     require(target)
     match target:
-        case "cpp":
-            return _run_cpp(cases, folder, level)
+        case "cpp" | "cuda_c":
+            flags = quick(level) if target == "cpp" else cpu_flags()
+            return _run_native(cases, folder, flags)
         case "triton_cuda":
             interpreted = TRITON_CUDA.status().interpreted
             return run_cases(list(cases), folder, interpret=interpreted)
@@ -85,11 +91,11 @@ def agreement(case: Case, found: dict[str, Array], terms: int = 1) -> str:
     return ""
 
 
-def _run_cpp(cases: Sequence[Case], folder: Path, level: str) -> list[Outcome]:
+def _run_native(cases: Sequence[Case], folder: Path, flags: Sequence[str]) -> list[Outcome]:
     kernels = list({id(case.kernel): case.kernel for case in cases}.values())
     source, library = folder / "unit.cpp", folder / "unit.so"
     source.write_text(unit(kernels), "utf-8")
-    warnings, _ = _build([source], quick(level), library)
+    warnings, _ = build([source], flags, library)
     assert warnings == "", warnings
     requests, arrays = [], {}
     for index, case in enumerate(cases):

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from sketchc.runtime.toolchains.base import Artefact
-from sketchc.runtime.toolchains.cpp.toolchain import signature
-from sketchc.runtime.toolchains.cpp.worker import call
+from sketchc.runtime.toolchains.native.session import signature
+from sketchc.runtime.toolchains.native.worker import call
 
 Tensors: TypeAlias = Mapping[str, np.ndarray[Any, Any]]
 

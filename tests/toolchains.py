@@ -1,12 +1,17 @@
-"""`require(target)`: a toolchain for a test, or a visible skip where it is not installed."""
+"""`require(target)`: a toolchain for a test, or a visible skip where it is not installed; `ready`:
+a kernel that can be run."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sketchc.runtime.toolchains.base import Toolchain, toolchain
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_language
+from sketchc.runtime.toolchains.base import Artefact, Toolchain, toolchain
 
 
 def require(target: str) -> Toolchain:
@@ -23,6 +28,18 @@ def require(target: str) -> Toolchain:
     if os.environ.get("SKETCHC_REQUIRE_TOOLCHAINS") == "1":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason, allow_module_level=True)
+
+
+def ready(kernel: Kernel, folder: Path) -> Artefact:
+    """A kernel that can be run, compiled where a run needs that; without warnings."""
+    found: Any = require(kernel.target)
+    if not load_language(kernel.language).hosted:
+        artefact: Artefact = found.compile(kernel, folder)
+        assert artefact.details["warnings"] == ""
+        return artefact
+    if kernel.target == "triton_ascend":
+        found.place(kernel, folder)
+    return Artefact(kernel, folder)
 
 
 def require_mindspore() -> None:

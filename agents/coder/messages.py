@@ -259,6 +259,7 @@ def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, An
         "imports": target.imports if target.language.hosted else sorted(target.imports),
         "mark": target.kernel_mark,
         "flags": "" if target.language.hosted else _flags(assignment.target),
+        "on_device": target.device != "cpu",
         "plan": None if plan is None else plan_text(plan),
         "operations": [] if plan is None else _operations(plan),
         "task_source": assignment.task_source,

@@ -24,7 +24,11 @@ _MARKDOWN.core.ruler.disable(["normalize", "inline"])
 _END_OF_THOUGHTS = re.compile(r"^[ \t]*</think>[ \t]*$", re.MULTILINE)
 
 #: Several names of one language.
-_ALIASES = {"py": "python", "python3": "python", "c++": "cpp", "cc": "cpp", "cxx": "cpp"}
+_ALIASES = {
+    **dict.fromkeys(("py", "python3"), "python"),
+    **dict.fromkeys(("c++", "cc", "cxx"), "cpp"),
+    **dict.fromkeys(("cu", "cuda-c", "cuda_c", "cuda-c++", "cuda-cpp"), "cuda"),
+}
 
 
 #: The key of a reply that says that neither sketch nor code is at fault.

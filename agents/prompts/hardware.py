@@ -5,6 +5,7 @@ from __future__ import annotations
 from sketchc.agents.prompts.rendering import render
 from sketchc.lowering.aims import aims_of
 from sketchc.lowering.hardware import load_hardware
+from sketchc.lowering.plan import ARENA
 from sketchc.lowering.registry import load_target
 
 _FLOAT_BYTES = 4
@@ -23,8 +24,11 @@ def hardware(target: str, chip: str = "") -> str:
     capabilities = found.capabilities
     facts = load_hardware(chip or capabilities.default_hardware).facts
     aims = aims_of(facts)
-    memories = facts["memory"]
-    default = memories[facts["placement"]["default"]]["bytes"]
+    memories = capabilities.memories(facts)
+    style = capabilities.loops
+    arena = style is not None and style.arena_bytes is not None
+    places = dict.fromkeys(facts["placement"], ARENA) if arena else facts["placement"]
+    default = memories[places["default"]]["bytes"]
     rows = []
     for live in _LIVE_TILES:
         row = min((default - _SMALL_BYTES) // (_FLOAT_BYTES * live), capabilities.maximum_elements)
@@ -45,7 +49,8 @@ def hardware(target: str, chip: str = "") -> str:
             {"name": _words(name), "bytes": memory["bytes"], "note": memory.get("note", "")}
             for name, memory in memories.items()
         ],
-        places={role: _words(name) for role, name in facts["placement"].items()},
+        places={role: _words(name) for role, name in places.items()},
+        near="" if style is None or not arena else style.near,
         fuses=found.fuses,
         rows=rows,
         maximum_elements=capabilities.maximum_elements,

@@ -32,8 +32,8 @@ from sketchc.launch.conditions import (
 )
 from sketchc.launch.inputs import SymbolSource, sources_of
 from sketchc.lowering.abi import params_to_round, passed
-from sketchc.lowering.cpp.abi import actual_extents, scalars
-from sketchc.lowering.cpp.expressions import Expressions, broken, identifier
+from sketchc.lowering.c_source.abi import actual_extents, scalars
+from sketchc.lowering.c_source.expressions import Expressions, broken, identifier
 from sketchc.lowering.cpp.library.texts import library_text, read
 from sketchc.lowering.precedence import Code
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from sketchc.base.types import DType
 from sketchc.lowering.language import CPP
-from sketchc.lowering.plan import Capabilities
+from sketchc.lowering.plan import Capabilities, LoopStyle
 from sketchc.lowering.target import FailureRule, Target
+
+#: Names of a generated function beside those of the sketch.
+RESERVED = ("arena", "workspace")
+
+#: Bytes of a storage on the stack, and of all of a program; threads have stacks of some megabytes.
+_STACK_BYTES, _PROGRAM_BYTES = 4096, 1 << 20
 
 CAPABILITIES = Capabilities(
     name="cpp",
@@ -16,6 +22,7 @@ CAPABILITIES = Capabilities(
     symbolic_extents=True,
     persistent_grid=False,
     maximum_elements=2**40,
+    loops=LoopStyle("stack", _STACK_BYTES, _PROGRAM_BYTES, on_cores=True, names=RESERVED),
 )
 
 #: Headers that a C++ kernel may include.
@@ -58,16 +65,13 @@ _MISUSE = (
 #: which they are killed.
 _KILLED = r"Killed signal terminated program"
 
-#: Names of a generated function beside those of the sketch.
-RESERVED = ("arena", "workspace")
-
 TARGET = Target(
     CAPABILITIES,
     description="C++17 with OpenMP and SIMD, for x86-64 and other CPUs",
     language=CPP,
     coder="sketchc.lowering.cpp.emit",
     hints="sketchc.lowering.cpp.hints",
-    abi="sketchc.lowering.cpp.abi",
+    abi="sketchc.lowering.c_source.abi",
     toolchain="sketchc.runtime.toolchains.cpp.toolchain",
     dsl="C++",
     device="cpu",
@@ -75,7 +79,6 @@ TARGET = Target(
     packages="nanobind",
     extras=(("nanobind", "cpp"),),
     documents="cpp",
-    loop_names=RESERVED,
     imports=_HEADERS,
     tolerated=_MORE_HEADERS,
     failures=(

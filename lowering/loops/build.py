@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
 import attrs
@@ -15,7 +15,7 @@ from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, simplify
-from sketchc.ir.walk import children, declared_names, substitute
+from sketchc.ir.walk import children, declared_names, references, substitute
 from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops import transformations
@@ -45,7 +45,15 @@ from sketchc.lowering.loops.nests import (
     strides,
 )
 from sketchc.lowering.loops.reads import Reads, Scope, converted, divides, fetch, host_element
-from sketchc.lowering.plan import GridAxis, PhasePlan, Plan, Storage, literals
+from sketchc.lowering.plan import (
+    ARENA,
+    GridAxis,
+    LoopStyle,
+    PhasePlan,
+    Plan,
+    Storage,
+    literals,
+)
 from sketchc.ops.table import OPS, Fact
 
 #: Names of lane variables by the number of loops that remain, innermost first.
@@ -61,49 +69,61 @@ class BuiltPhase:
     program: loops.Program
 
 
-def build_phases(plan: Plan, reserved: Collection[str]) -> tuple[BuiltPhase, ...]:
-    """The loop programs of a plan's phases; no local of them has a name of the sketch or one of the
-    `reserved` names."""
-    constants = literals(plan.sketch)
+def build_phases(plan: Plan) -> tuple[BuiltPhase, ...]:
+    """The loop programs of a plan's phases; no local of them has a name of the sketch or of the
+    emitter."""
+    constants, style = literals(plan.sketch), style_of(plan)
     built = []
-    for phase in _fused(plan, reserved):
-        fresh = phase.versions.fresh
-        jammed = transformations.unroll_and_jam(phase.program.body, fresh, constants)
-        body = transformations.add_rows(jammed, fresh)
-        memory = tuple(storage.settled(constants) for storage in phase.program.storages)
+    for phase in _fused(plan):
+        fresh, body = phase.versions.fresh, phase.program.body
+        if style.on_cores:
+            body = transformations.unroll_and_jam(body, fresh, constants)
+        body = transformations.add_rows(body, fresh)
+        memory = style.settled(phase.program.storages, plan.sketch)
         built.append(attrs.evolve(phase, program=loops.Program(memory, body)))
     return tuple(built)
 
 
-def storages(plan: Plan, reserved: Collection[str]) -> tuple[tuple[Storage, ...], ...]:
+def style_of(plan: Plan) -> LoopStyle:
+    """How the plan's target runs loops; it is one that does."""
+    assert plan.capabilities.loops is not None
+    return plan.capabilities.loops
+
+
+def storages(plan: Plan) -> tuple[tuple[Storage, ...], ...]:
     """The storages of each phase for one program after fusion, for any values of the constants."""
-    return tuple(phase.program.storages for phase in _fused(plan, reserved))
+    return tuple(phase.program.storages for phase in _fused(plan))
 
 
-def _fused(plan: Plan, reserved: Collection[str]) -> Iterator[BuiltPhase]:
+def _fused(plan: Plan) -> Iterator[BuiltPhase]:
     """The phases with fused loop programs that hold for any values of the constants: nothing is
     unrolled, and storages of tiles have no memory yet."""
-    sketch, names = plan.sketch, {*reserved, *declared_names(plan.sketch)}
+    sketch, style = plan.sketch, style_of(plan)
+    names = {*style.names, *declared_names(plan.sketch)}
     for phase in plan.phases:
         versions = find_versions(sketch, phase.body, set(names))
-        yield BuiltPhase(phase, versions, _lower_phase(phase.body, NestMaker(sketch, versions)))
+        maker = NestMaker(sketch, versions)
+        yield BuiltPhase(phase, versions, _lower_phase(phase.body, maker, style))
 
 
-def host_program(plan: Plan, reserved: Collection[str]) -> tuple[loops.Statement, ...]:
-    """The statements of the host in order, with the loop programs of the phases in its launches;
-    loops write large outputs past the caches."""
-    sketch = plan.sketch
-    phases = build_phases(plan, reserved)
-    outputs = transformations.unread_outputs(sketch, [phase.program for phase in phases])
+def host_program(plan: Plan) -> tuple[loops.Statement, ...]:
+    """The statements of the host in order, with the loop programs of the phases in its launches."""
+    sketch, on_cores = plan.sketch, style_of(plan).on_cores
+    phases = build_phases(plan)
+    programs = [phase.program for phase in phases]
+    outputs = transformations.unread_outputs(sketch, programs) if on_cores else frozenset()
     launches: dict[int, list[loops.Statement]] = {}
     for phase in phases:
-        body = transformations.add_streams(phase.program.body, outputs, phase.versions.fresh)
+        body = phase.program.body
+        if on_cores:
+            body = transformations.add_streams(body, outputs, phase.versions.fresh)
         grid = [grid_loop(axis, sketch) for axis in phase.plan.grid]
         launch = loops.Launch(
             tuple(loop for loop, _ in grid),
             tuple(variable for _, variable in grid if variable is not None),
             attrs.evolve(phase.program, body=body),
             alone=len(phases) == 1,
+            phase=phase.plan.index,
         )
         text = f"Phase {phase.plan.index + 1} of {len(phases)}."
         launches[phase.plan.index] = [launch] if launch.alone else [loops.Note(text), launch]
@@ -183,10 +203,12 @@ def grid_loop(axis: GridAxis, sketch: ir.Sketch) -> tuple[loops.SerialLoop, loop
     return upwards(index, axis.count), variable
 
 
-def _lower_phase(body: tuple[ir.Statement, ...], maker: NestMaker) -> loops.Program:
+def _lower_phase(
+    body: tuple[ir.Statement, ...], maker: NestMaker, style: LoopStyle
+) -> loops.Program:
     nodes = build_tree(body, maker).children
     homes, found = place(nodes, maker)
-    lowering = _Lowering(maker, homes)
+    lowering = _Lowering(maker, homes, style.on_cores)
     statements = lowering.body(nodes, Scope())
     # Locals that no single write can declare.
     first = [
@@ -205,8 +227,10 @@ PACK_DEPTH = 256
 
 @attrs.define
 class _Lowering(Reads):
-    """Writes the statements of one phase; `packs` are the storages for packed panels."""
+    """Writes the statements of one phase; `packs` are the storages for packed panels, where
+    operands of products are `packed`."""
 
+    packed: bool
     packs: list[Storage] = attrs.field(factory=list)
     _partials: dict[int, loops.Local] = attrs.field(factory=dict)
 
@@ -260,7 +284,9 @@ class _Lowering(Reads):
         bounds = (node.axis.lower, node.axis.upper)
         scattered = any(nest.scattered for nest in node.members)
         if not node.innermost or node.axis.single or scattered:
-            scope.write(loops.Loop(name, *bounds, self.body(node.children, inner)))
+            body = self.body(node.children, inner)
+            independent = _independent(node, name, body)
+            scope.write(loops.Loop(name, *bounds, body, independent=independent))
             return
         reductions, closed = self._reductions(node, scope, inner)
         body = self.body(node.children, inner)
@@ -411,10 +437,12 @@ class _Lowering(Reads):
             self._view(right, product.trans_b, term, column),
             attrs.evolve(result, writable=True),
         )
-        packs = (
-            self._pack(f"{left.tile}_panels", rows, inner, PACK_MARGIN[0], nest.dtype),
-            self._pack(f"{right.tile}_panels", columns, inner, PACK_MARGIN[1], nest.dtype),
-        )
+        packs: tuple[str, ...] = ()
+        if self.packed:
+            packs = (
+                self._pack(f"{left.tile}_panels", rows, inner, PACK_MARGIN[0], nest.dtype),
+                self._pack(f"{right.tile}_panels", columns, inner, PACK_MARGIN[1], nest.dtype),
+            )
         spans = (
             axis.upper if axis.lower == ZERO else ir.Binary("-", axis.upper, axis.lower)
             for axis in bounds
@@ -451,7 +479,7 @@ class _Lowering(Reads):
         name = self.maker.versions.fresh(stem)
         limited = ir.Binary("min", depth, ir.Literal(PACK_DEPTH))
         extents = (limited, simplify(ir.Binary("+", extent, ir.Literal(margin))))
-        self.packs.append(Storage(name, "", dtype, extents, "arena"))
+        self.packs.append(Storage(name, "", dtype, extents, ARENA))
         return name
 
 
@@ -464,6 +492,32 @@ def _steady_parts(value: ir.Expr, level: int) -> list[ir.Expr]:
     if not lanes.loaded and all(axis < level for axis in lanes.axes):
         return [value]
     return [part for child in children(value) for part in _steady_parts(child, level)]
+
+
+def _independent(node: LoopNode, variable: str, body: tuple[loops.Statement, ...]) -> bool:
+    """Whether no turn of a loop needs another one: each nest inside writes lanes of its own, which
+    fusion has others read in the same turn, to places that no other turn uses (the memory of a tile
+    may have no room for more than one turn)."""
+    if any(
+        nest.scattered or any(node.level not in target.axes for target in nest.targets)
+        for nest in node.members
+    ):
+        return False
+    own = {variable}
+    for statement in loops.walk(body):
+        match statement:
+            case loops.Define(name, _, loops.Scalar(value)) if own & _names(value):
+                own.add(name)
+            case loops.Write(_, index) | loops.Accumulate(_, loops.Element(_, index)):
+                if not own & _names(index):
+                    return False
+            case loops.Call():
+                return False
+    return True
+
+
+def _names(value: ir.Expr) -> set[str]:
+    return {reference.name for reference in references(value)}
 
 
 def _origins(node: LoopNode) -> tuple[Span, ...]:

@@ -215,7 +215,8 @@ class Reduction:
 @attrs.frozen
 class Loop(Traced):
     """A loop over the lanes of one tile axis, run in order; `unrolled` asks for copies of the body
-    in place of iterations (the bounds are compile-time constants then)."""
+    in place of iterations (the bounds are compile-time constants then). The turns of an
+    `independent` one may run at the same time."""
 
     variable: str
     lower: ir.Expr
@@ -223,6 +224,7 @@ class Loop(Traced):
     body: tuple[Statement, ...]
     step: int = 1
     unrolled: bool = False
+    independent: bool = False
 
 
 @attrs.frozen
@@ -291,13 +293,15 @@ class Refusal(Traced):
 
 @attrs.frozen
 class Launch(Traced):
-    """All programs of a phase: `program` at each point of the grid, whose loops (outermost first)
-    have no bodies of their own; `variables` are defined inside all loops of the grid."""
+    """All programs of the phase of this number: `program` at each point of the grid, whose loops
+    (outermost first) have no bodies of their own; `variables` are defined inside all loops of the
+    grid."""
 
     grid: tuple[SerialLoop, ...]
     variables: tuple[Define, ...]
     program: Program
     alone: bool  # no other phase is launched
+    phase: int
 
 
 Statement: TypeAlias = (

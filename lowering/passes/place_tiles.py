@@ -15,6 +15,7 @@ from sketchc.ir.evaluate import constants_of, evaluate, sample_let
 from sketchc.ir.show import show
 from sketchc.ir.walk import names, tiles_read
 from sketchc.lowering.plan import (
+    ARENA,
     MemoryUse,
     PhasePlan,
     PhysicalExtent,
@@ -22,7 +23,6 @@ from sketchc.lowering.plan import (
     Storage,
     TilePlan,
     is_product,
-    literals,
 )
 
 #: Host values by name.
@@ -88,7 +88,8 @@ def _place(
     plan: Plan, tile: ir.Tile, role: str, values: Values, buckets: dict[ir.Expr, str]
 ) -> TilePlan:
     extents = tuple(_physical(plan, extent, values, buckets) for extent in tile.extents)
-    memory = plan.hardware.facts["placement"][role]
+    # Of loop programs the sizes of what fusion leaves decide, see `SettleTiles`.
+    memory = plan.hardware.facts["placement"][role] if plan.capabilities.loops is None else ARENA
     hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
     reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
     sizes = [extent.value for extent in extents if extent.value is not None]
@@ -135,7 +136,7 @@ def _memory_use(
 ) -> tuple[MemoryUse, ...]:
     """The fullest moment of each memory in one program of a phase."""
     fullest = {}
-    for memory in plan.hardware.facts["memory"]:
+    for memory in plan.capabilities.memories(plan.hardware.facts):
         here = {n: span for n, span in lives.items() if plan.tiles[n].memory == memory}
         moments = (
             tuple((name, sizes[name]) for name, (low, high) in here.items() if low <= at <= high)
@@ -149,7 +150,7 @@ def _uses(plan: Plan, parts: Mapping[str, tuple[tuple[str, int], ...]]) -> tuple
     """The use of each memory that has parts."""
     return tuple(
         MemoryUse(memory, _size(parts[memory]), facts["bytes"], parts[memory])
-        for memory, facts in plan.hardware.facts["memory"].items()
+        for memory, facts in plan.capabilities.memories(plan.hardware.facts).items()
         if parts[memory]
     )
 
@@ -342,15 +343,13 @@ class FuseTiles:
     their own, and sizes that the host knows. Targets that do not print loops keep the plan.
     """
 
-    loop_names: tuple[str, ...] | None  # the target's
-
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        if self.loop_names is None:
+        if plan.capabilities.loops is None:
             return plan
         from sketchc.lowering.loops.build import storages
 
-        paired = zip(plan.phases, storages(plan, self.loop_names), strict=True)
+        paired = zip(plan.phases, storages(plan), strict=True)
         return attrs.evolve(plan, phases=tuple(attrs.evolve(p, storages=s) for p, s in paired))
 
 
@@ -365,15 +364,16 @@ class SettleTiles:
 
     def run(self, plan: Plan) -> Plan:
         """See `Pass`."""
-        constants, values = literals(plan.sketch), sample_values(plan.sketch)
+        values = sample_values(plan.sketch)
+        style = plan.capabilities.loops
         memories: dict[str, str] = {}
         phases = []
         for phase in plan.phases:
-            if phase.storages is None:
+            if phase.storages is None or style is None:
                 return plan
-            storages = tuple(storage.settled(constants) for storage in phase.storages)
+            storages = style.settled(phase.storages, plan.sketch)
             for storage in storages:
-                if memories.get(storage.tile) != "arena":
+                if memories.get(storage.tile) != ARENA:
                     memories[storage.tile] = storage.memory
             use = _reserved(plan, storages, values)
             phases.append(attrs.evolve(phase, storages=storages, memory_use=use))
@@ -391,7 +391,7 @@ def _reserved(plan: Plan, storages: tuple[Storage, ...], values: Values) -> tupl
         extents = (max(int(evaluate(extent, values)), 0) for extent in storage.extents)
         return math.prod((storage.dtype.bytes, *extents))
 
-    memories = plan.hardware.facts["memory"]
+    memories = plan.capabilities.memories(plan.hardware.facts)
     return _uses(
         plan,
         {

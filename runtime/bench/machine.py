@@ -31,7 +31,7 @@ from sketchc.lowering.registry import all_targets
 from sketchc.runtime.process.peer import compiler_environment, python_environment
 from sketchc.runtime.process.templates import ForkedProcess
 from sketchc.runtime.process.venvs import installed, processor_says
-from sketchc.runtime.toolchains.cpp.toolchain import compiler_version, find_compiler
+from sketchc.runtime.toolchains.native.compiler import compiler_version, find_compiler
 
 if TYPE_CHECKING:
     import torch

@@ -131,6 +131,11 @@ class Library:
     needed: tuple[str, ...]
     constructors: int
 
+    def without(self, symbols: frozenset[str], constructors: int) -> Library:
+        """The library without what is known to be in it by another's doing."""
+        kept = tuple(name for name in self.undefined if name not in symbols)
+        return Library(kept, self.needed, max(0, self.constructors - constructors))
+
 
 def inspect_elf(path: Path) -> Library:
     """Read a shared library (64 bit, little-endian). Raises `NotElfError` and `OSError`."""

@@ -1,10 +1,10 @@
 """Run a function in a sandboxed process of its own: somebody's code may hang, crash, or worse.
 
-`run_worker("sketchc.runtime.toolchains.cpp.worker:execute", request, arrays)` calls a handler with
-a request and arrays; the handler returns `(reply, arrays)`. A `Worker` serves several calls. The
-sandbox itself is in `confine`; which files a candidate sees is decided here: everything read-only,
-and nothing of the user's folders, of temporary files, of sockets, but what `readable` and
-`writable` name.
+`run_worker("sketchc.runtime.toolchains.native.worker:execute", request, arrays)` calls a handler
+with a request and arrays; the handler returns `(reply, arrays)`. A `Worker` serves several calls.
+The sandbox itself is in `confine`; which files a candidate sees is decided here: everything
+read-only, and nothing of the user's folders, of temporary files, of sockets, but what `readable`
+and `writable` name.
 """
 
 from __future__ import annotations

@@ -90,12 +90,18 @@ class PreparedLaunch(ABC):
 
 @attrs.frozen
 class Artefact:
-    """A compiled kernel on disk. `details` is for people (registers, shared memory, seconds)."""
+    """A compiled kernel on disk. `details` is for people (registers, shared memory, seconds).
+
+    `own_symbols` and `own_constructors`: what the toolchain itself brings into the library, symbols
+    that it imports and functions that run on loading; they are no doing of the kernel's.
+    """
 
     kernel: Kernel
     folder: Path
     library: Path | None = None
     details: Mapping[str, Any] = attrs.field(factory=dict)
+    own_symbols: frozenset[str] = frozenset()
+    own_constructors: int = 0
 
 
 @attrs.frozen

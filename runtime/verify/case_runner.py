@@ -255,8 +255,10 @@ class CaseRunner:
             return found
         if kernel.foreign and self.artefact.library is not None:
             # A library in another system's format is not inspected: the check of the text must do.
+            own = (self.artefact.own_symbols, self.artefact.own_constructors)
             with suppress(NotElfError):
-                if refused := refusal(inspect_elf(self.artefact.library), exists=in_libc):
+                library = inspect_elf(self.artefact.library).without(*own)
+                if refused := refusal(library, exists=in_libc):
                     return Finding("policy", refused, log=self.explanation)
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sketchc.runtime.process.messages import Raw
-from sketchc.runtime.toolchains.cpp.worker import execute
+from sketchc.runtime.toolchains.native.worker import execute
 
 
 def run_batch(request: dict[str, Any], arrays: dict[str, Raw]) -> tuple[dict[str, Any], Any]:

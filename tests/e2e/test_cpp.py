@@ -30,7 +30,8 @@ from triton_sketches import SKETCHES
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN, signature
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
+from sketchc.runtime.toolchains.native.session import signature
 
 require("cpp")
 

@@ -15,7 +15,8 @@ from toolchains import require
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.toolchains.cpp.toolchain import FLAGS, LIBRARIES, find_compiler
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+from sketchc.runtime.toolchains.native.compiler import LIBRARIES, find_compiler
 
 require("cpp")
 

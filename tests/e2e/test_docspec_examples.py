@@ -57,6 +57,31 @@ def test_a_wrong_example_fails(old: str, new: str, failure: str, tmp_path: Path)
     assert verify_example(spec, wrong, tmp_path, SEED).failure == failure
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new", "failure"),
+    [
+        ("matmul_bias", "__pipeline_wait_prior(1);", "__pipeline_wait_prior(2);", "numerical"),
+        ("matmul_bias", "fetch(W, N, K, column0, 0", "fetch(W, N, K, row0, 0", "numerical"),
+        ("half_matmul", "half a[tile][depth + 8];", "half a[tile][depth + 7];", "numerical"),
+        ("half_matmul", "][k], depth + 8);", "][k], depth + 4);", "launch"),
+        ("half_matmul", "float c[tile][tile + 4];", "float c[tile][tile];", "numerical"),
+        ("turned", "    __syncthreads();\n", "", "numerical"),
+        ("sum_middle", "if (n < N) {", "if (n >= N) return; {", "launch"),
+        ("swish", "#include <cstdint>", "#include <cublas_v2.h>", "policy"),
+        ("noise", "c[3] = static_cast", 'asm(""); c[3] = static_cast', "policy"),
+    ],
+)
+def test_a_wrong_cuda_example_fails(
+    name: str, old: str, new: str, failure: str, tmp_path: Path
+) -> None:
+    require("cuda_c")
+    spec = load("cuda_c")
+    example = next(example for example in spec.examples if example.name == name)
+    assert old in example.source
+    wrong = attrs.evolve(example, source=example.source.replace(old, new))
+    assert verify_example(spec, wrong, tmp_path, SEED).failure == failure
+
+
 def test_documents_without_a_toolchain_are_not_run(tmp_path: Path) -> None:
     from sketchc.base.diagnostics import UsageError
 

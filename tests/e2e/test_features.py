@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from cpp_cases import inputs
 from feature_cases import CASES, Feature, Sizes, on
-from toolchains import require
+from toolchains import ready, require
 from triton_cases import Case, assert_close, run_cases
 
 from sketchc.base.diagnostics import DiagnosticError, Severity, Source
@@ -33,7 +33,7 @@ from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.launching import call_request
 from sketchc.runtime.toolchains.triton_cuda.toolchain import (
     INTERPRETED,
@@ -234,19 +234,6 @@ def lower(
     return load_target(target).emit(plan)
 
 
-def build(kernel: Kernel, folder: Path) -> Artefact:
-    """Compiled where a run needs it; the Triton targets compile what they launch."""
-    toolchain: Any = require(kernel.target)
-    match kernel.target:
-        case "cpp":
-            artefact: Artefact = toolchain.compile(kernel, folder)
-            assert artefact.details["warnings"] == ""
-            return artefact
-        case "triton_ascend":
-            toolchain.place(kernel, folder)
-    return Artefact(kernel, folder)
-
-
 def poisoned(run: Run) -> dict[str, Array]:
     """Inputs, and outputs full of poison."""
     found = dict(run.tensors)
@@ -271,7 +258,7 @@ def test_target_equals_interpreter(target: str, name: str, tmp_path: Path) -> No
         if target == "triton_cuda":
             results = run_together(kernel, every, tmp_path / str(number))
         else:
-            artefact = build(kernel, tmp_path / str(number))
+            artefact = ready(kernel, tmp_path / str(number))
             results = [toolchain.run(artefact, poisoned(r), r.symbols, r.params) for r in every]
         for run, found in zip(every, results, strict=True):
             assert_alike(CASES[name], found, run.expected)
@@ -332,7 +319,7 @@ def test_settings(
     assert kernel is not None
     bound = {constant.name: constant.value for constant in kernel.sketch.constants}
     assert {k: v for k, v in constants.items() if k in bound}.items() <= bound.items()
-    artefact = build(kernel, tmp_path)
+    artefact = ready(kernel, tmp_path)
     feature = attrs.evolve(CASES[name], params={**CASES[name].params, **constants, **params})
     run = runs(name, kernel.sketch, feature)[1]
     found = toolchain.run(artefact, poisoned(run), run.symbols, run.params)
@@ -378,7 +365,7 @@ def test_launch_conditions(
         toolchain = require(target)
         kernel = lower(tree, target)
         assert kernel is not None
-        artefact = build(kernel, tmp_path)
+        artefact = ready(kernel, tmp_path)
         given = arrays(kernel.sketch, symbols, params)
         with pytest.raises(ToolchainError) as failed:
             toolchain.run(artefact, given, symbols, params)

@@ -30,7 +30,8 @@ from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
 from sketchc.runtime.toolchains.base import ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import UNHURRIED, _build
+from sketchc.runtime.toolchains.native.compiler import build
+from sketchc.runtime.toolchains.native.session import UNHURRIED
 
 #: So many sketches whose plan a bug changes are tried for each.
 TRIES = 4
@@ -80,7 +81,7 @@ def is_found(spoilt: Spoilt, folder: Path) -> bool:
     try:
         kernel = load_target("cpp").emit(plan)
         source.write_text(unit([kernel]), "utf-8")
-        _build([source], quick(), library)
+        build([source], quick(), library)
     except (InternalError, ToolchainError):
         return True  # the emitter or the compiler refuses such code
     cases, requests, arrays = launches([(generated, sketch)], [kernel], library)

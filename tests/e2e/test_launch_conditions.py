@@ -25,7 +25,7 @@ from launch_cases import (
     Launch,
     Refusal,
 )
-from toolchains import require
+from toolchains import ready, require
 from triton_cases import Case, lower, run_cases
 
 from sketchc.base.diagnostics import DiagnosticError, UsageError
@@ -36,8 +36,9 @@ from sketchc.ir.evaluate import evaluate
 from sketchc.launch.conditions import Kind, launch_conditions
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.registry import TARGETS
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError
-from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN, _build
+from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
+from sketchc.runtime.toolchains.native.compiler import build
 
 Array = np.ndarray[Any, Any]
 TRITON = ("triton_cuda", "triton_ascend")
@@ -133,7 +134,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[ctypes.CDLL, dic
     kernels = {refusal.name: lower_cpp(refusal.text)[1] for refusal in REFUSALS}
     source, library = folder / "unit.cpp", folder / "unit.so"
     source.write_text(unit(list(kernels.values())), "utf-8")
-    warnings, _ = _build([source], quick(), library)
+    warnings, _ = build([source], quick(), library)
     assert warnings == ""
     return ctypes.CDLL(str(library)), kernels
 
@@ -308,10 +309,7 @@ def test_the_module_takes_what_is_absent(tmp_path: Path) -> None:
 def test_every_toolchain_says_the_same(target: str, tmp_path: Path) -> None:
     toolchain: Any = require(target)
     kernel = lower(BOUND, target)[1]
-    if target == "triton_ascend":
-        toolchain.place(kernel, tmp_path)
-    compiled = target == "cpp"
-    artefact = toolchain.compile(kernel, tmp_path) if compiled else Artefact(kernel, tmp_path)
+    artefact = ready(kernel, tmp_path)
     with pytest.raises(ToolchainError) as refused:
         toolchain.run(artefact, {"A": np.ones(17, np.float32)}, {"N": 17}, {})
     assert refused.value.stage == "launch"

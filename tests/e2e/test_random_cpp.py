@@ -24,7 +24,8 @@ from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.cpp.toolchain import UNHURRIED, _build, signature
+from sketchc.runtime.toolchains.native.compiler import build
+from sketchc.runtime.toolchains.native.session import UNHURRIED, signature
 
 BATCH = 64
 HANDLER = Path(__file__).parent / "cpp_random_batch.py"
@@ -70,7 +71,7 @@ def test_cpp_agrees_with_the_interpreter(batch, tmp_path):
     kernels = [lowered(generated, "cpp") for generated, _ in chosen]
     source, library = tmp_path / "unit.cpp", tmp_path / "unit.so"
     source.write_text(unit(kernels), "utf-8")
-    _build([source], quick(), library)
+    build([source], quick(), library)
     cases, requests, arrays = launches(chosen, kernels, library)
     result = run_worker(
         f"{HANDLER}:run_batch",

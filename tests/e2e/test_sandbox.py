@@ -34,7 +34,7 @@ from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
 #: `state` counts the processes below this one.
 pytestmark = pytest.mark.usefixtures("own_templates")
 HERE = Path(__file__).resolve().parent
-HANDLER = "sketchc.runtime.toolchains.cpp.worker:execute"
+HANDLER = "sketchc.runtime.toolchains.native.worker:execute"
 X = np.linspace(-3, 3, 1009, dtype=np.float32)
 #: Seconds that a kernel may take, that one may which hangs, and what finding out takes beyond: the
 #: longest of 163 took 0.14 s, of 54 beside twelve busy processes on two cores 0.26 s.

@@ -9,7 +9,7 @@ from example_targets import EXAMPLES, LOWERED
 
 from sketchc.base.diagnostics import DiagnosticError, Source
 from sketchc.ir.evaluate import evaluate
-from sketchc.lowering.cpp.expressions import identifier
+from sketchc.lowering.c_source.expressions import identifier
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.passes.place_tiles import next_power_of_two
@@ -86,11 +86,9 @@ def test_every_example_fits_and_the_account_is_right(example: str, target: str) 
     for phase in plan.phases:
         for use in phase.memory_use:
             assert use.bytes == sum(size for _, size in use.parts) <= use.capacity
-            assert (
-                use.capacity
-                == load_hardware(plan.hardware.name).facts["memory"][use.memory]["bytes"]
-            )
-            for name, size in use.parts if target != "cpp" else ():
+            memories = plan.capabilities.memories(load_hardware(plan.hardware.name).facts)
+            assert use.capacity == memories[use.memory]["bytes"]
+            for name, size in use.parts if not load_target(target).fuses else ():
                 tile = plan.sketch.tile(name)
                 count = tile.dtype.bytes
                 for extent in tile.extents:

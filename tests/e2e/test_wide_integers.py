@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pytest
 from native_kernel import NativeKernel
-from toolchains import require
+from toolchains import ready, require
 from triton_cases import Case, make_case, run_cases
 
 from sketchc.base.diagnostics import DiagnosticError, Source, UsageError
@@ -21,7 +21,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.parsing.parser import parse
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.cpp.toolchain import TOOLCHAIN
 
 Sizes = dict[str, int]
@@ -199,11 +199,7 @@ def test_toolchains_agree(target: str, name: str, tmp_path: Path) -> None:
     """The last launch that fits and the first that does not, as users launch."""
     toolchain: Any = require(target)
     kernel = lower(name, target)
-    artefact = Artefact(kernel, tmp_path)
-    if target == "cpp":
-        artefact = toolchain.compile(kernel, tmp_path)
-    else:
-        toolchain.place(kernel, tmp_path)
+    artefact = ready(kernel, tmp_path)
     size, params = CASES[name].fits[-1]
     expected = interpret(kernel.sketch, tensors(size), {}, params).outputs
     given = {**tensors(size), "Y": np.full(size, POISON, np.float32)}
@@ -333,12 +329,8 @@ def test_numbers_that_the_host_fetched(target: str | None, tmp_path: Path) -> No
     plan = build_plan(tree.sketches[0], target or "cpp", None, {}, allow_unproved=True).plan
     kernel = load_target(target or "cpp").emit(plan)
     toolchain: Any = None if target is None else require(target)
-    artefact = Artefact(kernel, tmp_path)
-    if target == "cpp":
-        artefact = toolchain.compile(kernel, tmp_path)
-    elif target == "triton_ascend":
-        toolchain.place(kernel, tmp_path)
-    elif target == "triton_cuda":
+    artefact = None if target is None else ready(kernel, tmp_path)
+    if target == "triton_cuda":
         given = [{**tensors(8), "I": np.array([a, b] * 4)} for a, b, _ in NUMBERS]
         written = {"Y": np.zeros(8, np.float32)}
         cases = [Case(kernel, each, {"N": 8}, {}, written) for each in given]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from golden_files import check_golden
 
-from sketchc.lowering.cpp.library.texts import library_text, pieces
+from sketchc.lowering.cpp.library.texts import LIBRARY, library_text
 from sketchc.lowering.python_host.expressions import HELPERS
 from sketchc.lowering.python_host.library import definitions
 from sketchc.lowering.triton.emit import FUNCTIONS
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "library"
 
 
 def test_cpp_library(update_golden: bool) -> None:
-    names = [piece.name for piece in pieces().values() if piece.inside]
+    names = [piece.name for piece in LIBRARY.pieces.values() if piece.inside]
     after = ["propagating_max", "propagating_min"]
     check_golden(FOLDER / "cpp.hpp", library_text([*names, *after]) + "\n", update_golden)
 

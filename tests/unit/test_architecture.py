@@ -37,6 +37,7 @@ NAMING = {
     ),
     "the functions of expressions in the language of a host": (
         "lowering/python_host/expressions.py",
+        "lowering/c_source/",
     ),
     "how lanes move in each operation that moves them, and what `rand` is made of": (
         "lowering/loops/nest_maker.py",

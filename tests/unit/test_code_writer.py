@@ -31,7 +31,7 @@ from sketchc.lowering.registry import TARGETS
 
 ROOT = Path(__file__).parents[2]
 FEEDBACK = Feedback("numerical", "Y is wrong at [0, 3]", {"index": [0, 3]}, "look at the mask")
-FENCE = {"python": "python", "c++": "cpp"}
+FENCE = {"python": "python", "c++": "cpp", "cuda": "cuda"}
 
 
 def assignment_for(target: str, name: str = "softmax") -> Assignment:

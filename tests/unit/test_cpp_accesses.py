@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cpp_cases import lower
 
-from sketchc.lowering.cpp.expressions import Expressions
+from sketchc.lowering.c_source.expressions import Expressions
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import build_phases
 
@@ -16,7 +16,7 @@ CODE = Expressions()
 
 def program(text: str) -> nodes.Program:
     """The loop program of the only phase."""
-    (phase,) = build_phases(lower(text)[0], ())
+    (phase,) = build_phases(lower(text)[0])
     return phase.program
 
 

@@ -9,7 +9,7 @@ from cpp_cases import example, lower
 
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
-from sketchc.lowering.cpp.expressions import Expressions
+from sketchc.lowering.c_source.expressions import Expressions
 from sketchc.lowering.cpp.library.texts import library_text
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.loops.build import build_phases
@@ -21,7 +21,7 @@ GRID = '@llm_hint("parallel", "grididx")'
 
 def program(text: str, **constants: int) -> nodes.Program:
     """The loop program of the only phase."""
-    (phase,) = build_phases(lower(text, constants)[0], ())
+    (phase,) = build_phases(lower(text, constants)[0])
     return phase.program
 
 

@@ -111,7 +111,7 @@ MANIFESTS = [
     ("target = ", "target == ", "docspec.toml:2: this is not TOML"),
     ('target = "toy"', 'target = "To y"', "docspec.toml:2: 'To y' is no name"),
     ('title = "A toy"', "", "docspec.toml: title is missing"),
-    ('"c++"', '"fortran"', "docspec.toml:4: unknown language 'fortran'; known: c++, python"),
+    ('"c++"', '"fortran"', "docspec.toml:4: unknown language 'fortran'; known: c++, cuda, python"),
     ("title", "titel", "docspec.toml:3: unknown key 'titel'"),
     ("[basic]", "[basics]", "docspec.toml:6: unknown key 'basics'"),
     ("[basic]\nfiles", "[basic]\nfile", "docspec.toml:7: unknown key 'file'; [basic] has: files"),

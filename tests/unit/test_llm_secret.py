@@ -196,7 +196,8 @@ def test_a_source_that_embeds_the_environment_gets_none_of_it(
     Some assemblers refuse files of /proc; what they then print must not hold the secret either.
     """
     from sketchc.runtime.toolchains.base import ToolchainError
-    from sketchc.runtime.toolchains.cpp import toolchain
+    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+    from sketchc.runtime.toolchains.native import compiler
 
     require("cpp")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -206,7 +207,7 @@ def test_a_source_that_embeds_the_environment_gets_none_of_it(
     )
     library = tmp_path / "steal.so"
     try:
-        log, _ = toolchain._build([source], toolchain.FLAGS, library)
+        log, _ = compiler.build([source], FLAGS, library)
     except ToolchainError as error:
         log = error.log
     made = library.read_bytes() if library.exists() else b""
@@ -218,17 +219,18 @@ def test_the_compiler_does_not_see_it(
     marker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compiler that notes its whole environment, in front of the real one."""
-    from sketchc.runtime.toolchains.cpp import toolchain
+    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+    from sketchc.runtime.toolchains.native import compiler
 
     require("cpp")
-    real, noting = toolchain.find_compiler(), tmp_path / "noting-g++"
+    real, noting = compiler.find_compiler(), tmp_path / "noting-g++"
     noting.write_text(f'#!/bin/sh\nenv >> "{tmp_path}/seen.txt"\nexec "{real}" "$@"\n')
     noting.chmod(0o755)
     monkeypatch.setenv("CXX", str(noting))
     source = tmp_path / "empty.cpp"
     source.write_text("int dummy;\n")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    toolchain._build([source], toolchain.FLAGS, tmp_path / "empty.so")
+    compiler.build([source], FLAGS, tmp_path / "empty.so")
     assert answer_of(str(noting), "--version")
     seen = (tmp_path / "seen.txt").read_text()
     assert seen.count("PATH=") >= 2
@@ -312,7 +314,8 @@ def test_every_place_that_starts_a_process_names_its_environment() -> None:
 
 def test_compiled_kernels_still_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiler finds its headers and libraries in the cleared environment."""
-    from sketchc.runtime.toolchains.cpp import toolchain
+    from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+    from sketchc.runtime.toolchains.native import compiler
 
     require("cpp")
     source = tmp_path / "add.cpp"
@@ -321,7 +324,7 @@ def test_compiled_kernels_still_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "{ return std::fma(x, 2.0, 0.0) * (omp_get_max_threads() > 0); }\n"
     )
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    toolchain._build([source], toolchain.FLAGS, tmp_path / "a.so")
+    compiler.build([source], FLAGS, tmp_path / "a.so")
     import ctypes
 
     twice = ctypes.CDLL(str(tmp_path / "a.so")).twice

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from toolchains import require
 
-from sketchc.runtime.toolchains.cpp import headers, toolchain
-from sketchc.runtime.toolchains.cpp.headers import first_includes
+from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
+from sketchc.runtime.toolchains.native import compiler, headers
+from sketchc.runtime.toolchains.native.headers import first_includes
 
 SOURCE = """// A kernel.
 
@@ -46,15 +48,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty build cache."""
     require("cpp")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return toolchain.cache_folder() / "headers"
+    return compiler.cache_folder() / "headers"
 
 
 def build(folder: Path, text: str) -> str:
     """Compile a source; the warnings."""
     source = folder / "kernel.cpp"
     source.write_text(text)
-    flags = (*toolchain.FLAGS, "-Winvalid-pch", "-H")
-    printed, cached = toolchain._build([source], flags, folder / "kernel.so")
+    flags = (*FLAGS, "-Winvalid-pch", "-H")
+    printed, cached = compiler.build([source], flags, folder / "kernel.so")
     assert not cached
     return printed
 
@@ -77,7 +79,7 @@ def test_a_header_that_is_seen_again_is_compiled_once_and_used(cache: Path, tmp_
 def test_a_source_that_leaves_an_include_out_is_not_helped(cache: Path, tmp_path: Path) -> None:
     for number in range(3):
         build(tmp_path, SOURCE % number)
-    with pytest.raises(toolchain.ToolchainError, match="sqrt"):
+    with pytest.raises(ToolchainError, match="sqrt"):
         build(tmp_path, "#include <cstdint>\n" + SOURCE.split("#endif\n")[-1] % 9)
 
 

@@ -223,7 +223,7 @@ def test_hardware_states_the_facts_of_the_file_and_the_target(target: str) -> No
     assert found.description in text
     assert ", ".join(sorted(capabilities.dtypes)) in text
     assert ", ".join(sorted(capabilities.precisions)) in text
-    for memory in chip["memory"].values():
+    for memory in capabilities.memories(chip).values():
         assert f"{memory['bytes']} bytes" in text
     for name in ("tile_elements", "loop_elements", "inner_elements", "matrix_depth"):
         assert re.search(rf"\b{getattr(aims_of(chip), name)}\b", text)

@@ -202,7 +202,7 @@ def test_a_handler_of_an_installed_module() -> None:
 def test_the_template_of_compiled_kernels_has_one_thread_and_no_blas() -> None:
     """What starts threads before a fork leaves locks behind; what a kernel finds loaded it may
     use."""
-    one = template(sys.executable, ("sketchc.runtime.toolchains.cpp.worker",))
+    one = template(sys.executable, ("sketchc.runtime.toolchains.native.worker",))
     assert not one.missing
     assert one.process is not None
     place = Path("/proc") / str(one.process.pid)

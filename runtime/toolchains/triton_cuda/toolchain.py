@@ -8,7 +8,6 @@ which this project lowered loads only its cubins.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +48,7 @@ from sketchc.runtime.toolchains.base import (
     place,
     reply_of,
 )
+from sketchc.runtime.toolchains.cuda_driver import nvidia_gpu
 from sketchc.runtime.toolchains.launching import (
     Call,
     Reply,
@@ -111,10 +111,7 @@ class TritonCuda(Toolchain):
         """See `Toolchain.status`; looks for packages and for the driver's device file."""
         versions = installed("torch", "triton")
         missing = tuple(name for name in ("torch", "triton") if name not in versions)
-        # An empty list hides all GPUs from CUDA's driver.
-        hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
-        gpu = Path("/dev/nvidiactl").exists() and "+cpu" not in versions.get("torch", "+cpu")
-        gpu = gpu and not hidden
+        gpu = nvidia_gpu() and "+cpu" not in versions.get("torch", "+cpu")
         usable = not missing
         how = "on the GPU" if gpu else "Triton's interpreter on the CPU"
         return ToolchainStatus(

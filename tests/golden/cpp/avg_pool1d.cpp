@@ -71,16 +71,16 @@ extern "C" int64_t avg_pool1d(
                     // for k in range(kernel_size):
                     for (int64_t k = 0; k < kernel_size; ++k) {
                         // first = j*T*stride + k - padding
-                        const int64_t first = j * T * stride + k - padding;
+                        const int64_t first_ = j * T * stride + k - padding;
                         // load(X[n, c, first:first+T*stride:stride] -> x, pad=0)
                         // add(y, x, y)
-                        const int64_t part = sketch::floor_div(-first - 1, stride) + 1;
-                        const int64_t part_2 = sketch::floor_div(L - first - 1, stride) + 1;
+                        const int64_t part_ = sketch::floor_div(-first_ - 1, stride) + 1;
+                        const int64_t part_2 = sketch::floor_div(L - first_ - 1, stride) + 1;
                         #pragma omp simd
                         for (int64_t lane = 0; lane < T; ++lane) {
                             const float y_value = y[lane];
-                            const float x = (part <= lane && lane < part_2) ? X[(n * C + c) * L +
-                                (first + lane * stride)] : 0.0f;
+                            const float x = (part_ <= lane && lane < part_2) ? X[(n * C + c) * L +
+                                (first_ + lane * stride)] : 0.0f;
                             const float y_value_2 = y_value + x;
                             y[lane] = y_value_2;
                         }

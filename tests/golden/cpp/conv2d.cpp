@@ -144,7 +144,7 @@ extern "C" int64_t conv2d(
                             for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                                 ++row) {
                                 // load(X[n[:, None], c[None, :], h, v] -> x, pad=0)
-                                const int64_t part = sketch::floor_div(i * TP + row, OH * OW);
+                                const int64_t part_ = sketch::floor_div(i * TP + row, OH * OW);
                                 const int64_t part_2 = sketch::floor_mod(sketch::floor_div(i * TP +
                                     row, OW), OH) * stride - padding;
                                 const int64_t part_3 = sketch::floor_mod(i * TP + row, OW) * stride
@@ -161,7 +161,7 @@ extern "C" int64_t conv2d(
                                     const int64_t X_index_3 = part_3 + sketch::floor_mod(k0 + lane,
                                         KW) * dilation;
                                     const float x_value = (0 <= X_index_2 && X_index_2 < H && 0 <=
-                                        X_index_3 && X_index_3 < W) ? X[((part * C + X_index) * H +
+                                        X_index_3 && X_index_3 < W) ? X[((part_ * C + X_index) * H +
                                         X_index_2) * W + X_index_3] : 0.0f;
                                     x_row[lane] = x_value;
                                 }
@@ -208,7 +208,7 @@ extern "C" int64_t conv2d(
                         for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                             ++row) {
                             // store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
-                            const int64_t part = sketch::floor_div(i * TP + row, OH * OW);
+                            const int64_t part_ = sketch::floor_div(i * TP + row, OH * OW);
                             const int64_t part_2 = sketch::floor_mod(sketch::floor_div(i * TP + row,
                                 OW), OH);
                             const int64_t part_3 = sketch::floor_mod(i * TP + row, OW);
@@ -217,7 +217,7 @@ extern "C" int64_t conv2d(
                             for (int64_t lane = 0; lane < std::min<int64_t>(TO, OG - j * TO);
                                 ++lane) {
                                 const float y_value = y_row_3[lane];
-                                Y[((part * O + (j * TO + lane + g * OG)) * OH + part_2) * OW +
+                                Y[((part_ * O + (j * TO + lane + g * OG)) * OH + part_2) * OW +
                                     part_3] = y_value;
                             }
                         }

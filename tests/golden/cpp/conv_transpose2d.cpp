@@ -130,7 +130,7 @@ extern "C" int64_t conv_transpose2d(
                         for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                             ++row) {
                             // load(X[n[:, None], c[None, :], up//stride, left//stride] -> x, pad=0, where=on_grid)
-                            const int64_t part = sketch::floor_div(i * TP + row, OH * OW);
+                            const int64_t part_ = sketch::floor_div(i * TP + row, OH * OW);
                             const int64_t part_2 = sketch::floor_mod(sketch::floor_div(i * TP + row,
                                 OW), OH) + padding;
                             const int64_t part_3 = sketch::floor_mod(i * TP + row, OW) + padding;
@@ -149,15 +149,15 @@ extern "C" int64_t conv_transpose2d(
                                     dilation, stride) == 0 && sketch::floor_mod(part_3 -
                                     sketch::floor_mod(k0 + lane, KW) * dilation, stride) == 0 && 0
                                     <= X_index_2 && X_index_2 < H && 0 <= X_index_3 && X_index_3 <
-                                    W) ? X[((part * C + X_index) * H + X_index_2) * W + X_index_3] :
-                                    0.0f;
+                                    W) ? X[((part_ * C + X_index) * H + X_index_2) * W + X_index_3]
+                                    : 0.0f;
                                 x_row[lane] = x_value;
                             }
                         }
                         for (int64_t row = 0; row < std::min<int64_t>(TK, C * KH * KW - k0);
                             ++row) {
                             // load(WEIGHT[c[:, None], o[None, :], kh[:, None], kw[:, None]] -> w)
-                            const int64_t part = sketch::floor_div(k0 + row, KH * KW);
+                            const int64_t part_ = sketch::floor_div(k0 + row, KH * KW);
                             const int64_t part_2 = sketch::floor_mod(sketch::floor_div(k0 + row,
                                 KW), KH);
                             const int64_t part_3 = sketch::floor_mod(k0 + row, KW);
@@ -165,7 +165,7 @@ extern "C" int64_t conv_transpose2d(
                             #pragma omp simd
                             for (int64_t lane = 0; lane < std::min<int64_t>(TO, O - j * TO);
                                 ++lane) {
-                                const float w_value = WEIGHT[((part * O + (j * TO + lane)) * KH +
+                                const float w_value = WEIGHT[((part_ * O + (j * TO + lane)) * KH +
                                     part_2) * KW + part_3];
                                 w_row[lane] = w_value;
                             }
@@ -182,7 +182,7 @@ extern "C" int64_t conv_transpose2d(
                     for (int64_t row = 0; row < std::min<int64_t>(TP, N * OH * OW - i * TP);
                         ++row) {
                         // store(y -> Y[n[:, None], o[None, :], oh[:, None], ow[:, None]])
-                        const int64_t part = sketch::floor_div(i * TP + row, OH * OW);
+                        const int64_t part_ = sketch::floor_div(i * TP + row, OH * OW);
                         const int64_t part_2 = sketch::floor_mod(sketch::floor_div(i * TP + row,
                             OW), OH);
                         const int64_t part_3 = sketch::floor_mod(i * TP + row, OW);
@@ -190,7 +190,8 @@ extern "C" int64_t conv_transpose2d(
                         #pragma omp simd
                         for (int64_t lane = 0; lane < std::min<int64_t>(TO, O - j * TO); ++lane) {
                             const float y_value = y_row_2[lane];
-                            Y[((part * O + (j * TO + lane)) * OH + part_2) * OW + part_3] = y_value;
+                            Y[((part_ * O + (j * TO + lane)) * OH + part_2) * OW + part_3] =
+                                y_value;
                         }
                     }
                 }

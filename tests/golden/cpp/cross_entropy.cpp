@@ -103,17 +103,17 @@ extern "C" int64_t cross_entropy(
         float total = 0.0f;
         // for j in range(ceil(M, T)):
         for (int64_t j_2 = 0; j_2 < sketch::ceil_div(M, T); ++j_2) {
-            float part = 0.0f;
+            float part_ = 0.0f;
             // load(ROWS[j*T:(j+1)*T] -> rows)
             // reduce_sum(rows, 0, part)
             const float *const ROWS_row = ROWS + j_2 * T;
-            #pragma omp simd reduction(+ : part)
+            #pragma omp simd reduction(+ : part_)
             for (int64_t lane = 0; lane < std::min<int64_t>(T, M - j_2 * T); ++lane) {
                 const float rows = ROWS_row[lane];
-                part += rows;
+                part_ += rows;
             }
             // add(total, part, total)
-            total = total + part;
+            total = total + part_;
         }
         // div(total, M, total)
         total = total / static_cast<float>(M);

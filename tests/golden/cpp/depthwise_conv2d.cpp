@@ -83,18 +83,19 @@ extern "C" int64_t depthwise_conv2d(
                                 // for kw in range(KW):
                                 for (int64_t kw = 0; kw < KW; ++kw) {
                                     // first = j*T*stride + kw*dilation - padding
-                                    const int64_t first = j * T * stride + kw * dilation - padding;
+                                    const int64_t first_ = j * T * stride + kw * dilation - padding;
                                     // load(X[n, c, h, first:first+T*stride:stride] -> x, pad=0)
                                     // load(WEIGHT[c, 0, kh, kw] -> w)
                                     // fma(x, w, y, y)
                                     const float w = WEIGHT[(c * KH + kh) * KW + kw];
-                                    const int64_t part = sketch::floor_div(-first - 1, stride) + 1;
-                                    const int64_t part_2 = sketch::floor_div(W - first - 1, stride)
+                                    const int64_t part_ = sketch::floor_div(-first_ - 1, stride) +
+                                        1;
+                                    const int64_t part_2 = sketch::floor_div(W - first_ - 1, stride)
                                         + 1;
                                     #pragma omp simd
                                     for (int64_t lane = 0; lane < T; ++lane) {
-                                        const float x = (part <= lane && lane < part_2) ? X[((n * C
-                                            + c) * H + h) * W + (first + lane * stride)] : 0.0f;
+                                        const float x = (part_ <= lane && lane < part_2) ? X[((n * C
+                                            + c) * H + h) * W + (first_ + lane * stride)] : 0.0f;
                                         const float y_value = y[lane];
                                         const float y_value_2 = x * w + y_value;
                                         y[lane] = y_value_2;

@@ -16,7 +16,7 @@
 // written, the number of the condition that does not hold:
 //   1  N >= 0
 extern "C" int64_t histogram_range(
-    const int32_t *__restrict X, int32_t *__restrict COUNTS, int64_t N, int64_t first)
+    const int32_t *__restrict X, int32_t *__restrict COUNTS, int64_t N, int64_t first_)
 {
     constexpr int64_t LEVELS = 100;
     constexpr int64_t T = 2048;
@@ -53,8 +53,8 @@ extern "C" int64_t histogram_range(
                     const int32_t ones_value = ones[lane];
                     const int32_t x = X[i * T + lane];
                     const int64_t x_index = static_cast<int64_t>(x);
-                    if (x_index - first >= 0 && x_index - first < LEVELS) {
-                        sketch::atomic_add(&COUNTS[x_index - first], ones_value);
+                    if (x_index - first_ >= 0 && x_index - first_ < LEVELS) {
+                        sketch::atomic_add(&COUNTS[x_index - first_], ones_value);
                     }
                 }
             }

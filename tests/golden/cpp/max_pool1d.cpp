@@ -72,16 +72,16 @@ extern "C" int64_t max_pool1d(
                     // for k in range(kernel_size):
                     for (int64_t k = 0; k < kernel_size; ++k) {
                         // first = j*T*stride + k*dilation - padding
-                        const int64_t first = j * T * stride + k * dilation - padding;
+                        const int64_t first_ = j * T * stride + k * dilation - padding;
                         // load(X[n, c, first:first+T*stride:stride] -> x, pad=-inf)
                         // max(y, x, y)
-                        const int64_t part = sketch::floor_div(-first - 1, stride) + 1;
-                        const int64_t part_2 = sketch::floor_div(L - first - 1, stride) + 1;
+                        const int64_t part_ = sketch::floor_div(-first_ - 1, stride) + 1;
+                        const int64_t part_2 = sketch::floor_div(L - first_ - 1, stride) + 1;
                         #pragma omp simd
                         for (int64_t lane = 0; lane < T; ++lane) {
                             const float y_value = y[lane];
-                            const float x = (part <= lane && lane < part_2) ? X[(n * C + c) * L +
-                                (first + lane * stride)] :
+                            const float x = (part_ <= lane && lane < part_2) ? X[(n * C + c) * L +
+                                (first_ + lane * stride)] :
                                 (-std::numeric_limits<float>::infinity());
                             const float y_value_2 = sketch::max(y_value, x);
                             y[lane] = y_value_2;

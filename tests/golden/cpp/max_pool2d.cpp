@@ -88,14 +88,14 @@ extern "C" int64_t max_pool2d(
                                 const int64_t h = i * TH * stride + kh * dilation - padding;
                                 // w = j*TW*stride + kw*dilation - padding
                                 const int64_t w = j * TW * stride + kw * dilation - padding;
-                                const int64_t part = sketch::floor_div(-h - 1, stride) + 1;
+                                const int64_t part_ = sketch::floor_div(-h - 1, stride) + 1;
                                 const int64_t part_2 = sketch::floor_div(H - h - 1, stride) + 1;
                                 const int64_t part_3 = sketch::floor_div(-w - 1, stride) + 1;
                                 const int64_t part_4 = sketch::floor_div(W - w - 1, stride) + 1;
                                 for (int64_t row = 0; row < TH; ++row) {
                                     // load(X[n, c, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=-inf)
                                     // max(y, x, y)
-                                    const int64_t part_5 = part <= row;
+                                    const int64_t part_5 = part_ <= row;
                                     const int64_t part_6 = row < part_2;
                                     float *const y_row_2 = y + row * TW;
                                     #pragma omp simd

@@ -58,9 +58,9 @@ extern "C" int64_t murmur_hash(
                 for (int64_t lane = block; lane < block_end; ++lane) {
                     const uint32_t h = KEY_row[lane];
                     const uint32_t h_mul = h * 3432918353U;
-                    const uint32_t part = sketch::shr(h_mul, 17U);
+                    const uint32_t part_ = sketch::shr(h_mul, 17U);
                     const uint32_t h_shl = sketch::shl(h_mul, 15U);
-                    const uint32_t h_bitwise_or = h_shl | part;
+                    const uint32_t h_bitwise_or = h_shl | part_;
                     const uint32_t h_mul_2 = h_bitwise_or * 461845907U;
                     const uint32_t part_shr = sketch::shr(h_mul_2, 19U);
                     const uint32_t h_shl_2 = sketch::shl(h_mul_2, 13U);

@@ -59,23 +59,23 @@ extern "C" int64_t power_iteration(
                 // for j in range(ceil(N, TN)):
                 for (int64_t j = 0; j < sketch::ceil_div(N, TN); ++j) {
                     for (int64_t row = 0; row < std::min<int64_t>(TM, N - i * TM); ++row) {
-                        float part = 0.0f;
+                        float part_ = 0.0f;
                         // load(A[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> a)
                         // load(V[j*TN:(j+1)*TN] -> v)
                         // mul(a, v, a)
                         // reduce_sum(a, 1, part)
                         const float *const A_row = A + ((i * TM + row) * N + j * TN);
                         const float *const V_row = V + j * TN;
-                        #pragma omp simd reduction(+ : part)
+                        #pragma omp simd reduction(+ : part_)
                         for (int64_t lane = 0; lane < std::min<int64_t>(TN, N - j * TN); ++lane) {
                             const float a = A_row[lane];
                             const float v = V_row[lane];
                             const float a_mul = a * v;
-                            part += a_mul;
+                            part_ += a_mul;
                         }
                         // add(sum, part, sum)
                         const float sum__value = sum_[row];
-                        const float sum__value_2 = sum__value + part;
+                        const float sum__value_2 = sum__value + part_;
                         sum_[row] = sum__value_2;
                     }
                 }

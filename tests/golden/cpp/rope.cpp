@@ -72,10 +72,10 @@ extern "C" int64_t rope(
                             const float sin = SIN_row[lane];
                             const float left = second * sin;
                             const float left_neg = -left;
-                            const float first = X_row_2[lane];
+                            const float first_ = X_row_2[lane];
                             const float cos = COS_row[lane];
-                            const float left_fma = first * cos + left_neg;
-                            const float right = first * sin;
+                            const float left_fma = first_ * cos + left_neg;
+                            const float right = first_ * sin;
                             const float right_fma_value = second * cos + right;
                             right_fma[lane] = right_fma_value;
                             const float y_value = left_fma;

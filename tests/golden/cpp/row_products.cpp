@@ -65,10 +65,10 @@ extern "C" int64_t row_products(
                         const bool marked = sketch::isinf(x);
                         found = found || marked;
                     }
-                    const float part = static_cast<float>(part_total);
+                    const float part_ = static_cast<float>(part_total);
                     // mul(product, part, product)
                     const float product_value = product[row];
-                    const float product_value_2 = product_value * part;
+                    const float product_value_2 = product_value * part_;
                     product[row] = product_value_2;
                     // logical_or(infinite, found, infinite)
                     const bool infinite_value = infinite[row];

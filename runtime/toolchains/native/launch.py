@@ -1,4 +1,4 @@
-"""Call a compiled C++ kernel in this process, on torch tensors."""
+"""Call a compiled native kernel in this process, on torch tensors of its target's device."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from sketchc.ir import nodes as ir
 from sketchc.ir.evaluate import host_values, sample_extents
 from sketchc.lowering.abi import passed
 from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.registry import load_target
 from sketchc.runtime.guards.placement import poison
 from sketchc.runtime.tasks.worker.torch_worker import DTYPES
 from sketchc.runtime.toolchains.base import CandidateError, Params, PreparedLaunch, Sizes
-from sketchc.runtime.toolchains.cpp.toolchain import signature
-from sketchc.runtime.toolchains.cpp.worker import call
+from sketchc.runtime.toolchains.native.session import signature
+from sketchc.runtime.toolchains.native.worker import call
 
 
 class NativeLaunch(PreparedLaunch):
@@ -29,6 +30,7 @@ class NativeLaunch(PreparedLaunch):
         self._library = ctypes.CDLL(str(library))
         self._kernel, self._symbols, self._params = kernel, symbols, params
         self._tensors = passed(kernel.sketch)
+        self._device = load_target(kernel.target).device
         values = host_values(kernel.sketch, symbols, params)
         self._shapes = {t.name: sample_extents(t, values) for t in self._tensors}
         self._requests: dict[frozenset[str], dict[str, Any]] = {}
@@ -64,7 +66,8 @@ class NativeLaunch(PreparedLaunch):
         return outputs
 
     def _allocate(self, tensor: ir.Tensor) -> torch.Tensor:
-        return torch.empty(self._shapes[tensor.name], dtype=DTYPES[tensor.dtype.value])
+        dtype = DTYPES[tensor.dtype.value]
+        return torch.empty(self._shapes[tensor.name], dtype=dtype, device=self._device)
 
     def _request(self, given: frozenset[str]) -> dict[str, Any]:
         """The signature of a call with the tensors named in `given`; other optional tensors are

@@ -25,6 +25,8 @@ _INCLUDED = """
 INFINITY NAN HUGE_VAL INT64_C UINT64_C EOF NULL assert errno signbit isnan isinf isfinite int8_t
 int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t std sketch linux unix
 SKETCH_VECTORS thread_arena threads status grid
+thread block_memory scratch scratch_memory scratch_bytes first end part
+threadIdx blockIdx blockDim gridDim warpSize
 """
 
 RESERVED = CPP_KEYWORDS.union(_INCLUDED.split())

@@ -6,7 +6,7 @@ from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.launch.conditions import actual_extent
 from sketchc.lowering.abi import passed, wrapped
-from sketchc.lowering.cpp.expressions import entry_name, identifier
+from sketchc.lowering.c_source.expressions import entry_name, identifier
 
 ABSENT = "nullptr"
 #: Element types that C++ has no name for: their bits are passed.

@@ -1,4 +1,4 @@
-"""In a worker: call a compiled C++ kernel on guarded buffers.
+"""In a worker: call a compiled native kernel on guarded buffers.
 
 Needs only ctypes: the process that forks these workers starts no threads and loads no library that
 could do a kernel's work (NumPy would load a BLAS).
@@ -32,6 +32,17 @@ def call(library: ctypes.CDLL, request: Mapping[str, Any], pointers: Sequence[in
     return int(function(*arguments))
 
 
+def loaded(request: Mapping[str, Any]) -> tuple[ctypes.CDLL | None, str]:
+    """The library of a request, or what is missing in it."""
+    entry = request["signature"]["entry"]
+    try:
+        library = ctypes.CDLL(request["library"])
+        getattr(library, entry)
+    except (OSError, AttributeError) as error:
+        return None, _missing(str(error), entry)
+    return library, ""
+
+
 def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
     """The worker's handler: run one call on copies, return the out and inout arrays.
 
@@ -42,11 +53,9 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
     Every tensor ends at a page that nobody may touch, so that an access past its end faults; a
     write before its start, or into an `in` tensor, is reported as "stray" in the reply.
     """
-    try:
-        library = ctypes.CDLL(request["library"])
-        getattr(library, request["signature"]["entry"])
-    except (OSError, AttributeError) as error:
-        return {"missing": _missing(str(error), request["signature"]["entry"])}, {}
+    library, missing = loaded(request)
+    if library is None:
+        return {"missing": missing}, {}
     if request.get("closed", True):
         _shut()
     results: dict[str, Raw] = {}

@@ -1,0 +1,290 @@
+"""Emits CUDA-C: kernels, a plain C entry point around them, and no header but CUDA's own.
+
+Takes a finished plan, returns a `Kernel`. `lowering/loops` makes the loop programs of the phases,
+`lowering/c_source` prints what is C++ on any machine, `kernel` what the threads of a block do, and
+`library` has what generated files carry; this file prints the function of the host and launches.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+import attrs
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import constant_value, product
+from sketchc.ir.walk import declared_names, substitute
+from sketchc.lowering.c_source.abi import actual_extents, scalars
+from sketchc.lowering.c_source.expressions import entry_name, identifier
+from sketchc.lowering.c_source.host import HostPrinter, constant_lines
+from sketchc.lowering.c_source.printer import INDENT, Printer
+from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, THREADS, KernelPrinter
+from sketchc.lowering.cuda_c.library.texts import LIBRARY
+from sketchc.lowering.cuda_c.module import Launched, module_text
+from sketchc.lowering.cuda_c.target import SHARED_BYTES
+from sketchc.lowering.kernel import Kernel, LibraryPart
+from sketchc.lowering.loops import build, nodes
+from sketchc.lowering.loops.nests import step_name
+from sketchc.lowering.plan import ARENA, LINE_BYTES, Plan, Storage, literals
+from sketchc.lowering.precedence import CPP, Code
+from sketchc.lowering.workspaces import shared_memory
+
+#: Blocks that a launch starts at most; each of them runs several programs where there are more.
+MOST_BLOCKS = 65536
+#: The same where each has scratch memory of its own.
+_SCRATCH_BLOCKS = 1024
+#: Bytes of shared memory that a kernel may have without asking.
+_FREE_BYTES = 48 * 1024
+_FAILED = "return -2;"
+
+
+def emit(plan: Plan) -> Kernel:
+    """The CUDA-C source for a finished plan; deterministic."""
+    sketch = plan.sketch
+    host = _Host(plan=plan)
+    body = host.function()
+    library = LIBRARY.namespace(host.used)
+    includes = [*LIBRARY.includes, "#include <cuda_runtime.h>"]
+    above = [
+        f"// {sketch.name}: a CUDA-C kernel for {plan.hardware.name}, made from a sketch.",
+        "\n".join(includes),
+        *([library] if library else []),
+    ]
+    origins: dict[int, tuple[int, ...]] = {}
+    parts = list(above)
+    for head, printer in host.kernels:
+        lines = "\n\n".join(parts).count("\n") + 2 + len(head)
+        origins |= printer.carried_out(lines)
+        parts.append("\n".join([*head, *printer.lines, f"{INDENT}}}", "}"]))
+    source = "\n\n".join([*parts, body]) + "\n"
+    origins |= host.carried_out(source.count("\n") - len(host.lines) - 1)
+    return Kernel(
+        "cuda_c",
+        plan.hardware.name,
+        sketch.name,
+        entry_name(sketch.name),
+        "cuda",
+        source,
+        sketch,
+        extras=((f"{sketch.name}_host.py", module_text(plan, host.launched)),),
+        source_map=tuple(sorted(origins.items())),
+        library=(LibraryPart(tuple(LIBRARY.used(host.used)), library),) if library else (),
+    )
+
+
+@attrs.frozen
+class _Memory:
+    """Where the storages of a program lie: in shared memory, each from an offset on, there behind
+    these `bytes` where the host knows their sizes, or in global memory. `most` is the size of all
+    that is shared, at most."""
+
+    shared: tuple[tuple[Storage, int], ...]
+    sized: tuple[Storage, ...]
+    scratch: tuple[Storage, ...]
+    bytes: int
+    most: int
+
+
+@attrs.define
+class _Host(HostPrinter):
+    """Prints the exported function; `kernels` are the heads and the bodies of the kernels that it
+    launches."""
+
+    kernels: list[tuple[list[str], KernelPrinter]] = attrs.field(factory=list)
+    #: what the Python module launches, by the number of the phase
+    launched: dict[int, Launched] = attrs.field(factory=dict)
+    #: the C++ types of what the host knows, by name
+    _known: dict[str, str] = attrs.field(factory=dict)
+
+    def launches(self) -> None:
+        """The steps of the host, with the launches in them."""
+        sketch = self.sketch
+        for tensor in sketch.tensors:
+            constant = "const " if tensor.role is ir.Role.IN else ""
+            self._known[tensor.name] = f"{constant}{self.kind(tensor.dtype)} *__restrict "
+        self._known |= {name: f"{kind} " for kind, name in scalars(sketch)}
+        kinds = {DType.I64: "int64_t ", DType.BOOL: "bool "}
+        self._known |= {let.name: kinds.get(let.dtype, "double ") for let in sketch.lets}
+        steps = ((tensor.name, axis) for _, tensor, axis in actual_extents(sketch))
+        self._known |= {step_name(*step): "int64_t " for step in steps}
+        self.statements(build.host_program(self.plan))
+
+    def fill(self, tensor: ir.Tensor, count: Code, value: Code) -> None:
+        """See `HostPrinter`."""
+        kind = self.kind(tensor.dtype)
+        done = self.helper("fill", self.name(tensor.name), count, value, types=kind)
+        self.open(f"if (!{done})")
+        self.line(_FAILED)
+        self.close()
+
+    def value(self, node: nodes.Value) -> Code:
+        """See `Expressions`; the host fetches elements from the device."""
+        if isinstance(node, nodes.Element):
+            return self.helper("fetched", self._offset(node.buffer, node.index))
+        return HostPrinter.value(self, node)
+
+    def _statement(self, statement: nodes.Statement) -> None:
+        match statement:
+            case nodes.Define(name, dtype):
+                self._known[name] = f"{self.kind(dtype)} "
+            case nodes.SerialLoop(variable):
+                self._known[variable] = "int64_t "
+        if isinstance(statement, nodes.Launch):
+            self._launch(statement)
+        else:
+            HostPrinter._statement(self, statement)
+
+    # ------------------------------------------------------------ launches
+
+    def _own(self, name: str) -> str:
+        """A name for something of the generated code that no name of the sketch is."""
+        taken = declared_names(self.sketch)
+        while name in taken:
+            name += "_"
+        return name
+
+    def _launch(self, launch: nodes.Launch) -> None:
+        memory = self._placed(launch.program.storages)
+        printer = self._kernel(launch, memory)
+        self.used |= printer.used
+        known = [name for name in self._known if name in printer.names]
+        self.names |= set(known)
+        entry = f"{entry_name(self.sketch.name)}_{len(self.kernels) + 1}"
+        head = self._head(entry, known, printer, memory)
+        self.kernels.append((head, printer))
+        self.launched[launch.phase] = Launched(
+            entry,
+            tuple((name, self._known[name].strip()) for name in known),
+            THREADS,
+            memory.bytes,
+            memory.sized,
+            memory.scratch,
+            _SCRATCH_BLOCKS if memory.scratch else MOST_BLOCKS,
+        )
+        programs, blocks = self._own("programs"), self._own("blocks")
+        self.open("")
+        counts = [self._count(self, loop) for loop in launch.grid]
+        self.line(f"const int64_t {programs} = {CPP.fold('*', counts) if counts else 1};")
+        most = _SCRATCH_BLOCKS if memory.scratch else MOST_BLOCKS
+        self.line(f"const int64_t {blocks} = std::min<int64_t>({programs}, {most});")
+        arguments = [*map(identifier, known), programs]
+        shared_bytes = str(memory.bytes)
+        if memory.sized:
+            shared = self._own("shared")
+            self.line(f"{self.library('layout')} {shared}{{{memory.bytes}}};")
+            arguments += self.placed(shared, memory.sized)
+            shared_bytes = f"static_cast<unsigned>({shared}.bytes())"
+        if memory.scratch:
+            arena = self._own("arena")
+            self.comment("Scratch memory of each block.")
+            self.reserve(arena, memory.scratch, blocks)
+            arguments += [f"{arena}.memory()", f"{arena}.bytes()"]
+            arguments += [f"{identifier(storage.name)}_place" for storage in memory.scratch]
+        if memory.most > _FREE_BYTES:
+            self.line(f"{self.helper('allow_shared', entry, str(memory.most))};")
+        shape = f"static_cast<unsigned>({blocks}), {THREADS}, {shared_bytes}"
+        self.open(f"if ({blocks} > 0)")
+        self.line(f"{entry}<<<{shape}>>>({', '.join(arguments)});")
+        self.close()
+        self.open("if (cudaGetLastError() != cudaSuccess)")
+        self.line(_FAILED)
+        self.close()
+        self.close()
+
+    def _placed(self, storages: tuple[Storage, ...]) -> _Memory:
+        constants = literals(self.sketch)
+        shared, sized, used = [], [], EXCHANGE_BYTES
+        for storage in storages:
+            elements = constant_value(substitute(product(storage.extents), constants))
+            if storage.memory != ARENA and elements is None:
+                sized.append(storage)
+            elif storage.memory != ARENA:
+                assert elements is not None
+                shared.append((storage, used))
+                used += -(-elements * storage.dtype.bytes // LINE_BYTES) * LINE_BYTES
+        scratch = tuple(storage for storage in storages if storage.memory == ARENA)
+        most = EXCHANGE_BYTES + SHARED_BYTES if sized else used
+        return _Memory(tuple(shared), tuple(sized), scratch, used, most)
+
+    def _kernel(self, launch: nodes.Launch, memory: _Memory) -> KernelPrinter:
+        """The body of a kernel: the place of a program in the grid, its memory, its statements."""
+        owners = shared_memory(self.sketch)
+        tensors = [t.name for t in self.sketch.tensors if t.role is not ir.Role.IN]
+        written = {owners.get(name, name) for name in tensors}
+        written |= {storage.name for storage in launch.program.storages}
+        inside = nodes.walk(launch.program.body)
+        own = frozenset(each.name for each in inside if isinstance(each, nodes.Define))
+        printer = KernelPrinter(
+            depth=2,
+            written=written,
+            owners=owners,
+            locals=own,
+            constants=literals(self.sketch),
+        )
+        rest = Code(self._own("program"))
+        for number, loop in reversed(list(enumerate(launch.grid))):
+            count = self._count(printer, loop)
+            index = CPP.binary("%", rest, count) if number else rest
+            if loop.step != ir.Literal(1):
+                index = CPP.binary("*", index, printer.scalar(loop.step))
+            printer.line(f"const int64_t {printer.name(loop.variable)} = {index};")
+            rest = CPP.binary("/", rest, count)
+        variables = len(printer.lines)
+        printer.statements(launch.variables)
+        places = [(storage, f"block_memory + {offset}") for storage, offset in memory.shared]
+        places += [(s, f"block_memory + {identifier(s.name)}_place") for s in memory.sized]
+        places += [(s, f"scratch + {identifier(s.name)}_place") for s in memory.scratch]
+        for storage, place in places:
+            kind, name = printer.kind(storage.dtype), printer.name(storage.name)
+            printer.line(f"{kind} *const {name} = reinterpret_cast<{kind} *>({place});")
+        printer.statements(launch.program.body)
+        printer.line("__syncthreads();")
+        _mark_unused(printer.lines, variables)
+        return printer
+
+    def _count(self, printer: Printer, loop: nodes.SerialLoop) -> Code:
+        """The number of turns of a loop of the grid."""
+        stop = printer.scalar(loop.stop)
+        if loop.step == ir.Literal(1):
+            return stop
+        return printer.helper("ceil_div", stop, printer.scalar(loop.step))
+
+    def _head(
+        self, entry: str, known: list[str], printer: KernelPrinter, memory: _Memory
+    ) -> list[str]:
+        """The lines of a kernel before its body."""
+        program, programs = self._own("program"), self._own("programs")
+        parameters = [f"{self._known[name]}{identifier(name)}" for name in known]
+        parameters.append(f"int64_t {programs}")
+        parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.sized]
+        lines = [f"{line}" for line in constant_lines(self.sketch, printer)]
+        lines.append("extern __shared__ __align__(128) char block_memory[];")
+        if memory.scratch:
+            parameters += ["char *scratch_memory", "int64_t scratch_bytes"]
+            parameters += [f"int64_t {identifier(s.name)}_place" for s in memory.scratch]
+            lines.append("char *const scratch = scratch_memory + blockIdx.x * scratch_bytes;")
+        lines.append("[[maybe_unused]] const int64_t thread = threadIdx.x;")
+        lines.append("[[maybe_unused]] const int64_t threads = blockDim.x;")
+        turn = f"{program} < {programs}; {program} += gridDim.x"
+        lines.append(f"for (int64_t {program} = blockIdx.x; {turn}) {{")
+        shown = ", ".join(each.replace(" ", "\u00a0") for each in parameters)
+        listed = textwrap.wrap(f"{shown})", 98, initial_indent=INDENT, subsequent_indent=INDENT)
+        listed = [line.replace("\u00a0", " ") for line in listed]
+        return [
+            f'extern "C" __global__ void {entry}(',
+            *listed,
+            "{",
+            *(f"{INDENT}{line}" for line in lines),
+        ]
+
+
+def _mark_unused(lines: list[str], count: int) -> None:
+    """Mark the variables that the first `count` lines define where nothing below reads them."""
+    for number in range(count):
+        name = lines[number].split(" = ")[0].split()[-1]
+        rest = "\n".join(lines[number + 1 :])
+        if not re.search(rf"\b{name}\b", rest):
+            bare = lines[number].lstrip()
+            lines[number] = lines[number].replace(bare, f"[[maybe_unused]] {bare}")

@@ -1,0 +1,403 @@
+"""Prints a loop program as the body of a CUDA kernel, which the threads of a block run together.
+
+The threads run one program of the grid in step. What a statement outside of all lane loops does,
+every thread does: it computes the same numbers, and the first one alone writes them. The lanes of a
+lane loop are dealt out to the threads, and reductions are combined through shuffles. The turns of
+an independent loop around lane loops are dealt out to the warps, whose threads then share the lanes
+of one turn.
+
+Threads wait for each other where a statement touches memory that another one may have written, or
+writes what another one may still read: `_meet` keeps what was touched since the last barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from typing import TypeAlias
+
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.walk import references, substitute
+from sketchc.lowering.c_source.printer import Printer
+from sketchc.lowering.cuda_c.vectors import Vectors, vectors_of
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.precedence import CPP, Code
+
+#: How the library combines lanes.
+COMBINERS = {
+    "reduce_sum": "plus",
+    "reduce_prod": "times",
+    "reduce_max": "largest",
+    "reduce_min": "smallest",
+    "reduce_any": "either",
+    "reduce_all": "both",
+}
+
+#: Threads of a block.
+THREADS = 128
+#: Bytes of shared memory at its start through which the warps of a block exchange values.
+EXCHANGE_BYTES = 256
+
+
+class Group(Enum):
+    """Threads that run a statement in step: its number among them, how many they are, how they wait
+    for each other, and what combines a value of each."""
+
+    BLOCK = ("thread", "threads", "__syncthreads()", "combined")
+    WARP = ("thread % 32", "32", "__syncwarp()", "combined_in_warp")
+    LANE = ("", "", "", "")
+
+
+#: A buffer, and how a thread gets to its element of it: the loop whose lanes are dealt out, by the
+#: group, the lanes at a time and the first lane, and the index (of a row, behind its start), in
+#: which `_LANE` stands for the lane. None: any thread.
+Place: TypeAlias = "tuple[Group, int, ir.Expr, ir.Expr, ir.Expr] | None"
+Access: TypeAlias = tuple[str, Place]
+_LANE = ir.Ref("lane", ir.NameKind.LOOP)
+
+
+@attrs.frozen
+class Touched:
+    """Memory that statements read and write."""
+
+    read: frozenset[Access] = frozenset()
+    written: frozenset[Access] = frozenset()
+
+    def __or__(self, other: Touched) -> Touched:
+        return Touched(self.read | other.read, self.written | other.written)
+
+    def conflicts(self, other: Touched) -> bool:
+        """Whether one thread may write here what another touches there."""
+        mine, its = self.read | self.written, other.read | other.written
+        return _meet_in(self.written, its) or _meet_in(mine, other.written)
+
+    def by_anyone(self) -> Touched:
+        """The same, whichever thread it is."""
+        read, written = (
+            frozenset((buffer, None) for buffer, _ in accesses)
+            for accesses in (self.read, self.written)
+        )
+        return Touched(read, written)
+
+
+def _meet_in(some: Iterable[Access], others: Collection[Access]) -> bool:
+    """Whether different threads may get to one element."""
+    return any(
+        buffer == other and (place is None or place != its)
+        for buffer, place in some
+        for other, its in others
+    )
+
+
+@attrs.define
+class KernelPrinter(Printer):
+    """Prints the statements of one program. `written` are the buffers that the launch writes, and
+    `owners` gives for a buffer in the memory of another one the name of that one; `locals` are the
+    program's, whose values may differ from place to place; `constants` are the values of the
+    sketch's constants."""
+
+    written: Collection[str] = ()
+    locals: frozenset[str] = frozenset()
+    owners: Mapping[str, str] = attrs.field(factory=dict)
+    constants: Mapping[str, ir.Expr] = attrs.field(factory=dict)
+    group: Group = Group.BLOCK
+    _pending: Touched = Touched()
+    _rows: dict[str, nodes.Row] = attrs.field(factory=dict)
+    _partial: dict[str, str] = attrs.field(factory=dict)
+    #: what holds a thread's lanes of a buffer, by the loop's variable; when one of them exists
+    _lanes_of: dict[tuple[str, str], str] = attrs.field(factory=dict)
+    _exists: str = ""
+
+    # ------------------------------------------------------------ waiting
+
+    def _touched(
+        self, statements: Iterable[nodes.Statement], dealt: nodes.LaneLoop | None = None
+    ) -> Touched:
+        """What statements touch, in the lanes of the loop `dealt` if there is one."""
+        everything = nodes.walk(tuple(statements))
+        rows = {
+            row.name: row
+            for loop in everything
+            if isinstance(loop, nodes.LaneLoop)
+            for row in loop.rows
+        }
+        self._rows |= rows
+        read: set[Access] = set()
+        written: set[Access] = set()
+        vectors = None if dealt is None else self._vectors(dealt)
+        width = 1 if vectors is None else vectors.width
+
+        def add(found: set[Access], buffer: str, index: ir.Expr | None) -> None:
+            memory, row = self._memory(buffer), self._rows.get(buffer)
+            place: Place = None
+            if dealt is not None and index is not None:
+                start = ir.Literal(0) if row is None else row.base
+                own = substitute(index, {dealt.variable: _LANE})
+                if not any(self.locals & _names(each) for each in (dealt.lower, start, index)):
+                    place = (self.group, width, dealt.lower, start, own)
+            found.add((memory, place))
+
+        for statement in everything:
+            for part in nodes.parts(statement):
+                match part:
+                    case nodes.Element(buffer, index):
+                        add(read, buffer, index)
+                    case nodes.MatrixView(writable=writable) | nodes.TileView(writable=writable):
+                        add(written if writable else read, part.buffer, None)
+            match statement:
+                case nodes.Write(buffer, index) | nodes.AtomicUpdate(_, buffer, index):
+                    add(written, buffer, index)
+                case nodes.Accumulate(_, nodes.Element(buffer, index)):
+                    add(written, buffer, index)
+        known = frozenset(access for access in read if access[0] in self.written)
+        return Touched(known, frozenset(written))
+
+    def _memory(self, buffer: str) -> str:
+        row = self._rows.get(buffer)
+        buffer = buffer if row is None else row.buffer
+        return self.owners.get(buffer, buffer)
+
+    def _meet(self, statement: nodes.Statement) -> None:
+        """Print a barrier if a statement must not run before all threads have done what is pending;
+        what it touches is pending from here on."""
+        dealt = statement if isinstance(statement, nodes.LaneLoop) else None
+        touched = self._touched([statement], dealt)
+        if self._pending.conflicts(touched):
+            self.line(f"{self.group.value[2]};")
+            self._pending = Touched()
+        self._pending |= touched
+
+    @contextmanager
+    def _run_by(self, group: Group) -> Iterator[None]:
+        """What is printed in this context is run by a smaller group of threads, each such group for
+        itself."""
+        before, pending = self.group, self._pending
+        self.group, self._pending = group, Touched()
+        yield
+        self.group, self._pending = before, pending
+
+    # ------------------------------------------------------------ statements
+
+    def _statement(self, statement: nodes.Statement) -> None:
+        if self.group is Group.LANE:
+            self._of_lane(statement)
+            return
+        match statement:
+            case nodes.Write() | nodes.AtomicUpdate() | nodes.Accumulate(_, nodes.Element()):
+                self._meet(statement)
+                self.open(f"if ({self.group.value[0]} == 0)")
+                Printer._statement(self, statement)
+                self.close()
+            case nodes.Define() | nodes.Assign() | nodes.Accumulate() | nodes.Call():
+                self._meet(statement)
+                Printer._statement(self, statement)
+            case nodes.LaneLoop():
+                self._lanes(statement)
+            case nodes.Loop(independent=True) if self._is_shared_out(statement):
+                self._turns(statement)
+            case nodes.Loop() if _is_scatter(statement):
+                self._scatter(statement)
+            case _:
+                Printer._statement(self, statement)
+
+    def _of_lane(self, statement: nodes.Statement) -> None:
+        """A statement that one thread runs for itself."""
+        match statement:
+            case nodes.LaneLoop():
+                for row in statement.rows:
+                    self._row(row)
+                bounds = (statement.lower, statement.upper, ir.Literal(1))
+                self._serial(nodes.SerialLoop(statement.variable, *bounds, statement.body))
+            case nodes.Write(buffer, ir.Ref(name), value) if (buffer, name) in self._lanes_of:
+                self.line(f"{self._lanes_of[buffer, name]}[part] = {self.value(value)};")
+            case _:
+                Printer._statement(self, statement)
+
+    def _serial(self, loop: nodes.SerialLoop) -> None:
+        if self.group is Group.LANE:
+            Printer._serial(self, loop)
+            return
+        before, inside = self._pending, self._touched(loop.body).by_anyone()
+        # A turn comes after the one before; what that touched is pending as well.
+        self._pending |= inside if inside.written else Touched()
+        Printer._serial(self, loop)
+        # There may have been a barrier in a turn, or no turn.
+        self._pending |= before | inside
+
+    def _branch(self, branch: nodes.Branch) -> None:
+        """All threads take the same side."""
+        before = self._pending
+        Printer._branch(self, attrs.evolve(branch, orelse=()))
+        after = self._pending
+        if branch.orelse:
+            self._pending = before
+            self.open("else")
+            self.statements(branch.orelse)
+            self.close()
+        self._pending |= before | after
+
+    def _call(self, call: nodes.Call) -> None:
+        """The library's functions deal their work out to the threads of the block, or of the warp;
+        products keep nothing in panels."""
+        Printer._call(self, attrs.evolve(call, packs=()))
+
+    # ------------------------------------------------------------ lanes
+
+    def _is_shared_out(self, loop: nodes.Loop) -> bool:
+        inside = nodes.walk(loop.body)
+        loops = any(isinstance(each, nodes.LaneLoop) for each in inside)
+        return self.group is Group.BLOCK and loops and not _calls(inside)
+
+    def _turns(self, loop: nodes.Loop) -> None:
+        """The turns of an independent loop, dealt out to the warps."""
+        self._meet(loop)
+        with self._run_by(Group.WARP):
+            self.open(
+                self._dealt(loop.variable, loop.lower, loop.upper, "thread / 32", "threads / 32")
+            )
+            self.statements(loop.body)
+            self.close()
+
+    def _scatter(self, loop: nodes.Loop) -> None:
+        """Lanes that are written to places known when the kernel runs: by all threads where each
+        write is indivisible, else by one, in order."""
+        self._meet(loop)
+        number, count = self.group.value[:2]
+        atomic = all(isinstance(each, nodes.AtomicUpdate) for each in _writes(loop.body))
+        with self._run_by(Group.LANE):
+            if atomic:
+                self.open(self._dealt(loop.variable, loop.lower, loop.upper, number, count))
+                self.statements(loop.body)
+            else:
+                self.open(f"if ({number} == 0)")
+                Printer._statement(self, loop)
+            self.close()
+
+    def _lanes(self, loop: nodes.LaneLoop) -> None:
+        """The lanes of a loop, dealt out to the threads, and what they are combined to."""
+        self._meet(loop)
+        for row in loop.rows:
+            self._row(row)
+        partial = {}
+        for reduction in loop.reductions:
+            kind, how = self.kind(reduction.dtype), self.library(COMBINERS[reduction.operation])
+            partial[reduction.name] = f"{self.name(reduction.name)}_of_thread"
+            self.line(f"{kind} {partial[reduction.name]} = {how}<{kind}>::start;")
+        number, count, _, combine = self.group.value
+        vectors = self._vectors(loop)
+        with self._run_by(Group.LANE):
+            self._partial = partial
+            if vectors is None:
+                self.open(self._dealt(loop.variable, loop.lower, loop.upper, number, count))
+                self.statements(loop.body)
+                self.close()
+            else:
+                self._several(loop, vectors, number, count)
+            self._partial = {}
+        if loop.reductions and self.group is Group.BLOCK:
+            self._pending = Touched()  # all threads meet where values are combined
+        for reduction in loop.reductions:
+            how = f"sketch::{COMBINERS[reduction.operation]}<{self.kind(reduction.dtype)}>"
+            memory = ["block_memory"] if self.group is Group.BLOCK else []
+            whole = self.helper(combine, partial[reduction.name], *memory, types=how)
+            name = self.name(reduction.name)
+            self.line(f"{name} = {how}::combine({name}, {whole});")
+
+    def _vectors(self, loop: nodes.LaneLoop) -> Vectors | None:
+        """How many lanes of a loop a thread runs at a time."""
+        threads = {Group.BLOCK: THREADS, Group.WARP: 32, Group.LANE: 0}[self.group]
+        return vectors_of(loop, threads, self.constants) if threads else None
+
+    def _several(self, loop: nodes.LaneLoop, vectors: Vectors, number: str, count: str) -> None:
+        """The lanes of a loop, several at a time by one thread."""
+        width = vectors.width
+        start = CPP.binary("*", Code(number, CPP.binary_levels["%"]), Code(str(width)))
+        if loop.lower != ir.Literal(0):
+            start = CPP.binary("+", self.scalar(loop.lower), start)
+        bounds = f"int64_t first = {start}, end = {self.scalar(loop.upper)}"
+        self.open(f"for ({bounds}; first < end; first += {count} * {width})")
+        written = dict(vectors.written)
+        for buffer, dtype in {**written, **dict(vectors.read)}.items():
+            name = self._lanes_of[buffer, loop.variable] = f"{self.name(buffer)}_lanes"
+            if buffer in dict(vectors.read):
+                place = f"{self.name(buffer)} + first"
+                constant = "" if buffer in written else "const "
+                loaded = self.helper("load_lanes", place, "end - first", types=str(width))
+                self.line(f"{constant}auto {name} = {loaded};")
+            else:
+                self.line(f"{self.library('lanes')}<{self.kind(dtype)}, {width}> {name};")
+        self.line("#pragma unroll")
+        self.open(f"for (int part = 0; part < {width}; ++part)")
+        if vectors.numbered:
+            self.line(f"const int64_t {self.name(loop.variable)} = first + part;")
+        self._exists = "first + part < end"
+        self.statements(loop.body)
+        self._exists = ""
+        self.close()
+        for buffer in written:
+            place = f"{self.name(buffer)} + first"
+            values = self._lanes_of[buffer, loop.variable]
+            self.line(f"{self.helper('store_lanes', place, 'end - first', values)};")
+        self._lanes_of = {}
+        self.close()
+
+    def _dealt(self, variable: str, lower: ir.Expr, upper: ir.Expr, number: str, count: str) -> str:
+        """The head of a loop that one of `count` threads or warps runs its share of."""
+        name, start = self.name(variable), Code(number, CPP.binary_levels["%"])
+        if lower != ir.Literal(0):
+            start = CPP.binary("+", self.scalar(lower), start)
+        end = self.scalar(upper)
+        return f"for (int64_t {name} = {start}; {name} < {end}; {name} += {count})"
+
+    def value(self, node: nodes.Value) -> Code:
+        """See `Expressions`; a reduction inside of its loop is the thread's part, and an element at
+        one of several lanes is in the thread's hands."""
+        match node:
+            case nodes.Element(buffer, ir.Ref(name)) if (buffer, name) in self._lanes_of:
+                return Code(f"{self._lanes_of[buffer, name]}[part]")
+            case nodes.Local(name) if name in self._partial:
+                return Code(self._partial[name])
+        return Printer.value(self, node)
+
+    def _accumulate(self, statement: nodes.Accumulate) -> None:
+        target = self.value(statement.target)
+        how = self.library(COMBINERS[statement.operation])
+        kind = self.kind(statement.target.dtype)
+        value = str(self.value(statement.value))
+        if self._exists:
+            value = f"{self._exists} ? {value} : {how}<{kind}>::start"
+        self.line(f"{target} = {how}<{kind}>::combine({target}, {value});")
+
+
+def _names(value: ir.Expr) -> set[str]:
+    return {reference.name for reference in references(value)}
+
+
+def _writes(body: Iterable[nodes.Statement]) -> list[nodes.Statement]:
+    """The statements that write memory."""
+    return [
+        each
+        for each in nodes.walk(tuple(body))
+        if isinstance(each, nodes.Write | nodes.AtomicUpdate)
+        or (isinstance(each, nodes.Accumulate) and isinstance(each.target, nodes.Element))
+    ]
+
+
+def _is_scatter(loop: nodes.Loop) -> bool:
+    """Whether a loop writes memory, lane by lane, and leaves nothing in locals around it."""
+    inside = nodes.walk(loop.body)
+    own = {each.name for each in inside if isinstance(each, nodes.Define)}
+    for each in inside:
+        match each:
+            case nodes.Loop() | nodes.LaneLoop() | nodes.SerialLoop() | nodes.Call():
+                return False
+            case nodes.Assign(name) | nodes.Accumulate(_, nodes.Local(name)) if name not in own:
+                return False
+    return loop.step == 1 and bool(_writes(loop.body))
+
+
+def _calls(statements: Iterable[nodes.Statement]) -> bool:
+    return any(isinstance(statement, nodes.Call) for statement in statements)

@@ -1,0 +1,269 @@
+// What the threads of a block do together.
+#pragma once
+
+#include <cstdint>
+
+#include "functions.hpp"
+
+namespace sketch {
+
+// How lanes are combined, and the value that changes nothing.
+template <class T> struct plus {
+    static constexpr T start = T{0};
+    static __device__ T combine(T a, T b) { return static_cast<T>(a + b); }
+};
+
+template <class T> struct times {
+    static constexpr T start = T{1};
+    static __device__ T combine(T a, T b) { return static_cast<T>(a * b); }
+};
+
+template <class T> struct largest {
+    static constexpr T start = std::numeric_limits<T>::has_infinity
+                                   ? -std::numeric_limits<T>::infinity()
+                                   : std::numeric_limits<T>::lowest();
+    static __device__ T combine(T a, T b) { return max(a, b); }
+};
+
+template <class T> struct smallest {
+    static constexpr T start = std::numeric_limits<T>::has_infinity
+                                   ? std::numeric_limits<T>::infinity()
+                                   : std::numeric_limits<T>::max();
+    static __device__ T combine(T a, T b) { return min(a, b); }
+};
+
+template <class T> struct either {
+    static constexpr T start = false;
+    static __device__ T combine(T a, T b) { return a || b; }
+};
+
+template <class T> struct both {
+    static constexpr T start = true;
+    static __device__ T combine(T a, T b) { return a && b; }
+};
+
+//# lanes
+// Neighbouring lanes, which a thread reads or writes at once.
+template <class T, int count> struct alignas(count * sizeof(T)) lanes {
+    T values[count];
+    __device__ T &operator[](int part) { return values[part]; }
+    __device__ const T &operator[](int part) const { return values[part]; }
+};
+
+// Whether lanes may be read or written at once at a place, where so many are left.
+template <class T, int count> __device__ inline bool at_once(const T *place, int64_t left)
+{
+    return left >= count && reinterpret_cast<uintptr_t>(place) % (count * sizeof(T)) == 0;
+}
+
+// The lanes from a place on, 0 where none is left.
+template <int count, class T>
+__device__ inline lanes<T, count> load_lanes(const T *place, int64_t left)
+{
+    if (at_once<T, count>(place, left)) {
+        return *reinterpret_cast<const lanes<T, count> *>(place);
+    }
+    lanes<T, count> found{};
+#pragma unroll
+    for (int part = 0; part < count; ++part) {
+        if (part < left) {
+            found[part] = place[part];
+        }
+    }
+    return found;
+}
+
+// Writes the lanes that there are from a place on.
+template <class T, int count>
+__device__ inline void store_lanes(T *place, int64_t left, const lanes<T, count> &values)
+{
+    if (at_once<T, count>(place, left)) {
+        *reinterpret_cast<lanes<T, count> *>(place) = values;
+        return;
+    }
+#pragma unroll
+    for (int part = 0; part < count; ++part) {
+        if (part < left) {
+            place[part] = values[part];
+        }
+    }
+}
+
+// Combines a value of every thread of a warp; every thread gets the result.
+template <class How, class T> __device__ inline T combined_in_warp(T value)
+{
+    for (int distance = 16; distance > 0; distance /= 2) {
+        value = How::combine(value, __shfl_xor_sync(0xffffffffU, value, distance));
+    }
+    return value;
+}
+
+// The same for the threads of a block, whose warps exchange their results through `memory`.
+template <class How, class T> __device__ inline T combined(T value, char *memory)
+{
+    T *const parts = reinterpret_cast<T *>(memory);
+    value = combined_in_warp<How>(value);
+    __syncthreads(); // an earlier call may still be reading
+    if (threadIdx.x % 32 == 0) {
+        parts[threadIdx.x / 32] = value;
+    }
+    __syncthreads();
+    value = parts[0];
+    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
+        value = How::combine(value, parts[warp]);
+    }
+    return value;
+}
+
+// Calls `visit` with the first lane of every line along `axis`, at which that axis stands at 0. The
+// lines are dealt out to the threads of the block.
+template <int axis, int rank, class F>
+__device__ inline void for_lines(const int64_t (&lower)[rank], const int64_t (&upper)[rank], F visit)
+{
+    int64_t lines = 1;
+    for (int a = 0; a < rank; ++a) {
+        lines *= a == axis ? 1 : max(upper[a] - lower[a], int64_t{0});
+    }
+    for (int64_t line = threadIdx.x; line < lines; line += blockDim.x) {
+        int64_t at[rank];
+        int64_t rest = line;
+        for (int a = rank - 1; a >= 0; --a) {
+            const int64_t lanes = upper[a] - lower[a];
+            at[a] = a == axis ? 0 : lower[a] + rest % lanes;
+            rest = a == axis ? rest : rest / lanes;
+        }
+        visit(at);
+    }
+}
+
+// The lane of a rectangle with a number in row-major order.
+template <class T, int rank> __device__ inline T *numbered_lane(const tile<T, rank> &each, int64_t n)
+{
+    T *place = each.data;
+    for (int a = rank - 1; a >= 0; --a) {
+        const int64_t lanes = each.upper[a] - each.lower[a];
+        place += (each.lower[a] + n % lanes) * each.strides[a];
+        n /= lanes;
+    }
+    return place;
+}
+
+// Copies lanes in row-major order from one rectangle to another with as many lanes.
+template <class T, int from, int to>
+__device__ inline void reshape(const tile<const T, from> &source, const tile<T, to> &result)
+{
+    int64_t count = 1;
+    for (int a = 0; a < to; ++a) {
+        count *= max(result.upper[a] - result.lower[a], int64_t{0});
+    }
+    for (int64_t n = threadIdx.x; n < count; n += blockDim.x) {
+        *numbered_lane(result, n) = *numbered_lane(source, n);
+    }
+}
+
+// Element (r, c) of a strided matrix is data[r * row + c * column].
+template <class T> struct matrix {
+    T *data;
+    int64_t row;
+    int64_t column;
+};
+
+template <class T, class S> __device__ inline T widened(S x)
+{
+    if constexpr (sizeof(S) == 2 && !std::is_integral_v<S>) {
+        return static_cast<T>(to_float(x));
+    } else {
+        return static_cast<T>(x);
+    }
+}
+
+// to += a @ b, an element a thread.
+template <class T, class A, class B>
+__device__ inline void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a,
+                                matrix<const B> b, matrix<T> to)
+{
+    for (int64_t element = threadIdx.x; element < rows * columns; element += blockDim.x) {
+        const int64_t r = element / columns;
+        const int64_t c = element % columns;
+        T sum = to.data[r * to.row + c * to.column];
+        for (int64_t k = 0; k < depth; ++k) {
+            sum += widened<T>(a.data[r * a.row + k * a.column]) *
+                   widened<T>(b.data[k * b.row + c * b.column]);
+        }
+        to.data[r * to.row + c * to.column] = sum;
+    }
+}
+
+template <class T> __device__ inline void atomic_replace(T *place, T (*how)(T, T), T value)
+{
+    using Word = std::conditional_t<sizeof(T) == 8, unsigned long long,
+                                    std::conditional_t<sizeof(T) == 4, unsigned, unsigned short>>;
+    Word *const word = reinterpret_cast<Word *>(place);
+    Word held = *word;
+    for (;;) {
+        T old;
+        memcpy(&old, &held, sizeof old);
+        const T next = how(old, value);
+        Word wanted;
+        memcpy(&wanted, &next, sizeof wanted);
+        const Word found = atomicCAS(word, held, wanted);
+        if (found == held) {
+            return;
+        }
+        held = found;
+    }
+}
+
+//# rounded_half (with half, atomic_replace)
+__device__ inline half rounded_as(float x, half) { return to_half(x); }
+
+//# rounded_bfloat16 (with bfloat16, atomic_replace)
+__device__ inline bfloat16 rounded_as(float x, bfloat16) { return to_bfloat16(x); }
+
+template <class T> __device__ inline T added(T a, T b)
+{
+    if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>) {
+        return rounded_as(to_float(a) + to_float(b), a);
+    } else {
+        return static_cast<T>(a + b);
+    }
+}
+
+template <class T> __device__ inline T larger_of(T a, T b)
+{
+    if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>) {
+        return rounded_as(max(to_float(a), to_float(b)), a);
+    } else {
+        return max(a, b);
+    }
+}
+
+template <class T> __device__ inline T smaller_of(T a, T b)
+{
+    if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>) {
+        return rounded_as(min(to_float(a), to_float(b)), a);
+    } else {
+        return min(a, b);
+    }
+}
+
+template <class T> __device__ inline void atomic_add(T *place, T value)
+{
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+        atomicAdd(place, value);
+    } else {
+        atomic_replace<T>(place, added<T>, value);
+    }
+}
+
+template <class T> __device__ inline void atomic_max(T *place, T value)
+{
+    atomic_replace<T>(place, larger_of<T>, value);
+}
+
+template <class T> __device__ inline void atomic_min(T *place, T value)
+{
+    atomic_replace<T>(place, smaller_of<T>, value);
+}
+
+} // namespace sketch

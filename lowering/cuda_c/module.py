@@ -1,0 +1,109 @@
+"""The Python module of CUDA-C kernels: it checks its arguments and launches the kernels' machine
+code through the driver, so that no compiler is needed where it runs.
+
+`NAME_host.py` has a function like that of the Triton targets; `LOADED`, which the drop-in sets, has
+the kernels (`runtime/toolchains/cuda_c/loading.py`).
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from sketchc.ir import nodes as ir
+from sketchc.ir.symbolic import product
+from sketchc.lowering.kernel import LibraryPart
+from sketchc.lowering.loops.nests import step_name
+from sketchc.lowering.plan import Plan, Storage
+from sketchc.lowering.python_host.expressions import Names
+from sketchc.lowering.python_host.wrapper import Wrapper, python_kernel
+
+#: Names of the file beside the sketch's.
+_RESERVED = frozenset(
+    {"torch", "LOADED", "blocks", "scratch", "pieces", "shared", "places", "cdiv"}
+)
+
+
+@attrs.frozen
+class Launched:
+    """A kernel as the host launches it: its name, what it takes of the host (tensors, and numbers
+    with their C++ types), its threads, bytes of shared memory, the storages behind them whose sizes
+    the host knows, and storages in scratch memory, for at most `most_blocks` blocks."""
+
+    entry: str
+    takes: tuple[tuple[str, str], ...]
+    threads: int
+    shared_bytes: int
+    shared: tuple[Storage, ...]
+    scratch: tuple[Storage, ...]
+    most_blocks: int
+
+
+def module_text(plan: Plan, launches: dict[int, Launched]) -> str:
+    """The text of the module; `launches` by the number of the phase."""
+    wrapper = CudaWrapper(Names(plan.sketch, _RESERVED), "cdiv", plan=plan, launches=launches)
+    imports = ["import torch", "", "LOADED = None"]
+    return python_kernel(wrapper, imports, LibraryPart((), _CDIV), ()).source
+
+
+_CDIV = '''def cdiv(a: int, b: int) -> int:
+    """The quotient, rounded up."""
+    return -(-a // b)'''
+
+
+@attrs.define(kw_only=True)
+class CudaWrapper(Wrapper):
+    """The wrapper of CUDA kernels."""
+
+    launches: dict[int, Launched]
+
+    def launch(self, phase: int) -> None:
+        """See `Wrapper`."""
+        launched = self.launches.get(phase)
+        if launched is None:
+            return  # a phase that stores nothing
+        placed = next(each for each in self.plan.phases if each.index == phase)
+        self.lines.append("")
+        self.count_programs(placed)
+        self.line("if programs > 0:")
+        deeper = "    "
+        self.line(f"blocks = min(programs, {launched.most_blocks})", deeper)
+        arguments = [self._argument(name, kind) for name, kind in launched.takes]
+        arguments.append('("q", programs)')
+        bytes_ = str(launched.shared_bytes)
+        if launched.shared:
+            bytes_ = "shared"
+            sizes = ", ".join(self._size(storage) for storage in launched.shared)
+            self.line(f"shared, *places = LOADED.pieces({launched.shared_bytes}, {sizes})", deeper)
+            arguments.append('*(("q", place) for place in places[1:])')
+        if launched.scratch:
+            sizes = ", ".join(self._size(storage) for storage in launched.scratch)
+            self.line(f"pieces = LOADED.pieces({sizes})", deeper)
+            self.line("scratch = LOADED.scratch(pieces, blocks, device)", deeper)
+            places = '*(("q", place) for place in pieces)'
+            arguments += ['("P", scratch)', places]
+        shape = f'"{launched.entry}", blocks, {launched.threads}, {bytes_}'
+        self.line(f"LOADED.launch(device, {shape}, {', '.join(arguments)})", deeper)
+
+    def _argument(self, name: str, kind: str) -> str:
+        """An argument with how C holds it: "P" a pointer, "q" an integer, "d" a double, "?" a truth
+        value."""
+        sketch = self.plan.sketch
+        tensors = {tensor.name: tensor for tensor in sketch.tensors}
+        if name in tensors:
+            dense = self.dense(name)
+            if tensors[name].optional:
+                dense = f"{dense} if {self.names.given(name)} else None"
+            return f'("P", {dense})'
+        letter = {"double": "d", "bool": "?"}.get(kind, "q")
+        for tensor in sketch.tensors:
+            for axis, repeats in enumerate(tensor.broadcast):
+                if repeats and step_name(tensor.name, axis) == name:
+                    extent = f"{self.names[tensor.name]}.shape[{axis}]"
+                    return f'("q", 0 if {extent} == 1 else 1)'
+        return f'("{letter}", {self.names[name]})'
+
+    def _size(self, storage: Storage) -> str:
+        """The bytes of a storage."""
+        elements = product(storage.extents)
+        size = ir.Binary("*", elements, ir.Literal(storage.dtype.bytes))
+        return str(self.expression(ir.Binary("max", size, ir.Literal(0))))

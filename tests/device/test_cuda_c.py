@@ -1,0 +1,100 @@
+"""The CUDA-C target on a real GPU: every example in a worker and as a drop-in, every operation, and
+indices beyond 2^31."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import pytest
+from cpp_cases import (
+    NAMES,
+    PARAMS,
+    TILES,
+    assert_equal,
+    example,
+    inputs,
+    load_module,
+    reference,
+    sizes,
+)
+from example_sizes import params_for
+from triton_cases import Array, assert_close, lower, make_case
+from triton_sketches import SKETCHES
+
+from sketchc.cli.main import run
+from sketchc.ir import nodes as ir
+from sketchc.lowering.python_host import abi
+from sketchc.runtime.guards.placement import tensor_of
+from sketchc.runtime.toolchains.cuda_c.toolchain import TOOLCHAIN
+
+torch = pytest.importorskip("torch")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+
+def array_of(tensor: Any) -> Array:
+    host = tensor.cpu()
+    if host.dtype != torch.bfloat16:
+        found: Array = host.numpy()
+        return found
+    return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def dropin(text: str, name: str, constants: dict[str, int], folder: Path) -> Any:
+    """The function of the drop-in that `sketchc lower --module` makes of a sketch."""
+    path = folder / f"{name}.sketch"
+    path.write_text(text, "utf-8")
+    command = ["lower", str(path), "-t", "cuda_c", "--module", str(folder), "-q"]
+    for constant, value in constants.items():
+        command += ["--set", f"{constant}={value}"]
+    assert run([*command, "-o", str(folder / "kernel.cu")]) == 0
+    return getattr(load_module(folder / f"{name}_dropin.py", f"{name}_dropin"), name)
+
+
+def dropped_in(function: Any, sketch: ir.Sketch, tensors: dict[str, Array], params: Any) -> Any:
+    """What a drop-in's function makes of tensors on the GPU, by name."""
+    given = [tensor_of(tensors[tensor.name].copy()).cuda() for tensor in abi.given(sketch)]
+    found = function(*given, **params)
+    results = found if isinstance(found, tuple) else (found,)
+    names = [tensor.name for tensor in abi.results(sketch)]
+    return dict(zip(names, map(array_of, results), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_equals_the_interpreter(name: str, tmp_path: Path) -> None:
+    """In a worker, and as the drop-in that users get: machine code, launched through the driver."""
+    kernel = lower(example(name), "cuda_c", TILES.get(name, {}))[1]
+    function = dropin(example(name), kernel.name, TILES.get(name, {}), tmp_path)
+    artefact = TOOLCHAIN.compile(kernel, tmp_path)
+    assert artefact.details["warnings"] == ""
+    params = PARAMS.get(name) or params_for(kernel.sketch)
+    with TOOLCHAIN.open(artefact) as session:
+        for seed, symbols in enumerate(sizes(kernel, params)):
+            tensors = inputs(kernel.sketch, symbols, params, seed)
+            expected = reference(kernel.sketch, tensors, symbols, params)
+            assert_equal(kernel.sketch, session.run(tensors, symbols, params), expected, 256.0)
+            found = dropped_in(function, kernel.sketch, tensors, params)
+            assert_equal(kernel.sketch, found, expected, 256.0)
+
+
+@pytest.mark.parametrize("name", SKETCHES)
+def test_features_match_the_interpreter(name: str, tmp_path: Path) -> None:
+    text, assignments, params = SKETCHES[name]
+    kernel = lower(text, "cuda_c")[1]
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        for symbols in assignments:
+            case = make_case(kernel, symbols, params)
+            found = session.run(case.tensors, symbols, params)
+            for tensor, expected in case.expected.items():
+                assert_close(found[tensor], expected, terms=256)
+
+
+def test_offsets_beyond_32_bits(tmp_path: Path) -> None:
+    relu = dropin(example("relu").replace("f32", "f16"), "relu", {}, tmp_path)
+    x = torch.full((65_537, 32_771), -1.0, dtype=torch.float16, device="cuda")
+    x[-1, -5:] = 3.0
+    y = relu(x)
+    assert int((y != 0).sum()) == 5
+    assert bool((y[-1, -5:] == 3.0).all())

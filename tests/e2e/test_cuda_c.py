@@ -1,0 +1,116 @@
+"""CUDA-C: every example, compiled by nvcc and run on the CPU, equals the interpreter; and the CPU's
+stand-in for a GPU finds what would be wrong there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from cpp_cases import NAMES, PARAMS, TILES, assert_equal, example, inputs, reference, sizes
+from example_sizes import params_for
+from toolchains import require
+
+from sketchc.base.diagnostics import Source
+from sketchc.lowering.kernel import Kernel
+from sketchc.lowering.passes.pipeline import build_plan
+from sketchc.lowering.registry import load_target
+from sketchc.parsing.parser import parse
+from sketchc.runtime.toolchains.base import ToolchainError
+
+TOOLCHAIN = require("cuda_c")
+
+
+def lowered(text: str, constants: dict[str, int], hardware: str = "h200") -> Kernel:
+    tree, found = parse(Source("test.sketch", text))
+    assert tree is not None, found
+    plan = build_plan(tree.sketches[0], "cuda_c", hardware, constants).plan
+    return load_target("cuda_c").emit(plan)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_equals_the_interpreter(name: str, tmp_path: Path) -> None:
+    kernel = lowered(example(name), TILES.get(name, {}))
+    artefact = TOOLCHAIN.compile(kernel, tmp_path)
+    assert artefact.details["warnings"] == ""
+    params = PARAMS.get(name) or params_for(kernel.sketch)
+    with TOOLCHAIN.open(artefact) as session:
+        for seed, symbols in enumerate(sizes(kernel, params)):
+            tensors = inputs(kernel.sketch, symbols, params, seed)
+            expected = reference(kernel.sketch, tensors, symbols, params)
+            found = session.run(tensors, symbols, params)
+            assert_equal(kernel.sketch, found, expected, 256.0)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["matmul_half", "softmax", "sort_rows", "histogram"])
+def test_it_compiles_for_ampere(name: str, tmp_path: Path) -> None:
+    TOOLCHAIN.compile(lowered(example(name), {}, "a100"), tmp_path)
+
+
+#: A sketch whose kernel sums rows, turns tiles and scans them: with barriers of each kind.
+SKETCH = """sketch faults {
+    symbols: M;
+    tensors: X[M, 256]: in f32; Y[M, 256]: out f32; S[M]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        x = alloc([256])
+        y = alloc([256])
+        s = alloc([1])
+        load(X[i, 0:256] -> x)
+        reduce_sum(x, 0, s)
+        store(s -> S[i])
+        cumsum(x, 0, y)
+        store(y -> Y[i, 0:256])
+}
+"""
+#: What is replaced in a kernel's source, and by what; what a launch says, where it is found there.
+FAULTS = {
+    "a shuffle that not all lanes reach": (
+        "0xffffffffU, value, distance",
+        "0x0000ffffU, value, distance",
+        "mask|meet",
+    ),
+    "a distance of lanes left out": ("int distance = 16", "int distance = 8", ""),
+    "a barrier before the exchange left out": (
+        "        parts[threadIdx.x / 32] = value;\n    }\n    __syncthreads();",
+        "        parts[threadIdx.x / 32] = value;\n    }",
+        "",
+    ),
+    "a part of another warp": ("value = parts[0];", "value = parts[1];", ""),
+    "a warp left out": ("warp < blockDim.x / 32; ++warp", "warp < blockDim.x / 32 - 1; ++warp", ""),
+    "one leader for all warps": ("if (threadIdx.x % 32 == 0) {", "if (threadIdx.x == 0) {", ""),
+    "a barrier that not all threads reach": (
+        "    value = combined_in_warp<How>(value);\n    __syncthreads();",
+        "    value = combined_in_warp<How>(value);\n    if (threadIdx.x < 64) __syncthreads();",
+        "barrier",
+    ),
+    "lanes that are dealt out twice": ("first += threads * 2", "first += threads", ""),
+    "lanes that are left out": ("first = thread * 2,", "first = thread * 2 + 1,", ""),
+}
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
+    """In one of a few launches, whose threads run in another order each."""
+    old, new, says = FAULTS[name]
+    kernel = lowered(SKETCH, {})
+    assert old in kernel.source
+    faulty = attrs.evolve(kernel, source=kernel.source.replace(old, new))
+    symbols = {"M": 3}
+    tensors = inputs(kernel.sketch, symbols, {})
+    expected = reference(kernel.sketch, tensors, symbols, {})
+    said, right = "", True
+    with TOOLCHAIN.open(TOOLCHAIN.compile(faulty, tmp_path)) as session:
+        try:
+            for _ in range(6):
+                found = session.run(tensors, symbols, {})
+                same = (np.allclose(found[key], value, 1e-5) for key, value in expected.items())
+                right = right and all(same)
+        except ToolchainError as error:
+            said = str(error)
+    assert re.search(says, said) if says else said or not right

@@ -1,0 +1,183 @@
+// avg_pool3d: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, natural, too_large, lanes, at_once, load_lanes,
+// store_lanes.
+
+extern "C" __global__ void avg_pool3d_1(
+    const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t D, int64_t H,
+    int64_t W, int64_t kernel_size, int64_t stride, int64_t padding, int64_t OD, int64_t OH,
+    int64_t OW, int64_t programs)
+{
+    constexpr int64_t TH = 16;
+    constexpr int64_t TW = 64;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t j = program % sketch::ceil_div(OW, TW);
+        const int64_t i = program / sketch::ceil_div(OW, TW) % sketch::ceil_div(OH, TH);
+        const int64_t od = program / sketch::ceil_div(OW, TW) / sketch::ceil_div(OH, TH) % OD;
+        const int64_t n = program / sketch::ceil_div(OW, TW) / sketch::ceil_div(OH, TH) / OD;
+        float *const y = reinterpret_cast<float *>(block_memory + 256);
+        // front = od*stride - padding
+        const int64_t front = od * stride - padding;
+        for (int64_t row = thread / 32; row < TH; row += threads / 32) {
+            // y = alloc([TH, TW], init=0.0)
+            float *const y_row = y + row * TW;
+            for (int64_t first = thread % 32 * 2, end = TW; first < end; first += 32 * 2) {
+                sketch::lanes<float, 2> y_row_lanes;
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    y_row_lanes[part] = 0.0f;
+                }
+                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
+            }
+        }
+        // for d in range(max(front, 0), min(front + kernel_size, D)):
+        for (int64_t d = std::max<int64_t>(front, 0); d < std::min<int64_t>(front + kernel_size, D);
+            ++d) {
+            // for kh in range(kernel_size):
+            for (int64_t kh = 0; kh < kernel_size; ++kh) {
+                // for kw in range(kernel_size):
+                for (int64_t kw = 0; kw < kernel_size; ++kw) {
+                    // h = i*TH*stride + kh - padding
+                    const int64_t h = i * TH * stride + kh - padding;
+                    // w = j*TW*stride + kw - padding
+                    const int64_t w = j * TW * stride + kw - padding;
+                    const int64_t part_ = sketch::floor_div(-h - 1, stride) + 1;
+                    const int64_t part_2 = sketch::floor_div(H - h - 1, stride) + 1;
+                    const int64_t part_3 = sketch::floor_div(-w - 1, stride) + 1;
+                    const int64_t part_4 = sketch::floor_div(W - w - 1, stride) + 1;
+                    __syncthreads();
+                    for (int64_t row = thread / 32; row < TH; row += threads / 32) {
+                        // load(XV[n, d, h:h+TH*stride:stride, w:w+TW*stride:stride] -> x, pad=0)
+                        // add(y, x, y)
+                        const int64_t part_5 = part_ <= row;
+                        const int64_t part_6 = row < part_2;
+                        float *const y_row_2 = y + row * TW;
+                        for (int64_t lane = thread % 32; lane < TW; lane += 32) {
+                            const float y_value = y_row_2[lane];
+                            const float x = (part_5 && part_6 && part_3 <= lane && lane < part_4) ?
+                                X[((n * D + d) * H + (h + row * stride)) * W + (w + lane * stride)]
+                                : 0.0f;
+                            const float y_value_2 = y_value + x;
+                            y_row_2[lane] = y_value_2;
+                        }
+                    }
+                }
+            }
+        }
+        __syncthreads();
+        for (int64_t row = thread / 32; row < TH; row += threads / 32) {
+            // div(y, kernel_size*kernel_size*kernel_size, y)
+            float *const y_row_3 = y + row * TW;
+            for (int64_t first = thread % 32 * 2, end = TW; first < end; first += 32 * 2) {
+                auto y_row_3_lanes = sketch::load_lanes<2>(y_row_3 + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    const float y_value = y_row_3_lanes[part];
+                    const float y_value_2 = y_value / static_cast<float>(kernel_size * kernel_size *
+                        kernel_size);
+                    y_row_3_lanes[part] = y_value_2;
+                }
+                sketch::store_lanes(y_row_3 + first, end - first, y_row_3_lanes);
+            }
+        }
+        __syncthreads();
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TH, OH - i * TH); row += threads /
+            32) {
+            // store(y -> YV[n, od, i*TH:(i+1)*TH, j*TW:(j+1)*TW])
+            const float *const y_row_4 = y + row * TW;
+            float *const Y_row = Y + (((n * OD + od) * OH + (i * TH + row)) * OW + j * TW);
+            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TW, OW - j * TW); first <
+                end; first += 32 * 2) {
+                sketch::lanes<float, 2> Y_row_lanes;
+                const auto y_row_4_lanes = sketch::load_lanes<2>(y_row_4 + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    const float y_value = y_row_4_lanes[part];
+                    Y_row_lanes[part] = y_value;
+                }
+                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  stride >= 1
+//   2  OD >= 0
+//   3  OH >= 0
+//   4  OW >= 0
+//   5  kernel_size >= 1 and stride >= 1
+//   6  padding >= 0 and 2*padding <= kernel_size
+//   7  N >= 0 and C >= 0 and D >= 0 and H >= 0 and W >= 0
+//   8  fewer than 2**48 elements in each tensor
+//   9  integers that stay within 64 bits
+extern "C" int64_t avg_pool3d(
+    const float *__restrict X, float *__restrict Y, int64_t N, int64_t C, int64_t D, int64_t H,
+    int64_t W, int64_t kernel_size, int64_t stride, int64_t padding)
+{
+    constexpr int64_t TH = 16;
+    constexpr int64_t TW = 64;
+
+    if (N < 0 || C < 0 || D < 0 || H < 0 || W < 0) {
+        return 7;
+    }
+    if (stride < 1) {
+        return 1;
+    }
+    if (kernel_size < 1 || stride < 1) {
+        return 5;
+    }
+    if (padding < 0 || 2 * padding > kernel_size) {
+        return 6;
+    }
+    [[maybe_unused]] const int64_t OD = sketch::floor_div(D + 2 * padding - kernel_size, stride) +
+        1;
+    if (OD < 0) {
+        return 2;
+    }
+    [[maybe_unused]] const int64_t OH = sketch::floor_div(H + 2 * padding - kernel_size, stride) +
+        1;
+    if (OH < 0) {
+        return 3;
+    }
+    [[maybe_unused]] const int64_t OW = sketch::floor_div(W + 2 * padding - kernel_size, stride) +
+        1;
+    if (OW < 0) {
+        return 4;
+    }
+    if (sketch::too_large({N, C, D, H, W}) || sketch::too_large({N, C, OD, OH, OW})) {
+        return 8;
+    }
+    if ((sketch::natural(kernel_size) * kernel_size * kernel_size + sketch::natural(OD) * stride +
+        sketch::natural(OH) * stride + sketch::natural(OW) * stride + sketch::natural(kernel_size) *
+        kernel_size + kernel_size + sketch::natural(2) * padding + sketch::natural(128) *
+        stride).reaches(UINT64_C(9222246136947933184))) {
+        return 9;
+    }
+    {
+        const int64_t programs = N * C * OD * sketch::ceil_div(OH, TH) * sketch::ceil_div(OW, TW);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            avg_pool3d_1<<<static_cast<unsigned>(blocks), 128, 4352>>>(X, Y, N, C, D, H, W,
+                kernel_size, stride, padding, OD, OH, OW, programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

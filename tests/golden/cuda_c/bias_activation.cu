@@ -1,0 +1,86 @@
+// bias_activation: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, relu, too_large, lanes, at_once, load_lanes,
+// store_lanes.
+
+extern "C" __global__ void bias_activation_1(
+    const float *__restrict X, const float *__restrict BIAS, float *__restrict Y, int64_t M,
+    int64_t N, int64_t programs)
+{
+    constexpr int64_t TM = 4;
+    constexpr int64_t TN = 256;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t j = program % sketch::ceil_div(N, TN);
+        const int64_t i = program / sketch::ceil_div(N, TN);
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
+            32) {
+            // load(X[i*TM:(i+1)*TM, j*TN:(j+1)*TN] -> x)
+            // load(BIAS[j*TN:(j+1)*TN] -> bias)
+            // add(x, bias, x)
+            // relu(x, x)
+            // store(x -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+            const float *const X_row = X + ((i * TM + row) * N + j * TN);
+            const float *const BIAS_row = BIAS + j * TN;
+            float *const Y_row = Y + ((i * TM + row) * N + j * TN);
+            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
+                end; first += 32 * 4) {
+                sketch::lanes<float, 4> Y_row_lanes;
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                const auto BIAS_row_lanes = sketch::load_lanes<4>(BIAS_row + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    const float x = X_row_lanes[part];
+                    const float bias = BIAS_row_lanes[part];
+                    const float x_add = x + bias;
+                    const float x_relu = sketch::relu(x_add);
+                    Y_row_lanes[part] = x_relu;
+                }
+                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
+extern "C" int64_t bias_activation(
+    const float *__restrict X, const float *__restrict BIAS, float *__restrict Y, int64_t M,
+    int64_t N)
+{
+    constexpr int64_t TM = 4;
+    constexpr int64_t TN = 256;
+
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 2;
+    }
+    {
+        const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            bias_activation_1<<<static_cast<unsigned>(blocks), 128, 256>>>(X, BIAS, Y, M, N,
+                programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

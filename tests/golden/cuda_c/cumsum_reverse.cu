@@ -1,0 +1,109 @@
+// cumsum_reverse: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
+// cumsum, too_large, plus, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined.
+
+extern "C" __global__ void cumsum_reverse_1(
+    const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)
+{
+    constexpr int64_t T = 2048;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t i = program;
+        float *const cumsum_0 = reinterpret_cast<float *>(block_memory + 256);
+        float *const cumsum_result = reinterpret_cast<float *>(block_memory + 8448);
+        // total = alloc([1], init=0.0)
+        float total = 0.0f;
+        // for j in range(ceil(N, T) - 1, -1, -1):
+        for (int64_t j = sketch::ceil_div(N, T) - 1; j > -1; j += -1) {
+            float y_block = 0.0f;
+            // load(X[i, j*T:(j+1)*T] -> x)
+            __syncthreads();
+            const float *const X_row = X + (i * N + j * T);
+            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
+                first += threads * 4) {
+                sketch::lanes<float, 4> cumsum_0_lanes;
+                const auto X_row_lanes = sketch::load_lanes<4>(X_row + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    const float x = X_row_lanes[part];
+                    cumsum_0_lanes[part] = x;
+                }
+                sketch::store_lanes(cumsum_0 + first, end - first, cumsum_0_lanes);
+            }
+            // cumsum(x, 0, y)
+            __syncthreads();
+            sketch::cumsum<0, true, false>(
+                sketch::tile<const float, 1>{cumsum_0, {0}, {std::min<int64_t>(T, N - j * T)}, {1}},
+                sketch::tile<float, 1>{cumsum_result, {0}, {std::min<int64_t>(T, N - j * T)}, {1}});
+            // add(y, total, y)
+            // load(X[i, j*T:(j+1)*T] -> x)
+            // reduce_sum(x, 0, y_block)
+            // store(y -> Y[i, j*T:(j+1)*T])
+            __syncthreads();
+            const float *const X_row_2 = X + (i * N + j * T);
+            float *const Y_row = Y + (i * N + j * T);
+            float y_block_of_thread = sketch::plus<float>::start;
+            for (int64_t first = thread * 4, end = std::min<int64_t>(T, N - j * T); first < end;
+                first += threads * 4) {
+                sketch::lanes<float, 4> Y_row_lanes;
+                const auto cumsum_result_lanes = sketch::load_lanes<4>(cumsum_result + first, end -
+                    first);
+                const auto X_row_2_lanes = sketch::load_lanes<4>(X_row_2 + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    const float cumsum_result_value = cumsum_result_lanes[part];
+                    const float y = cumsum_result_value;
+                    const float y_add = y + total;
+                    const float x = X_row_2_lanes[part];
+                    y_block_of_thread = sketch::plus<float>::combine(y_block_of_thread, first + part
+                        < end ? x : sketch::plus<float>::start);
+                    Y_row_lanes[part] = y_add;
+                }
+                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
+            }
+            y_block = sketch::plus<float>::combine(y_block,
+                sketch::combined<sketch::plus<float>>(y_block_of_thread, block_memory));
+            // add(total, y_block, total)
+            total = total + y_block;
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
+extern "C" int64_t cumsum_reverse(
+    const float *__restrict X, float *__restrict Y, int64_t M, int64_t N)
+{
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (sketch::too_large({M, N})) {
+        return 2;
+    }
+    {
+        const int64_t programs = M;
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            cumsum_reverse_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(X, Y, M, N, programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,101 @@
+// gram: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes,
+// matrix, widened, multiply.
+
+extern "C" __global__ void gram_1(
+    const float *__restrict X, float *__restrict G, int64_t M, int64_t N, int64_t programs)
+{
+    constexpr int64_t TN = 64;
+    constexpr int64_t TK = 32;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t j = program % sketch::ceil_div(N, TN);
+        const int64_t i = program / sketch::ceil_div(N, TN);
+        float *const g = reinterpret_cast<float *>(block_memory + 256);
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TN, N - i * TN); row += threads /
+            32) {
+            // g = alloc([TN, TN], init=0.0)
+            float *const g_row = g + row * TN;
+            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
+                end; first += 32 * 2) {
+                sketch::lanes<float, 2> g_row_lanes;
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    g_row_lanes[part] = 0.0f;
+                }
+                sketch::store_lanes(g_row + first, end - first, g_row_lanes);
+            }
+        }
+        // for k in range(ceil(M, TK)):
+        for (int64_t k = 0; k < sketch::ceil_div(M, TK); ++k) {
+            // load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
+            // load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
+            // gemm(left, right, g, trans_a=True, precision="tf32x3")
+            __syncthreads();
+            sketch::multiply(
+                std::min<int64_t>(TN, N - i * TN), std::min<int64_t>(TN, N - j * TN),
+                    std::min<int64_t>(TK, M - k * TK),
+                sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
+                sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1},
+                sketch::matrix<float>{g, TN, 1});
+        }
+        __syncthreads();
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TN, N - i * TN); row += threads /
+            32) {
+            // store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
+            const float *const g_row_2 = g + row * TN;
+            float *const G_row = G + ((i * TN + row) * N + j * TN);
+            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
+                end; first += 32 * 2) {
+                sketch::lanes<float, 2> G_row_lanes;
+                const auto g_row_2_lanes = sketch::load_lanes<2>(g_row_2 + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    const float g_value = g_row_2_lanes[part];
+                    G_row_lanes[part] = g_value;
+                }
+                sketch::store_lanes(G_row + first, end - first, G_row_lanes);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0
+//   2  fewer than 2**48 elements in each tensor
+extern "C" int64_t gram(const float *__restrict X, float *__restrict G, int64_t M, int64_t N)
+{
+    constexpr int64_t TN = 64;
+
+    if (M < 0 || N < 0) {
+        return 1;
+    }
+    if (sketch::too_large({M, N}) || sketch::too_large({N, N})) {
+        return 2;
+    }
+    {
+        const int64_t programs = sketch::ceil_div(N, TN) * sketch::ceil_div(N, TN);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            gram_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(X, G, M, N, programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,72 @@
+// histogram: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, min, lanes, at_once, store_lanes, atomic_replace, added,
+// atomic_add, filled, fill.
+
+extern "C" __global__ void histogram_1(
+    const uint8_t *__restrict X, int32_t *__restrict COUNTS, int64_t N, int64_t programs)
+{
+    constexpr int64_t T = 1024;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t i = program;
+        int32_t *const value_fill = reinterpret_cast<int32_t *>(block_memory + 256);
+        // fill(1, value_fill)
+        for (int64_t first = thread * 4, end = T; first < end; first += threads * 4) {
+            sketch::lanes<int32_t, 4> value_fill_lanes;
+            #pragma unroll
+            for (int part = 0; part < 4; ++part) {
+                value_fill_lanes[part] = 1;
+            }
+            sketch::store_lanes(value_fill + first, end - first, value_fill_lanes);
+        }
+        // load(X[i*T:(i+1)*T] -> x)
+        // atomic_add(1 -> COUNTS[x])
+        __syncthreads();
+        for (int64_t lane = thread; lane < std::min<int64_t>(T, N - i * T); lane += threads) {
+            const int32_t value_fill_value = value_fill[lane];
+            const uint8_t x = X[i * T + lane];
+            const int64_t x_index = static_cast<int64_t>(x);
+            sketch::atomic_add(&COUNTS[x_index], value_fill_value);
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  N >= 0
+extern "C" int64_t histogram(const uint8_t *__restrict X, int32_t *__restrict COUNTS, int64_t N)
+{
+    constexpr int64_t T = 1024;
+
+    if (N < 0) {
+        return 1;
+    }
+    // COUNTS starts as 0.
+    if (!sketch::fill<int32_t>(COUNTS, 256, 0)) {
+        return -2;
+    }
+    {
+        const int64_t programs = sketch::ceil_div(N, T);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            histogram_1<<<static_cast<unsigned>(blocks), 128, 4352>>>(X, COUNTS, N, programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,108 @@
+// matmul_blocked: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes,
+// matrix, widened, multiply, allow_shared.
+
+extern "C" __global__ void matmul_blocked_1(
+    const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M,
+    int64_t N, int64_t K, int64_t programs)
+{
+    constexpr int64_t TM = 128;
+    constexpr int64_t TN = 128;
+    constexpr int64_t TK = 32;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t j = program % sketch::ceil_div(N, TN);
+        const int64_t i = program / sketch::ceil_div(N, TN);
+        float *const c = reinterpret_cast<float *>(block_memory + 256);
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
+            32) {
+            // c = alloc([TM, TN], init=0.0)
+            float *const c_row = c + row * TN;
+            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
+                end; first += 32 * 4) {
+                sketch::lanes<float, 4> c_row_lanes;
+                #pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    c_row_lanes[part] = 0.0f;
+                }
+                sketch::store_lanes(c_row + first, end - first, c_row_lanes);
+            }
+        }
+        // for k in range(ceil(K, TK)):
+        for (int64_t k = 0; k < sketch::ceil_div(K, TK); ++k) {
+            // load(A[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> a)
+            // load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
+            // gemm(a, b, c)
+            __syncthreads();
+            sketch::multiply(
+                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
+                    std::min<int64_t>(TK, K - k * TK),
+                sketch::matrix<const float>{A + K * TM * i + TK * k, K, 1},
+                sketch::matrix<const float>{B + N * TK * k + TN * j, N, 1},
+                sketch::matrix<float>{c, TN, 1});
+        }
+        __syncthreads();
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
+            32) {
+            // store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+            const float *const c_row_2 = c + row * TN;
+            float *const C_row = C + ((i * TM + row) * N + j * TN);
+            for (int64_t first = thread % 32 * 4, end = std::min<int64_t>(TN, N - j * TN); first <
+                end; first += 32 * 4) {
+                sketch::lanes<float, 4> C_row_lanes;
+                const auto c_row_2_lanes = sketch::load_lanes<4>(c_row_2 + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    const float c_value = c_row_2_lanes[part];
+                    C_row_lanes[part] = c_value;
+                }
+                sketch::store_lanes(C_row + first, end - first, C_row_lanes);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0 and K >= 0
+//   2  fewer than 2**48 elements in each tensor
+extern "C" int64_t matmul_blocked(
+    const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M, int64_t
+    N, int64_t K)
+{
+    constexpr int64_t TM = 128;
+    constexpr int64_t TN = 128;
+
+    if (M < 0 || N < 0 || K < 0) {
+        return 1;
+    }
+    if (sketch::too_large({M, K}) || sketch::too_large({K, N}) || sketch::too_large({M, N})) {
+        return 2;
+    }
+    {
+        const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        sketch::allow_shared(matmul_blocked_1, 65792);
+        if (blocks > 0) {
+            matmul_blocked_1<<<static_cast<unsigned>(blocks), 128, 65792>>>(A, B, C, M, N, K,
+                programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,107 @@
+// pointwise_conv: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes,
+// matrix, widened, multiply.
+
+extern "C" __global__ void pointwise_conv_1(
+    const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
+    int64_t C, int64_t O, int64_t H, int64_t W, int64_t programs)
+{
+    constexpr int64_t TP = 128;
+    constexpr int64_t TO = 64;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t j = program % sketch::ceil_div(O, TO);
+        const int64_t i = program / sketch::ceil_div(O, TO) % sketch::ceil_div(H * W, TP);
+        const int64_t b = program / sketch::ceil_div(O, TO) / sketch::ceil_div(H * W, TP);
+        float *const y = reinterpret_cast<float *>(block_memory + 256);
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TP, H * W - i * TP); row += threads
+            / 32) {
+            float *const y_row = y + row * TO;
+            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, O - j * TO); first <
+                end; first += 32 * 2) {
+                sketch::lanes<float, 2> y_row_lanes;
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    y_row_lanes[part] = 0.0f;
+                }
+                sketch::store_lanes(y_row + first, end - first, y_row_lanes);
+            }
+        }
+        // load(XV[b, 0:C, i*TP:(i+1)*TP] -> x)
+        // load(WV[j*TO:(j+1)*TO, 0:C] -> w)
+        // dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
+        __syncthreads();
+        sketch::multiply(
+            std::min<int64_t>(TP, H * W - i * TP), std::min<int64_t>(TO, O - j * TO), C,
+            sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
+            sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C},
+            sketch::matrix<float>{y, TO, 1});
+        __syncthreads();
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TP, H * W - i * TP); row += threads
+            / 32) {
+            // store(y -> YV[b, i*TP:(i+1)*TP, j*TO:(j+1)*TO])
+            const float *const y_row_2 = y + row * TO;
+            float *const Y_row = Y + ((b * (H * W) + (i * TP + row)) * O + j * TO);
+            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TO, O - j * TO); first <
+                end; first += 32 * 2) {
+                sketch::lanes<float, 2> Y_row_lanes;
+                const auto y_row_2_lanes = sketch::load_lanes<2>(y_row_2 + first, end - first);
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    const float y_value = y_row_2_lanes[part];
+                    Y_row_lanes[part] = y_value;
+                }
+                sketch::store_lanes(Y_row + first, end - first, Y_row_lanes);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  B >= 0 and C >= 0 and O >= 0 and H >= 0 and W >= 0
+//   2  C <= 64
+//   3  fewer than 2**48 elements in each tensor
+extern "C" int64_t pointwise_conv(
+    const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
+    int64_t C, int64_t O, int64_t H, int64_t W)
+{
+    constexpr int64_t TP = 128;
+    constexpr int64_t TO = 64;
+
+    if (B < 0 || C < 0 || O < 0 || H < 0 || W < 0) {
+        return 1;
+    }
+    if (C > 64) {
+        return 2;
+    }
+    if (sketch::too_large({B, C, H, W}) || sketch::too_large({O, C}) || sketch::too_large({B, H, W,
+        O})) {
+        return 3;
+    }
+    {
+        const int64_t programs = B * sketch::ceil_div(H * W, TP) * sketch::ceil_div(O, TO);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            pointwise_conv_1<<<static_cast<unsigned>(blocks), 128, 33024>>>(X, WEIGHT, Y, B, C, O,
+                H, W, programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,109 @@
+// split_k_matmul: a CUDA-C kernel for h200, made from a sketch.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <limits>
+#include <type_traits>
+#include <cuda_runtime.h>
+
+// The library: floor_div, ceil_div, max, min, natural, too_large, lanes, at_once, store_lanes,
+// matrix, widened, multiply, atomic_replace, added, atomic_add, filled, fill.
+
+extern "C" __global__ void split_k_matmul_1(
+    const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M,
+    int64_t N, int64_t K, int64_t programs)
+{
+    constexpr int64_t PART = 512;
+    constexpr int64_t TM = 64;
+    constexpr int64_t TN = 64;
+    constexpr int64_t TK = 32;
+    extern __shared__ __align__(128) char block_memory[];
+    [[maybe_unused]] const int64_t thread = threadIdx.x;
+    [[maybe_unused]] const int64_t threads = blockDim.x;
+    for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
+        const int64_t p = program % sketch::ceil_div(K, PART);
+        const int64_t j = program / sketch::ceil_div(K, PART) % sketch::ceil_div(N, TN);
+        const int64_t i = program / sketch::ceil_div(K, PART) / sketch::ceil_div(N, TN);
+        float *const c = reinterpret_cast<float *>(block_memory + 256);
+        for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
+            32) {
+            // c = alloc([TM, TN], init=0.0)
+            float *const c_row = c + row * TN;
+            for (int64_t first = thread % 32 * 2, end = std::min<int64_t>(TN, N - j * TN); first <
+                end; first += 32 * 2) {
+                sketch::lanes<float, 2> c_row_lanes;
+                #pragma unroll
+                for (int part = 0; part < 2; ++part) {
+                    c_row_lanes[part] = 0.0f;
+                }
+                sketch::store_lanes(c_row + first, end - first, c_row_lanes);
+            }
+        }
+        // for k in range(p*PART, min((p+1)*PART, K), TK):
+        for (int64_t k = p * PART; k < std::min<int64_t>((p + 1) * PART, K); k += TK) {
+            // load(A[i*TM:(i+1)*TM, k:min(k + TK, (p+1)*PART)] -> a)
+            // load(B[k:min(k + TK, (p+1)*PART), j*TN:(j+1)*TN] -> b)
+            // gemm(a, b, c)
+            __syncthreads();
+            sketch::multiply(
+                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
+                    std::min<int64_t>(TK, K - k),
+                sketch::matrix<const float>{A + K * TM * i + k, K, 1},
+                sketch::matrix<const float>{B + N * k + TN * j, N, 1},
+                sketch::matrix<float>{c, TN, 1});
+        }
+        for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
+            // atomic_add(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+            __syncthreads();
+            for (int64_t lane = thread; lane < std::min<int64_t>(TN, N - j * TN); lane += threads) {
+                const float c_value = c[row * TN + lane];
+                sketch::atomic_add(&C[(i * TM + row) * N + (j * TN + lane)], c_value);
+            }
+        }
+        __syncthreads();
+    }
+}
+
+// Returns 0 when done, and otherwise, before anything is written, the number of the condition
+// that does not hold:
+//   1  M >= 0 and N >= 0 and K >= 0
+//   2  fewer than 2**48 elements in each tensor
+//   3  K*M*N < 2**63 - 2**51
+extern "C" int64_t split_k_matmul(
+    const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M, int64_t
+    N, int64_t K)
+{
+    constexpr int64_t PART = 512;
+    constexpr int64_t TM = 64;
+    constexpr int64_t TN = 64;
+
+    if (M < 0 || N < 0 || K < 0) {
+        return 1;
+    }
+    if (sketch::too_large({M, K}) || sketch::too_large({K, N}) || sketch::too_large({M, N})) {
+        return 2;
+    }
+    if ((sketch::natural(K) * M * N).reaches(UINT64_C(9221120237041090560))) {
+        return 3;
+    }
+    // C starts as 0.0.
+    if (!sketch::fill<float>(C, M * N, 0.0f)) {
+        return -2;
+    }
+    {
+        const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN) *
+            sketch::ceil_div(K, PART);
+        const int64_t blocks = std::min<int64_t>(programs, 65536);
+        if (blocks > 0) {
+            split_k_matmul_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(A, B, C, M, N, K,
+                programs);
+        }
+        if (cudaGetLastError() != cudaSuccess) {
+            return -2;
+        }
+    }
+    return 0;
+}
