@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
+from sketchc.lowering.c_source.hints import answered
+from sketchc.lowering.plan import HintAnswer, Plan
 
 _NO_UNIT = "this target has no matrix unit"
 _OVERLAP = "the core's out-of-order execution and its prefetchers overlap loads with work"
@@ -22,16 +23,4 @@ _TILES = {"tensor_core": ("vector multiply-adds", _NO_UNIT), "async": ("not used
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """One answer for each hint that only the emitter can answer, in program order."""
-    found = []
-    for loop in source_loops(plan.sketch):
-        for hint in loop.hints:
-            word = hint.split(".")[0]
-            became = _LOOPS.get(word)
-            if word == "tensor_core" and has_product(loop.body):
-                became = ("packed panels and vector multiply-adds", _NO_UNIT)
-            if became is not None:
-                found.append(HintAnswer(hint, subject(plan, loop), *became))
-    for tile in plan.sketch.tiles:
-        where = f"tile {tile.name}"
-        found += [HintAnswer(hint, where, *_TILES[hint]) for hint in tile.hints if hint in _TILES]
-    return tuple(found)
+    return answered(plan, _LOOPS, ("packed panels and vector multiply-adds", _NO_UNIT), _TILES)

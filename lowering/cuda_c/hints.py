@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sketchc.lowering.plan import HintAnswer, Plan, has_product, source_loops, subject
+from sketchc.lowering.c_source.hints import answered
+from sketchc.lowering.plan import HintAnswer, Plan
 
 _LATER = "the emitter has no asynchronous copies yet: the blocks of an SM overlap loads with work"
 _UNITS = "the emitter has no matrix instructions yet"
@@ -22,16 +23,4 @@ _TILES = {"tensor_core": ("multiply-adds of threads", _UNITS), "async": ("not us
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """One answer for each hint that only the emitter can answer, in program order."""
-    found = []
-    for loop in source_loops(plan.sketch):
-        for hint in loop.hints:
-            word = hint.split(".")[0]
-            became = _LOOPS.get(word)
-            if word == "tensor_core" and has_product(loop.body):
-                became = ("multiply-adds of threads", _UNITS)
-            if became is not None:
-                found.append(HintAnswer(hint, subject(plan, loop), *became))
-    for tile in plan.sketch.tiles:
-        where = f"tile {tile.name}"
-        found += [HintAnswer(hint, where, *_TILES[hint]) for hint in tile.hints if hint in _TILES]
-    return tuple(found)
+    return answered(plan, _LOOPS, ("multiply-adds of threads", _UNITS), _TILES)

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import attrs
 
 from sketchc.ir import nodes as ir
-from sketchc.ir.walk import references, substitute
+from sketchc.ir.walk import names, substitute
 from sketchc.lowering.c_source.printer import Printer
 from sketchc.lowering.cuda_c.vectors import Vectors, vectors_of
 from sketchc.lowering.loops import nodes
@@ -136,7 +136,7 @@ class KernelPrinter(Printer):
             if dealt is not None and index is not None:
                 start = ir.Literal(0) if row is None else row.base
                 own = substitute(index, {dealt.variable: _LANE})
-                if not any(self.locals & _names(each) for each in (dealt.lower, start, index)):
+                if not any(self.locals & names(each) for each in (dealt.lower, start, index)):
                     place = (self.group, width, dealt.lower, start, own)
             found.add((memory, place))
 
@@ -370,10 +370,6 @@ class KernelPrinter(Printer):
         if self._exists:
             value = f"{self._exists} ? {value} : {how}<{kind}>::start"
         self.line(f"{target} = {how}<{kind}>::combine({target}, {value});")
-
-
-def _names(value: ir.Expr) -> set[str]:
-    return {reference.name for reference in references(value)}
 
 
 def _writes(body: Iterable[nodes.Statement]) -> list[nodes.Statement]:

@@ -15,7 +15,8 @@ from sketchc.base.diagnostics import NOWHERE, Span
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir.symbolic import constant_value, simplify
-from sketchc.ir.walk import children, declared_names, references, substitute
+from sketchc.ir.walk import children, declared_names, substitute
+from sketchc.ir.walk import names as names_in
 from sketchc.launch.conditions import fetch_conditions, fetched_conditions
 from sketchc.lowering.loops import nodes as loops
 from sketchc.lowering.loops import transformations
@@ -506,18 +507,14 @@ def _independent(node: LoopNode, variable: str, body: tuple[loops.Statement, ...
     own = {variable}
     for statement in loops.walk(body):
         match statement:
-            case loops.Define(name, _, loops.Scalar(value)) if own & _names(value):
+            case loops.Define(name, _, loops.Scalar(value)) if own & names_in(value):
                 own.add(name)
             case loops.Write(_, index) | loops.Accumulate(_, loops.Element(_, index)):
-                if not own & _names(index):
+                if not own & names_in(index):
                     return False
             case loops.Call():
                 return False
     return True
-
-
-def _names(value: ir.Expr) -> set[str]:
-    return {reference.name for reference in references(value)}
 
 
 def _origins(node: LoopNode) -> tuple[Span, ...]:
