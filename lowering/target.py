@@ -54,7 +54,9 @@ class Target:
     For kernels by others: `imports` are the modules or headers that they may import and authors are
     told of, `tolerated` further ones that are accepted, `exits` the attributes of the DSL's own
     package that lead out of the kernel, `extensions` the modules that the DSL builds and imports by
-    itself. `precisions_in(source)` maps the precisions that a kernel's text asks for to the places.
+    itself, `assembly` the instructions of the device with which inline assembly may begin, which no
+    assembler of a host takes: "mma.sync". `precisions_in(source)` maps the precisions that a
+    kernel's text asks for to the places.
     `failures` are rules for what this target's tools say; those of the class "infrastructure" go
     before the rules for all targets, those of the class "resource" among them, others after.
     """
@@ -85,6 +87,7 @@ class Target:
     tolerated: frozenset[str] = frozenset()
     exits: frozenset[str] = frozenset()
     extensions: frozenset[str] = frozenset()
+    assembly: tuple[str, ...] = ()
     precisions_in: Callable[[str], Mapping[str, str]] | None = None
     failures: tuple[FailureRule, ...] = ()
 

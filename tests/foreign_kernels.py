@@ -10,6 +10,7 @@ from sketchc.base.diagnostics import Source
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.plan import Plan
+from sketchc.lowering.registry import load_target
 from sketchc.parsing import syntax
 from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import toolchain
@@ -66,7 +67,6 @@ def twice(X, *, out=None):
     return Y
 '''
 
-HARDWARE = {"cpp": "cpu", "triton_cuda": "h200", "triton_ascend": "ascend910b4"}
 _PLANS: dict[str, Plan] = {}
 
 
@@ -96,10 +96,8 @@ def candidate(target: str, source: str) -> Candidate:
     if target not in _PLANS:
         _PLANS[target] = build_plan(tree(), target).plan
     plan = _PLANS[target]
-    language = "c++" if target == "cpp" else "python"
-    kernel = Kernel(
-        target, HARDWARE[target], "twice", "twice", language, source, plan.sketch, foreign=True
-    )
+    language, chip = load_target(target).language.name, plan.hardware.name
+    kernel = Kernel(target, chip, "twice", "twice", language, source, plan.sketch, foreign=True)
     return Candidate(plan, kernel, toolchain(target))
 
 

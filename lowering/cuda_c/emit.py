@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Mapping
 
 import attrs
 
@@ -20,9 +21,10 @@ from sketchc.lowering.c_source.abi import actual_extents, scalars
 from sketchc.lowering.c_source.expressions import entry_name, identifier
 from sketchc.lowering.c_source.host import HostPrinter, constant_lines
 from sketchc.lowering.c_source.printer import INDENT, Printer
-from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, THREADS, KernelPrinter
+from sketchc.lowering.cuda_c.kernel import EXCHANGE_BYTES, KernelPrinter
 from sketchc.lowering.cuda_c.library.texts import LIBRARY
 from sketchc.lowering.cuda_c.module import Launched, module_text
+from sketchc.lowering.cuda_c.products import WARPS, extra_bytes
 from sketchc.lowering.cuda_c.target import SHARED_BYTES
 from sketchc.lowering.kernel import Kernel, LibraryPart
 from sketchc.lowering.loops import build, nodes
@@ -76,15 +78,19 @@ def emit(plan: Plan) -> Kernel:
 
 @attrs.frozen
 class _Memory:
-    """Where the storages of a program lie: in shared memory, each from an offset on, there behind
-    these `bytes` where the host knows their sizes, or in global memory. `most` is the size of all
-    that is shared, at most."""
+    """Where the storages of a program lie: in shared memory, each from an offset on (`sizes` are
+    their bytes), there behind these `bytes` where the host knows their sizes, or in global memory.
+    `most` is the size of all that is shared, at most; operands of products lie from `staging` on,
+    and may have `staging_bytes`."""
 
     shared: tuple[tuple[Storage, int], ...]
+    sizes: Mapping[str, int]
     sized: tuple[Storage, ...]
     scratch: tuple[Storage, ...]
     bytes: int
     most: int
+    staging: int
+    staging_bytes: int
 
 
 @attrs.define
@@ -146,7 +152,7 @@ class _Host(HostPrinter):
         return name
 
     def _launch(self, launch: nodes.Launch) -> None:
-        memory = self._placed(launch.program.storages)
+        memory = self._placed(launch.program)
         printer = self._kernel(launch, memory)
         self.used |= printer.used
         known = [name for name in self._known if name in printer.names]
@@ -157,7 +163,7 @@ class _Host(HostPrinter):
         self.launched[launch.phase] = Launched(
             entry,
             tuple((name, self._known[name].strip()) for name in known),
-            THREADS,
+            32 * WARPS,
             memory.bytes,
             memory.sized,
             memory.scratch,
@@ -184,7 +190,7 @@ class _Host(HostPrinter):
             arguments += [f"{identifier(storage.name)}_place" for storage in memory.scratch]
         if memory.most > _FREE_BYTES:
             self.line(f"{self.helper('allow_shared', entry, str(memory.most))};")
-        shape = f"static_cast<unsigned>({blocks}), {THREADS}, {shared_bytes}"
+        shape = f"static_cast<unsigned>({blocks}), {32 * WARPS}, {shared_bytes}"
         self.open(f"if ({blocks} > 0)")
         self.line(f"{entry}<<<{shape}>>>({', '.join(arguments)});")
         self.close()
@@ -193,20 +199,25 @@ class _Host(HostPrinter):
         self.close()
         self.close()
 
-    def _placed(self, storages: tuple[Storage, ...]) -> _Memory:
+    def _placed(self, program: nodes.Program) -> _Memory:
         constants = literals(self.sketch)
         shared, sized, used = [], [], EXCHANGE_BYTES
-        for storage in storages:
+        sizes: dict[str, int] = {}
+        for storage in program.storages:
             elements = constant_value(substitute(product(storage.extents), constants))
             if storage.memory != ARENA and elements is None:
                 sized.append(storage)
             elif storage.memory != ARENA:
                 assert elements is not None
                 shared.append((storage, used))
-                used += -(-elements * storage.dtype.bytes // LINE_BYTES) * LINE_BYTES
-        scratch = tuple(storage for storage in storages if storage.memory == ARENA)
+                sizes[storage.name] = elements * storage.dtype.bytes
+                used += -(-sizes[storage.name] // LINE_BYTES) * LINE_BYTES
+        scratch = tuple(storage for storage in program.storages if storage.memory == ARENA)
         most = EXCHANGE_BYTES + SHARED_BYTES if sized else used
-        return _Memory(tuple(shared), tuple(sized), scratch, used, most)
+        staging, left = used, self.plan.hardware.facts["memory"]["shared"]["bytes"] - most
+        used += extra_bytes(program, sizes, constants, left)
+        most += used - staging
+        return _Memory(tuple(shared), sizes, tuple(sized), scratch, used, most, staging, left)
 
     def _kernel(self, launch: nodes.Launch, memory: _Memory) -> KernelPrinter:
         """The body of a kernel: the place of a program in the grid, its memory, its statements."""
@@ -222,6 +233,9 @@ class _Host(HostPrinter):
             owners=owners,
             locals=own,
             constants=literals(self.sketch),
+            near=memory.sizes,
+            staging=memory.staging,
+            staging_bytes=memory.staging_bytes,
         )
         rest = Code(self._own("program"))
         for number, loop in reversed(list(enumerate(launch.grid))):

@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from sketchc.lowering.c_source.hints import answered
+from collections.abc import Sequence
+
+from sketchc.ir import nodes as ir
+from sketchc.ir import walk
+from sketchc.lowering.c_source.hints import Became, answered
+from sketchc.lowering.cuda_c.products import MATRIX
 from sketchc.lowering.plan import HintAnswer, Plan
 
-_LATER = "the emitter has no asynchronous copies yet: the blocks of an SM overlap loads with work"
-_UNITS = "the emitter has no matrix instructions yet"
+_PLAIN = "there is no matrix product in it: the blocks of an SM overlap loads with work"
+_AHEAD = "operands of the next step come while those of this one are multiplied"
+_UNITS = "operands of f16 or bf16, added up in f32"
+_NONE = "matrix units take operands of f16 or bf16 here"
 _THREADS = "lanes are the threads of a block here"
-#: What hints of loops became, and why; `tensor_core` stands for loops without a matrix product.
+#: What hints of loops became, and why.
 _LOOPS = {
-    "pipeline": ("not used", _LATER),
-    "async": ("not used", _LATER),
-    "tensor_core": ("not used", "there is no matrix product in it"),
     "unroll": ("left to nvcc", "nvcc unrolls where its cost model says so"),
     **dict.fromkeys(
         ("vectorize", "simd", "warp", "threadidx"), ("lanes dealt out to threads", _THREADS)
     ),
 }
-_TILES = {"tensor_core": ("multiply-adds of threads", _UNITS), "async": ("not used", _LATER)}
 
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """One answer for each hint that only the emitter can answer, in program order."""
-    return answered(plan, _LOOPS, ("multiply-adds of threads", _UNITS), _TILES)
+    return answered(plan, _LOOPS, _of_products)
+
+
+def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Became:
+    if word != "tensor_core":
+        return ("loads run ahead", _AHEAD) if products else ("not used", _PLAIN)
+    if not products:
+        return "not used", "there is no matrix product in it"
+    operands = {
+        plan.sketch.tile(name).dtype
+        for each in products
+        for name in walk.reads(each)
+        if name not in walk.writes(each)
+    }
+    if operands <= set(MATRIX):
+        return "mma.sync", _UNITS
+    return "multiply-adds of threads", _NONE

@@ -22,6 +22,7 @@ import attrs
 from sketchc.ir import nodes as ir
 from sketchc.ir.walk import names, substitute
 from sketchc.lowering.c_source.printer import Printer
+from sketchc.lowering.cuda_c.products import WARPS, along, fits_in, lies_along, shape_of
 from sketchc.lowering.cuda_c.vectors import Vectors, vectors_of
 from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import CPP, Code
@@ -36,8 +37,6 @@ COMBINERS = {
     "reduce_all": "both",
 }
 
-#: Threads of a block.
-THREADS = 128
 #: Bytes of shared memory at its start through which the warps of a block exchange values.
 EXCHANGE_BYTES = 256
 
@@ -97,12 +96,16 @@ class KernelPrinter(Printer):
     """Prints the statements of one program. `written` are the buffers that the launch writes, and
     `owners` gives for a buffer in the memory of another one the name of that one; `locals` are the
     program's, whose values may differ from place to place; `constants` are the values of the
-    sketch's constants."""
+    sketch's constants, `near` the bytes of the storages in shared memory, by name. Operands of
+    products have at most `staging_bytes` there, beside the destination's, from `staging` on."""
 
     written: Collection[str] = ()
     locals: frozenset[str] = frozenset()
     owners: Mapping[str, str] = attrs.field(factory=dict)
     constants: Mapping[str, ir.Expr] = attrs.field(factory=dict)
+    near: Mapping[str, int] = attrs.field(factory=dict)
+    staging: int = 0
+    staging_bytes: int = 0
     group: Group = Group.BLOCK
     _pending: Touched = Touched()
     _rows: dict[str, nodes.Row] = attrs.field(factory=dict)
@@ -198,6 +201,8 @@ class KernelPrinter(Printer):
                 self._lanes(statement)
             case nodes.Loop(independent=True) if self._is_shared_out(statement):
                 self._turns(statement)
+            case nodes.SerialLoop() if self.group is Group.BLOCK and along(statement) is not None:
+                self._products(statement)
             case nodes.Loop() if _is_scatter(statement):
                 self._scatter(statement)
             case _:
@@ -240,9 +245,65 @@ class KernelPrinter(Printer):
         self._pending |= before | after
 
     def _call(self, call: nodes.Call) -> None:
-        """The library's functions deal their work out to the threads of the block, or of the warp;
-        products keep nothing in panels."""
-        Printer._call(self, attrs.evolve(call, packs=()))
+        """The library's functions deal their work out to the threads of the block."""
+        if call.name == "multiply":
+            self._multiply(call, None)
+        else:
+            Printer._call(self, call)
+
+    # ------------------------------------------------------------ products
+
+    def _products(self, loop: nodes.SerialLoop) -> None:
+        """A loop whose turns all add to one product, whose elements stay in registers."""
+        if loop.text:
+            self.comment(loop.text)
+        call = along(loop)
+        assert call is not None
+        for statement in loop.body:
+            if statement is call:
+                self._meet(loop)
+                with self.tracing(*call.origins):
+                    self._multiply(call, loop)
+            else:
+                self.statement(statement)
+
+    def _multiply(self, call: nodes.Call, loop: nodes.SerialLoop | None) -> None:
+        """The product of all turns of a loop, or of one call."""
+        shape = shape_of(call, self.constants, self.staging_bytes)
+        left, right, to = call.views
+        assert isinstance(left, nodes.MatrixView)
+        assert isinstance(right, nodes.MatrixView)
+        deep = (lies_along(left.column) or not lies_along(left.row), lies_along(right.row))
+        told = [str(each) for each in (shape.down, shape.tall, shape.wide, shape.depth)]
+        told += ["true" if each else "false" for each in deep]
+        turns, first, step = "1", "", ""
+        if loop is not None:
+            turns = str(self.scalar(loop.stop))
+            if loop.start != ir.Literal(0) or loop.step != ir.Literal(1):
+                span = self.scalar(ir.Binary("-", loop.stop, loop.start))
+                turns = str(self.helper("ceil_div", span, self.scalar(loop.step)))
+                first, step = str(self.scalar(loop.start)), str(self.scalar(loop.step))
+        staging = f"block_memory + {self.staging}"
+        if fits_in(call, shape, self.near, self.constants):
+            staging = f"reinterpret_cast<char *>({self.name(to.buffer)})"
+        self.line(f"{self.library('multiply_along')}<{', '.join(told)}>(")
+        self.depth += 1
+        self.line(f"{turns},")
+        variable = "" if loop is None else self.name(loop.variable)
+        turn = f"{variable}_turn" if first else variable
+        self.open(f"[&]([[maybe_unused]] int64_t {turn})" if loop else "[&](int64_t)")
+        if first:
+            self.line(f"const int64_t {variable} = {first} + {turn} * {step};")
+        kinds = f"{self.kind(left.dtype)}, {self.kind(right.dtype)}"
+        self.line(f"return {self.library('factors')}<{kinds}>{{")
+        self.depth += 1
+        self.line(f"{self.listed(call.extents)},")
+        self.line(f"{self._view(left)},")
+        self.line(f"{self._view(right)}}};")
+        self.depth -= 2
+        self.line("},")
+        self.line(f"{self._view(to)}, {staging});")
+        self.depth -= 1
 
     # ------------------------------------------------------------ lanes
 
@@ -308,7 +369,7 @@ class KernelPrinter(Printer):
 
     def _vectors(self, loop: nodes.LaneLoop) -> Vectors | None:
         """How many lanes of a loop a thread runs at a time."""
-        threads = {Group.BLOCK: THREADS, Group.WARP: 32, Group.LANE: 0}[self.group]
+        threads = {Group.BLOCK: 32 * WARPS, Group.WARP: 32, Group.LANE: 0}[self.group]
         return vectors_of(loop, threads, self.constants) if threads else None
 
     def _several(self, loop: nodes.LaneLoop, vectors: Vectors, number: str, count: str) -> None:

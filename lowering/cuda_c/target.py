@@ -13,8 +13,9 @@ RESERVED = (
     *("block_memory", "scratch", "scratch_memory", "scratch_bytes", "shared"),
     *("first", "end", "part"),
 )
-#: Bytes of shared memory of a program; chips from sm_80 on give a block as much.
-SHARED_BYTES = 96 * 1024
+#: Bytes of shared memory for a program's tiles; chips from sm_80 on give a block 99 KB, of which
+#: operands of products take what is left.
+SHARED_BYTES = 80 * 1024
 #: Bytes of a program's scratch memory: as many blocks as run at a time have some, 8 GB together.
 ARENA_BYTES = 8 * 1024 * 1024
 
@@ -59,6 +60,8 @@ _MISUSE = (
     r"invalid operands|not declared in this scope|No such file or directory|"
     r"undefined symbol|undefined reference|calling a __host__ function|invalid use of"
 )
+#: PTX that CUDA has no functions for, or whose functions cannot name the fragments' registers.
+_ASSEMBLY = ("cp.async", "ldmatrix.sync", "mma.sync")
 _TOO_LARGE = r"uses too much shared data|too many resources|bytes of shared memory"
 
 TARGET = Target(
@@ -77,6 +80,7 @@ TARGET = Target(
     documents="cuda_c",
     imports=_HEADERS,
     tolerated=_MORE_HEADERS,
+    assembly=_ASSEMBLY,
     failures=(
         *out_of_resource(_TOO_LARGE),
         FailureRule("syntax", ("compile",), says=_SYNTAX),

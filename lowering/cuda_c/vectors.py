@@ -67,7 +67,7 @@ def vectors_of(
     if not read and not written:
         return None
     width = _BYTES // max(dtype.bytes for dtype in (*read.values(), *written.values()))
-    most = _most_lanes(loop.upper, constants)
+    most = most_lanes(loop.upper, constants)
     while most is not None and width * threads > most:
         width //= 2
     if width < 2:
@@ -75,9 +75,9 @@ def vectors_of(
     return Vectors(width, tuple(read.items()), tuple(written.items()), numbered)
 
 
-def _most_lanes(upper: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
+def most_lanes(upper: ir.Expr, constants: Mapping[str, ir.Expr]) -> int | None:
     """A number that the bound of a loop does not exceed, if one is easily seen."""
     if isinstance(upper, ir.Binary) and upper.operator == "min":
-        bounds = [_most_lanes(side, constants) for side in (upper.left, upper.right)]
+        bounds = [most_lanes(side, constants) for side in (upper.left, upper.right)]
         return min((bound for bound in bounds if bound is not None), default=None)
     return constant_value(substitute(upper, constants))

@@ -348,6 +348,9 @@ def _wrapper(function: ast.FunctionDef, kernels: set[str]) -> Iterator[Finding]:
 
 def _c(source: str, target: Target) -> Iterator[Finding]:
     headers = target.tolerated.union(target.imports)
+    # A whole instruction, no label or assignment of its name: a host's assembler fails at it.
+    first = "|".join(map(re.escape, target.assembly)) or "(?!)"
+    of_device = rf'\basm(?:\s+volatile)?\s*\(\s*"(?:{first})(?:\.[a-z0-9_]+)*(?:;| +[\[{{%])'
     # A line that ends in a backslash goes on in the next; trigraphs are off in C++17.
     text = without_comments(re.sub(r"\\\r?\n", "", source))
     for number, line in enumerate(text.splitlines(), 1):
@@ -357,8 +360,9 @@ def _c(source: str, target: Target) -> Iterator[Finding]:
             if name is None or name[1].strip() not in headers:
                 what = f"it includes {include[1].strip() or 'nothing'}"
                 yield Finding(number, f"{what}, which no kernel needs", refused=True)
+        hosted = re.sub(of_device, "", line)
         for pattern, what in _CPP_WORDS:
-            found = re.search(pattern, line)
+            found = re.search(pattern, hosted)
             if found is not None:
                 yield Finding(number, f"`{found[0].strip()}`: {what}", refused=True)
         if "##" in line:

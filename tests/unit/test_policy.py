@@ -82,6 +82,32 @@ def test_what_no_cpp_kernel_needs(line: str) -> None:
     assert refusal_of(inspect_kernel(kernel))
 
 
+@pytest.mark.parametrize(
+    ("line", "accepted"),
+    [
+        ('asm volatile("cp.async.commit_group;" ::: "memory");', True),
+        (
+            'asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1}, {%2}, {%3}, {%4};"',
+            True,
+        ),
+        (
+            'asm volatile("ldmatrix.sync.aligned.m8n8.shared.b16 {%0}, [%1];" : "=r"(a));',
+            True,
+        ),
+        # Labels, assignments, other instructions: what a host's assembler could take.
+        ('asm volatile("cp.async.here: syscall");', False),
+        ('asm volatile("cp.async.here = 5; syscall");', False),
+        ('asm volatile("mov.u32 %0, %1;");', False),
+        ('asm volatile("mma.synchronous;");', False),
+        ('asm("mma.sync.x {%0};" : "=r"(a)); asm("syscall");', False),
+    ],
+)
+def test_assembly_of_the_device_alone(line: str, accepted: bool) -> None:
+    kernel = candidate("cuda_c", line).kernel
+    assert (refusal_of(inspect_kernel(kernel)) == "") is accepted
+    assert refusal_of(inspect_kernel(candidate("cpp", f"{line}\n{CPP}").kernel))
+
+
 def test_words_in_comments_mean_nothing() -> None:
     kernel = candidate("cpp", f"// system(1), asm\n/* #include <fstream>\n*/\n{CPP}").kernel
     assert inspect_kernel(kernel) == ()

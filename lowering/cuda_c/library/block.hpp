@@ -177,23 +177,6 @@ template <class T, class S> __device__ inline T widened(S x)
     }
 }
 
-// to += a @ b, an element a thread.
-template <class T, class A, class B>
-__device__ inline void multiply(int64_t rows, int64_t columns, int64_t depth, matrix<const A> a,
-                                matrix<const B> b, matrix<T> to)
-{
-    for (int64_t element = threadIdx.x; element < rows * columns; element += blockDim.x) {
-        const int64_t r = element / columns;
-        const int64_t c = element % columns;
-        T sum = to.data[r * to.row + c * to.column];
-        for (int64_t k = 0; k < depth; ++k) {
-            sum += widened<T>(a.data[r * a.row + k * a.column]) *
-                   widened<T>(b.data[k * b.row + c * b.column]);
-        }
-        to.data[r * to.row + c * to.column] = sum;
-    }
-}
-
 template <class T> __device__ inline void atomic_replace(T *place, T (*how)(T, T), T value)
 {
     using Word = std::conditional_t<sizeof(T) == 8, unsigned long long,
@@ -214,10 +197,10 @@ template <class T> __device__ inline void atomic_replace(T *place, T (*how)(T, T
     }
 }
 
-//# rounded_half (with half, atomic_replace)
+//# rounded_half (with to_half, atomic_replace)
 __device__ inline half rounded_as(float x, half) { return to_half(x); }
 
-//# rounded_bfloat16 (with bfloat16, atomic_replace)
+//# rounded_bfloat16 (with to_bfloat16, atomic_replace)
 __device__ inline bfloat16 rounded_as(float x, bfloat16) { return to_bfloat16(x); }
 
 template <class T> __device__ inline T added(T a, T b)

@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, max, min, isnan, tile, lane_at, for_lines, no_number,
 // extreme_value, extremum, too_large, largest, smallest, lanes, at_once, load_lanes, store_lanes,
-// combined_in_warp, combined.
+// combined_in_warp, combined, strides.
 
 extern "C" __global__ void argmax_rows_1(
     const float *__restrict X, int64_t *__restrict PLACE, int64_t M, int64_t N, int64_t programs)

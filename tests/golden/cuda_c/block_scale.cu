@@ -10,7 +10,7 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, absolute, max, tile, reshape, largest, lanes, at_once,
-// load_lanes, store_lanes, combined_in_warp, combined, numbered_lane.
+// load_lanes, store_lanes, combined_in_warp, combined, numbered_lane, strides.
 
 extern "C" __global__ void block_scale_1(
     const float *__restrict X, float *__restrict Y, float *__restrict SCALE, int64_t M,

@@ -9,19 +9,22 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, exp, too_large, plus,
-// largest, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, matrix, widened,
-// multiply, layout, allow_shared.
+// The library: floor_div, floor_mod, ceil_div, bits_of, float_of, max, min, exp, too_large, plus,
+// largest, both, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, matrix,
+// widened, added, factors, factors_from, product_steps, place_of, copy_chunk, commit_chunks,
+// wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
+// multiply_elements, multiply_along, layout, arena, allow_shared.
 
 extern "C" __global__ void causal_attention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
     const float *__restrict MASK, float *__restrict Y, int64_t B, int64_t HQ, int64_t HK,
     int64_t M, int64_t N, int64_t D, double scale, int64_t programs, int64_t y_place,
-    int64_t q_mul_place)
+    int64_t q_mul_place, char *scratch_memory, int64_t scratch_bytes, int64_t scores_place)
 {
     constexpr int64_t TM = 64;
     constexpr int64_t TN = 64;
     extern __shared__ __align__(128) char block_memory[];
+    char *const scratch = scratch_memory + blockIdx.x * scratch_bytes;
     [[maybe_unused]] const int64_t thread = threadIdx.x;
     [[maybe_unused]] const int64_t threads = blockDim.x;
     for (int64_t program = blockIdx.x; program < programs; program += gridDim.x) {
@@ -30,9 +33,9 @@ extern "C" __global__ void causal_attention_1(
         const int64_t b = program / sketch::ceil_div(M, TM) / HQ;
         float *const running_sum = reinterpret_cast<float *>(block_memory + 256);
         float *const running_max = reinterpret_cast<float *>(block_memory + 512);
-        float *const scores = reinterpret_cast<float *>(block_memory + 768);
         float *const y = reinterpret_cast<float *>(block_memory + y_place);
         float *const q_mul = reinterpret_cast<float *>(block_memory + q_mul_place);
+        float *const scores = reinterpret_cast<float *>(scratch + scores_place);
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
             32) {
             // running_sum = alloc([TM, 1], init=0.0)
@@ -84,12 +87,16 @@ extern "C" __global__ void causal_attention_1(
             // load(K[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> k)
             // matmul(q, k, scores, trans_b=True)
             __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN), D,
-                sketch::matrix<const float>{q_mul, D, 1},
-                sketch::matrix<const float>{K + D * HK * N * b + sketch::floor_div(h,
-                    sketch::floor_div(HQ, HK)) * D * N + D * TN * j, 1, D},
-                sketch::matrix<float>{scores, TN, 1});
+            sketch::multiply_along<0, 4, 8, 8, true, true>(
+                1,
+                [&](int64_t) {
+                    return sketch::factors<float, float>{
+                        std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN), D,
+                        sketch::matrix<const float>{q_mul, D, 1},
+                        sketch::matrix<const float>{K + D * HK * N * b + sketch::floor_div(h,
+                            sketch::floor_div(HQ, HK)) * D * N + D * TN * j, 1, D}};
+                },
+                sketch::matrix<float>{scores, TN, 1}, block_memory + 768);
             // if present(MASK):
             if (MASK != nullptr) {
                 __syncthreads();
@@ -202,12 +209,16 @@ extern "C" __global__ void causal_attention_1(
             // load(V[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> v)
             // gemm(scores, v, y)
             __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(TM, M - i * TM), D, std::min<int64_t>(TN, N - j * TN),
-                sketch::matrix<const float>{scores, TN, 1},
-                sketch::matrix<const float>{V + D * HK * N * b + sketch::floor_div(h,
-                    sketch::floor_div(HQ, HK)) * D * N + D * TN * j, D, 1},
-                sketch::matrix<float>{y, D, 1});
+            sketch::multiply_along<0, 4, 8, 8, true, false>(
+                1,
+                [&](int64_t) {
+                    return sketch::factors<float, float>{
+                        std::min<int64_t>(TM, M - i * TM), D, std::min<int64_t>(TN, N - j * TN),
+                        sketch::matrix<const float>{scores, TN, 1},
+                        sketch::matrix<const float>{V + D * HK * N * b + sketch::floor_div(h,
+                            sketch::floor_div(HQ, HK)) * D * N + D * TN * j, D, 1}};
+                },
+                sketch::matrix<float>{y, D, 1}, block_memory + 768);
         }
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
@@ -233,8 +244,8 @@ extern "C" __global__ void causal_attention_1(
     }
 }
 
-// Returns 0 when done, and otherwise, before anything is written, the number of the condition
-// that does not hold:
+// Returns 0 when done, -1 when memory could not be had, and otherwise, before anything is
+// written, the number of the condition that does not hold:
 //   1  HK >= 1
 //   2  HK >= 1 and HQ % HK == 0
 //   3  M <= N and D >= 1
@@ -249,6 +260,7 @@ extern "C" int64_t causal_attention(
     N, int64_t D)
 {
     constexpr int64_t TM = 64;
+    constexpr int64_t TN = 64;
 
     if (B < 0 || HQ < 0 || HK < 0 || M < 0 || N < 0 || D < 0) {
         return 5;
@@ -278,15 +290,21 @@ extern "C" int64_t causal_attention(
     }
     {
         const int64_t programs = B * HQ * sketch::ceil_div(M, TM);
-        const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::layout shared{17152};
+        const int64_t blocks = std::min<int64_t>(programs, 1024);
+        sketch::layout shared{8960};
         const int64_t y_place = shared.add(sizeof(float), {TM, D});
         const int64_t q_mul_place = shared.add(sizeof(float), {TM, D});
-        sketch::allow_shared(causal_attention_1, 98560);
+        // Scratch memory of each block.
+        sketch::arena arena;
+        const int64_t scores_place = arena.add(sizeof(float), {TM, TN});
+        if (!arena.allocate(blocks)) {
+            return -1;
+        }
+        sketch::allow_shared(causal_attention_1, 90368);
         if (blocks > 0) {
             causal_attention_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(Q, K, V, MASK, Y, B, HQ, HK, M, N, D,
-                scale, programs, y_place, q_mul_place);
+                scale, programs, y_place, q_mul_place, arena.memory(), arena.bytes(), scores_place);
         }
         if (cudaGetLastError() != cudaSuccess) {
             return -2;

@@ -10,7 +10,8 @@
 #include <cuda_runtime.h>
 
 // The library: max, min, tile, lane_at, for_lines, scan_columns, scan_lines, cumprod, too_large,
-// lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, layout, allow_shared.
+// lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined, strides, layout,
+// allow_shared.
 
 extern "C" __global__ void composite_layers_1(
     const float *__restrict OPACITY, float *__restrict SHARE, int64_t P, int64_t L,
@@ -106,7 +107,7 @@ extern "C" int64_t composite_layers(
         sketch::layout shared{256};
         const int64_t cumprod_0_place = shared.add(sizeof(float), {L});
         const int64_t cumprod_result_place = shared.add(sizeof(float), {L});
-        sketch::allow_shared(composite_layers_1, 98560);
+        sketch::allow_shared(composite_layers_1, 82176);
         if (blocks > 0) {
             composite_layers_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(OPACITY, SHARE, P, L, programs,

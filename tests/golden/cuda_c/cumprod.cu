@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
 // cumprod, too_large, plus, largest, smallest, either, lanes, at_once, load_lanes, store_lanes,
-// combined_in_warp, combined.
+// combined_in_warp, combined, strides.
 
 extern "C" __global__ void cumprod_1(
     const float *__restrict X, float *__restrict Y, int64_t M, int64_t N, int64_t programs)

@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
 // cumsum, too_large, plus, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined,
-// added, layout, arena.
+// added, strides, layout, arena.
 
 extern "C" __global__ void cumsum_two_phase_1(
     const float *__restrict X, float *__restrict TOTALS, int64_t M, int64_t N, int64_t blocks,

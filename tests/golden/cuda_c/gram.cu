@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes,
-// matrix, widened, multiply.
+// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, load_lanes,
+// store_lanes, matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk,
+// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
+// multiply_elements, multiply_along.
 
 extern "C" __global__ void gram_1(
     const float *__restrict X, float *__restrict G, int64_t M, int64_t N, int64_t programs)
@@ -39,18 +41,20 @@ extern "C" __global__ void gram_1(
             }
         }
         // for k in range(ceil(M, TK)):
-        for (int64_t k = 0; k < sketch::ceil_div(M, TK); ++k) {
-            // load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
-            // load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
-            // gemm(left, right, g, trans_a=True, precision="tf32x3")
-            __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(TN, N - i * TN), std::min<int64_t>(TN, N - j * TN),
-                    std::min<int64_t>(TK, M - k * TK),
-                sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
-                sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1},
-                sketch::matrix<float>{g, TN, 1});
-        }
+        // load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
+        // load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
+        // gemm(left, right, g, trans_a=True, precision="tf32x3")
+        __syncthreads();
+        sketch::multiply_along<0, 4, 8, 8, false, false>(
+            sketch::ceil_div(M, TK),
+            [&]([[maybe_unused]] int64_t k) {
+                return sketch::factors<float, float>{
+                    std::min<int64_t>(TN, N - i * TN), std::min<int64_t>(TN, N - j * TN),
+                        std::min<int64_t>(TK, M - k * TK),
+                    sketch::matrix<const float>{X + N * TK * k + TN * i, 1, N},
+                    sketch::matrix<const float>{X + N * TK * k + TN * j, N, 1}};
+            },
+            sketch::matrix<float>{g, TN, 1}, reinterpret_cast<char *>(g));
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TN, N - i * TN); row += threads /
             32) {

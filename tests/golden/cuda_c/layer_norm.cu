@@ -118,7 +118,7 @@ extern "C" int64_t layer_norm(
         const int64_t blocks = std::min<int64_t>(programs, 65536);
         sketch::layout shared{256};
         const int64_t x_sub_place = shared.add(sizeof(float), {N});
-        sketch::allow_shared(layer_norm_1, 98560);
+        sketch::allow_shared(layer_norm_1, 82176);
         if (blocks > 0) {
             layer_norm_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(X, WEIGHT, BIAS, Y, M, N, eps, programs,

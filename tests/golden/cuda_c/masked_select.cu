@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, scan_columns, scan_lines,
 // cumsum, plus, lanes, at_once, load_lanes, store_lanes, combined_in_warp, combined,
-// atomic_replace, added, atomic_add, layout, arena, filled, fill.
+// atomic_replace, added, atomic_add, strides, layout, arena, filled, fill.
 
 extern "C" __global__ void masked_select_1(
     const bool *__restrict MASK, int64_t *__restrict COUNT, int64_t *__restrict COUNTS, int64_t N,

@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, erf, short_erf, gelu, too_large, lanes, at_once,
-// load_lanes, store_lanes, matrix, widened, multiply, allow_shared.
+// The library: floor_div, ceil_div, max, min, erf, short_erf, gelu, too_large, both, lanes,
+// at_once, load_lanes, store_lanes, matrix, widened, factors, factors_from, product_steps,
+// place_of, copy_chunk, commit_chunks, wait_for_chunks, load_fragments, block_warps, strides,
+// staged, multiply_blocks, multiply_elements, multiply_along, allow_shared.
 
 extern "C" __global__ void matmul_bias_gelu_1(
     const float *__restrict X, const float *__restrict W, const float *__restrict BIAS,
@@ -41,18 +43,20 @@ extern "C" __global__ void matmul_bias_gelu_1(
             }
         }
         // for k in range(ceil(K, TK)):
-        for (int64_t k = 0; k < sketch::ceil_div(K, TK); ++k) {
-            // load(X[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> x)
-            // load(W[j*TN:(j+1)*TN, k*TK:(k+1)*TK] -> w)
-            // gemm(x, w, y, trans_b=True)
-            __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
-                    std::min<int64_t>(TK, K - k * TK),
-                sketch::matrix<const float>{X + K * TM * i + TK * k, K, 1},
-                sketch::matrix<const float>{W + K * TN * j + TK * k, 1, K},
-                sketch::matrix<float>{y, TN, 1});
-        }
+        // load(X[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> x)
+        // load(W[j*TN:(j+1)*TN, k*TK:(k+1)*TK] -> w)
+        // gemm(x, w, y, trans_b=True)
+        __syncthreads();
+        sketch::multiply_along<0, 8, 16, 8, true, true>(
+            sketch::ceil_div(K, TK),
+            [&]([[maybe_unused]] int64_t k) {
+                return sketch::factors<float, float>{
+                    std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
+                        std::min<int64_t>(TK, K - k * TK),
+                    sketch::matrix<const float>{X + K * TM * i + TK * k, K, 1},
+                    sketch::matrix<const float>{W + K * TN * j + TK * k, 1, K}};
+            },
+            sketch::matrix<float>{y, TN, 1}, reinterpret_cast<char *>(y));
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
             32) {

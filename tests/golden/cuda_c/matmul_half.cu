@@ -10,8 +10,10 @@
 #include <cuda_runtime.h>
 
 // The library: floor_div, ceil_div, bits_of, float_of, odd, half, to_half, to_half_double,
-// half_to_float, sign, max, round, too_large, lanes, at_once, load_lanes, store_lanes, matrix,
-// widened, multiply.
+// half_to_float, sign, max, min, round, too_large, both, lanes, at_once, load_lanes, store_lanes,
+// matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk, commit_chunks,
+// wait_for_chunks, load_fragments, multiply_half, block_warps, strides, staged, multiply_blocks,
+// multiply_elements, multiply_along, allow_shared.
 
 extern "C" __global__ void matmul_half_1(
     const sketch::half *__restrict A, const sketch::half *__restrict B,
@@ -42,18 +44,20 @@ extern "C" __global__ void matmul_half_1(
             }
         }
         // for k in range(ceil(K, TK)):
-        for (int64_t k = 0; k < sketch::ceil_div(K, TK); ++k) {
-            // load(A[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> a)
-            // load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
-            // gemm(a, b, c)
-            __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
-                    std::min<int64_t>(TK, K - k * TK),
-                sketch::matrix<const sketch::half>{A + K * TM * i + TK * k, K, 1},
-                sketch::matrix<const sketch::half>{B + N * TK * k + TN * j, N, 1},
-                sketch::matrix<float>{c, TN, 1});
-        }
+        // load(A[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> a)
+        // load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
+        // gemm(a, b, c)
+        __syncthreads();
+        sketch::multiply_along<2, 2, 2, 32, true, false>(
+            sketch::ceil_div(K, TK),
+            [&]([[maybe_unused]] int64_t k) {
+                return sketch::factors<sketch::half, sketch::half>{
+                    std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
+                        std::min<int64_t>(TK, K - k * TK),
+                    sketch::matrix<const sketch::half>{A + K * TM * i + TK * k, K, 1},
+                    sketch::matrix<const sketch::half>{B + N * TK * k + TN * j, N, 1}};
+            },
+            sketch::matrix<float>{c, TN, 1}, block_memory + 16640);
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TM, M - i * TM); row += threads /
             32) {
@@ -96,8 +100,9 @@ extern "C" int64_t matmul_half(
     {
         const int64_t programs = sketch::ceil_div(M, TM) * sketch::ceil_div(N, TN);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
+        sketch::allow_shared(matmul_half_1, 49408);
         if (blocks > 0) {
-            matmul_half_1<<<static_cast<unsigned>(blocks), 128, 16640>>>(A, B, C, M, N, K,
+            matmul_half_1<<<static_cast<unsigned>(blocks), 128, 49408>>>(A, B, C, M, N, K,
                 programs);
         }
         if (cudaGetLastError() != cudaSuccess) {

@@ -11,7 +11,7 @@
 
 // The library: max, min, sqrt, tile, lane_at, for_lines, no_number, extreme_value, extremum,
 // too_large, largest, smallest, lanes, at_once, load_lanes, store_lanes, combined_in_warp,
-// combined, layout, allow_shared.
+// combined, strides, layout, allow_shared.
 
 extern "C" __global__ void nearest_code_1(
     const float *__restrict X, const float *__restrict CODES, int64_t *__restrict PLACE,
@@ -125,7 +125,7 @@ extern "C" int64_t nearest_code(
         sketch::layout shared{384};
         const int64_t squares_place = shared.add(sizeof(float), {C});
         const int64_t argmin_0_place = shared.add(sizeof(float), {C});
-        sketch::allow_shared(nearest_code_1, 98560);
+        sketch::allow_shared(nearest_code_1, 82176);
         if (blocks > 0) {
             nearest_code_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(X, CODES, PLACE, DISTANCE, M, D, C,

@@ -219,7 +219,7 @@ extern "C" int64_t normalise_rows(
         sketch::layout shared{256};
         const int64_t y_powers_exp_place = shared.add(sizeof(float), {N});
         const int64_t y_centred_place = shared.add(sizeof(float), {N});
-        sketch::allow_shared(normalise_rows_1, 98560);
+        sketch::allow_shared(normalise_rows_1, 82176);
         if (blocks > 0) {
             normalise_rows_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(X, SOFTMAX, LAYER, RMS, M, N, programs,

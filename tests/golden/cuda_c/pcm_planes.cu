@@ -89,7 +89,7 @@ extern "C" int64_t pcm_planes(
         const int64_t blocks = std::min<int64_t>(programs, 65536);
         sketch::layout shared{256};
         const int64_t y_clamp_place = shared.add(sizeof(float), {T, C});
-        sketch::allow_shared(pcm_planes_1, 98560);
+        sketch::allow_shared(pcm_planes_1, 82176);
         if (blocks > 0) {
             pcm_planes_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(SAMPLES, Y, N, C, step, programs,

@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, too_large, lanes, at_once, load_lanes, store_lanes,
-// matrix, widened, multiply.
+// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, load_lanes,
+// store_lanes, matrix, widened, factors, factors_from, product_steps, place_of, copy_chunk,
+// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
+// multiply_elements, multiply_along.
 
 extern "C" __global__ void pointwise_conv_1(
     const float *__restrict X, const float *__restrict WEIGHT, float *__restrict Y, int64_t B,
@@ -43,11 +45,15 @@ extern "C" __global__ void pointwise_conv_1(
         // load(WV[j*TO:(j+1)*TO, 0:C] -> w)
         // dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
         __syncthreads();
-        sketch::multiply(
-            std::min<int64_t>(TP, H * W - i * TP), std::min<int64_t>(TO, O - j * TO), C,
-            sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
-            sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C},
-            sketch::matrix<float>{y, TO, 1});
+        sketch::multiply_along<0, 8, 8, 8, false, true>(
+            1,
+            [&](int64_t) {
+                return sketch::factors<float, float>{
+                    std::min<int64_t>(TP, H * W - i * TP), std::min<int64_t>(TO, O - j * TO), C,
+                    sketch::matrix<const float>{X + C * H * W * b + TP * i, 1, H * W},
+                    sketch::matrix<const float>{WEIGHT + C * TO * j, 1, C}};
+            },
+            sketch::matrix<float>{y, TO, 1}, reinterpret_cast<char *>(y));
         __syncthreads();
         for (int64_t row = thread / 32; row < std::min<int64_t>(TP, H * W - i * TP); row += threads
             / 32) {

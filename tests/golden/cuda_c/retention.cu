@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, exp2, log2, too_large, lanes, at_once, load_lanes,
-// store_lanes, matrix, widened, multiply, layout, allow_shared.
+// The library: floor_div, ceil_div, max, min, exp2, log2, too_large, both, lanes, at_once,
+// load_lanes, store_lanes, matrix, widened, factors, factors_from, product_steps, place_of,
+// copy_chunk, commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged,
+// multiply_blocks, multiply_elements, multiply_along, layout, allow_shared.
 
 extern "C" __global__ void retention_1(
     const float *__restrict Q, const float *__restrict K, const float *__restrict V,
@@ -73,11 +75,15 @@ extern "C" __global__ void retention_1(
             // load(K[h, i*T:(i+1)*T, 0:D] -> k)
             // matmul(q, k, scores, trans_b=True, precision="tf32x3")
             __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(T, N - i * T), std::min<int64_t>(T, N - i * T), D,
-                sketch::matrix<const float>{Q + D * N * h + D * T * i, D, 1},
-                sketch::matrix<const float>{K + D * N * h + D * T * i, 1, D},
-                sketch::matrix<float>{scores, T, 1});
+            sketch::multiply_along<0, 2, 4, 8, true, true>(
+                1,
+                [&](int64_t) {
+                    return sketch::factors<float, float>{
+                        std::min<int64_t>(T, N - i * T), std::min<int64_t>(T, N - i * T), D,
+                        sketch::matrix<const float>{Q + D * N * h + D * T * i, D, 1},
+                        sketch::matrix<const float>{K + D * N * h + D * T * i, 1, D}};
+                },
+                sketch::matrix<float>{scores, T, 1}, reinterpret_cast<char *>(scores));
             for (int64_t row = thread / 32; row < T; row += threads / 32) {
                 // mul(rate, max(query - key, 0), weight)
                 // exp2(weight, weight)
@@ -144,19 +150,27 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(scores, v, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(T, N - i * T), std::min<int64_t>(TD, D - j * TD),
-                    std::min<int64_t>(T, N - i * T),
-                sketch::matrix<const float>{scores_where, T, 1},
-                sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1},
-                sketch::matrix<float>{y, TD, 1});
+            sketch::multiply_along<0, 2, 4, 8, true, false>(
+                1,
+                [&](int64_t) {
+                    return sketch::factors<float, float>{
+                        std::min<int64_t>(T, N - i * T), std::min<int64_t>(TD, D - j * TD),
+                            std::min<int64_t>(T, N - i * T),
+                        sketch::matrix<const float>{scores_where, T, 1},
+                        sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1}};
+                },
+                sketch::matrix<float>{y, TD, 1}, reinterpret_cast<char *>(y));
             // gemm(q, state, y, precision="tf32x3")
             __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(T, N - i * T), std::min<int64_t>(TD, D - j * TD), D,
-                sketch::matrix<const float>{q_mul, D, 1},
-                sketch::matrix<const float>{state, TD, 1},
-                sketch::matrix<float>{y, TD, 1});
+            sketch::multiply_along<0, 2, 4, 8, true, false>(
+                1,
+                [&](int64_t) {
+                    return sketch::factors<float, float>{
+                        std::min<int64_t>(T, N - i * T), std::min<int64_t>(TD, D - j * TD), D,
+                        sketch::matrix<const float>{q_mul, D, 1},
+                        sketch::matrix<const float>{state, TD, 1}};
+                },
+                sketch::matrix<float>{y, TD, 1}, reinterpret_cast<char *>(y));
             __syncthreads();
             for (int64_t row = thread / 32; row < std::min<int64_t>(T, N - i * T); row += threads /
                 32) {
@@ -188,11 +202,15 @@ extern "C" __global__ void retention_1(
             // load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
             // matmul(k, v, block, trans_a=True, precision="tf32x3")
             __syncthreads();
-            sketch::multiply(
-                D, std::min<int64_t>(TD, D - j * TD), std::min<int64_t>(T, N - i * T),
-                sketch::matrix<const float>{k_mul, 1, D},
-                sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1},
-                sketch::matrix<float>{block, TD, 1});
+            sketch::multiply_along<0, 4, 4, 8, false, false>(
+                1,
+                [&](int64_t) {
+                    return sketch::factors<float, float>{
+                        D, std::min<int64_t>(TD, D - j * TD), std::min<int64_t>(T, N - i * T),
+                        sketch::matrix<const float>{k_mul, 1, D},
+                        sketch::matrix<const float>{V + D * N * h + D * T * i + TD * j, D, 1}};
+                },
+                sketch::matrix<float>{block, TD, 1}, block_memory + 16896);
             // mul(rate, rows, kept)
             const float kept = rate_log2 * static_cast<float>(rows);
             // exp2(kept, kept)
@@ -239,12 +257,12 @@ extern "C" int64_t retention(
     {
         const int64_t programs = H * sketch::ceil_div(D, TD);
         const int64_t blocks = std::min<int64_t>(programs, 65536);
-        sketch::layout shared{16896};
+        sketch::layout shared{23040};
         const int64_t state_place = shared.add(sizeof(float), {D, TD});
         const int64_t block_place = shared.add(sizeof(float), {D, TD});
         const int64_t q_mul_place = shared.add(sizeof(float), {T, D});
         const int64_t k_mul_place = shared.add(sizeof(float), {T, D});
-        sketch::allow_shared(retention_1, 98560);
+        sketch::allow_shared(retention_1, 88320);
         if (blocks > 0) {
             retention_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(Q, K, V, GAMMA, Y, H, N, D, programs,

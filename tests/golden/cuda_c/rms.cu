@@ -143,7 +143,7 @@ extern "C" int64_t rms_norm(
         sketch::layout shared{256};
         const int64_t square_sum_place = shared.add(sizeof(float), {TILE_SIZE, D2});
         const int64_t rms_row_sqrt_place = shared.add(sizeof(float), {TILE_SIZE, D2});
-        sketch::allow_shared(rms_norm_1, 98560);
+        sketch::allow_shared(rms_norm_1, 82176);
         if (blocks > 0) {
             rms_norm_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(X, Y, B, F, D1, D2, eps, programs,

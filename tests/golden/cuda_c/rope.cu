@@ -127,7 +127,7 @@ extern "C" int64_t rope(
         if (!arena.allocate(blocks)) {
             return -1;
         }
-        sketch::allow_shared(rope_1, 98560);
+        sketch::allow_shared(rope_1, 82176);
         if (blocks > 0) {
             rope_1<<<static_cast<unsigned>(blocks), 128, static_cast<unsigned>(shared.bytes())>>>(X,
                 COS, SIN, Y, B, S, H, HALF, programs, right_fma_place, arena.memory(),

@@ -100,7 +100,7 @@ extern "C" int64_t softmax(const float *__restrict X, float *__restrict Y, int64
         const int64_t blocks = std::min<int64_t>(programs, 65536);
         sketch::layout shared{256};
         const int64_t x_exp_place = shared.add(sizeof(float), {N});
-        sketch::allow_shared(softmax_1, 98560);
+        sketch::allow_shared(softmax_1, 82176);
         if (blocks > 0) {
             softmax_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(X, Y, M, N, programs, x_exp_place);

@@ -10,8 +10,8 @@
 #include <cuda_runtime.h>
 
 // The library: max, min, tile, lane_at, for_lines, no_number, stands_before, ordered_line,
-// merge_lanes, sort, too_large, largest, lanes, at_once, load_lanes, store_lanes, layout,
-// allow_shared.
+// merge_lanes, sort, too_large, largest, lanes, at_once, load_lanes, store_lanes, strides,
+// layout, allow_shared.
 
 extern "C" __global__ void sort_rows_1(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,
@@ -105,7 +105,7 @@ extern "C" int64_t sort_rows(
         const int64_t sort_1_place = shared.add(sizeof(int64_t), {N});
         const int64_t sort_result_place = shared.add(sizeof(float), {N});
         const int64_t sort_result_2_place = shared.add(sizeof(int64_t), {N});
-        sketch::allow_shared(sort_rows_1, 98560);
+        sketch::allow_shared(sort_rows_1, 82176);
         if (blocks > 0) {
             sort_rows_1<<<static_cast<unsigned>(blocks), 128,
                 static_cast<unsigned>(shared.bytes())>>>(X, VALUES, PLACES, M, N, programs,

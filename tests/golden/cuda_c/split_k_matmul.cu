@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, natural, too_large, lanes, at_once, store_lanes,
-// matrix, widened, multiply, atomic_replace, added, atomic_add, filled, fill.
+// The library: floor_div, ceil_div, max, min, natural, too_large, both, lanes, at_once,
+// store_lanes, matrix, widened, atomic_replace, added, atomic_add, factors, factors_from,
+// product_steps, place_of, copy_chunk, commit_chunks, wait_for_chunks, load_fragments,
+// block_warps, strides, staged, multiply_blocks, multiply_elements, multiply_along, filled, fill.
 
 extern "C" __global__ void split_k_matmul_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t M,
@@ -43,18 +45,21 @@ extern "C" __global__ void split_k_matmul_1(
             }
         }
         // for k in range(p*PART, min((p+1)*PART, K), TK):
-        for (int64_t k = p * PART; k < std::min<int64_t>((p + 1) * PART, K); k += TK) {
-            // load(A[i*TM:(i+1)*TM, k:min(k + TK, (p+1)*PART)] -> a)
-            // load(B[k:min(k + TK, (p+1)*PART), j*TN:(j+1)*TN] -> b)
-            // gemm(a, b, c)
-            __syncthreads();
-            sketch::multiply(
-                std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
-                    std::min<int64_t>(TK, K - k),
-                sketch::matrix<const float>{A + K * TM * i + k, K, 1},
-                sketch::matrix<const float>{B + N * k + TN * j, N, 1},
-                sketch::matrix<float>{c, TN, 1});
-        }
+        // load(A[i*TM:(i+1)*TM, k:min(k + TK, (p+1)*PART)] -> a)
+        // load(B[k:min(k + TK, (p+1)*PART), j*TN:(j+1)*TN] -> b)
+        // gemm(a, b, c)
+        __syncthreads();
+        sketch::multiply_along<0, 4, 8, 8, true, false>(
+            sketch::ceil_div(std::min<int64_t>((p + 1) * PART, K) - p * PART, TK),
+            [&]([[maybe_unused]] int64_t k_turn) {
+                const int64_t k = p * PART + k_turn * TK;
+                return sketch::factors<float, float>{
+                    std::min<int64_t>(TM, M - i * TM), std::min<int64_t>(TN, N - j * TN),
+                        std::min<int64_t>(TK, K - k),
+                    sketch::matrix<const float>{A + K * TM * i + k, K, 1},
+                    sketch::matrix<const float>{B + N * k + TN * j, N, 1}};
+            },
+            sketch::matrix<float>{c, TN, 1}, reinterpret_cast<char *>(c));
         for (int64_t row = 0; row < std::min<int64_t>(TM, M - i * TM); ++row) {
             // atomic_add(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
             __syncthreads();

@@ -11,7 +11,7 @@
 
 // The library: floor_div, ceil_div, max, min, tile, lane_at, for_lines, no_number, stands_before,
 // ordered_line, ranks_before, insert_lane, topk, too_large, largest, lanes, at_once, load_lanes,
-// store_lanes.
+// store_lanes, strides.
 
 extern "C" __global__ void topk_1(
     const float *__restrict X, float *__restrict VALUES, int64_t *__restrict PLACES, int64_t M,

@@ -9,8 +9,10 @@
 #include <type_traits>
 #include <cuda_runtime.h>
 
-// The library: floor_div, ceil_div, max, min, too_large, lanes, at_once, store_lanes, matrix,
-// widened, multiply, added, layout, arena, allow_shared, filled, fill.
+// The library: floor_div, ceil_div, max, min, too_large, both, lanes, at_once, store_lanes,
+// matrix, widened, added, factors, factors_from, product_steps, place_of, copy_chunk,
+// commit_chunks, wait_for_chunks, load_fragments, block_warps, strides, staged, multiply_blocks,
+// multiply_elements, multiply_along, layout, arena, allow_shared, filled, fill.
 
 extern "C" __global__ void triangular_matmul_1(
     const float *__restrict A, const float *__restrict B, float *__restrict C, int64_t N,
@@ -72,11 +74,15 @@ extern "C" __global__ void triangular_matmul_1(
                 }
                 // gemm(x, y, c)
                 __syncthreads();
-                sketch::multiply(
-                    T, T, std::min<int64_t>(T, N - b * T),
-                    sketch::matrix<const float>{x, T, 1},
-                    sketch::matrix<const float>{y, T, 1},
-                    sketch::matrix<float>{c, T, 1});
+                sketch::multiply_along<0, 8, 16, 8, true, false>(
+                    1,
+                    [&](int64_t) {
+                        return sketch::factors<float, float>{
+                            T, T, std::min<int64_t>(T, N - b * T),
+                            sketch::matrix<const float>{x, T, 1},
+                            sketch::matrix<const float>{y, T, 1}};
+                    },
+                    sketch::matrix<float>{c, T, 1}, reinterpret_cast<char *>(c));
             }
             __syncthreads();
             for (int64_t row = thread / 32; row < std::min<int64_t>(T, N - i * T); row += threads /

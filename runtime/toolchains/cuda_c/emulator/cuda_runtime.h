@@ -86,6 +86,7 @@ struct Fiber {
 struct Block {
     std::vector<Fiber> fibers;
     std::vector<unsigned> order;
+    bool ahead = false; // a warp runs as far as it can before the next one
     std::size_t shared = 0;
     std::vector<std::pair<void *, std::size_t>> tiles; // shared memory of a size known to the compiler
     std::function<void()> body;
@@ -168,34 +169,42 @@ inline void resume(unsigned thread)
 
 inline std::string place(int line) { return "line " + std::to_string(line); }
 
+// Lets lanes of the warp from a thread on go on that wait for one another and are complete; false
+// where there are none.
+inline bool release_warp(unsigned first)
+{
+    bool any = false;
+    const unsigned last = std::min(first + warp_size, static_cast<unsigned>(block.fibers.size()));
+    for (unsigned thread = first; thread < last; ++thread) {
+        const Fiber &one = block.fibers[thread];
+        if (one.state != State::in_warp) {
+            continue;
+        }
+        bool whole = true;
+        for (unsigned other = first; other < last; ++other) {
+            const Fiber &each = block.fibers[other];
+            const bool wanted = one.mask >> (other - first) & 1U;
+            whole = whole && (!wanted || (each.state == State::in_warp && each.mask == one.mask &&
+                                          each.site == one.site));
+        }
+        if (whole) {
+            for (unsigned other = first; other < last; ++other) {
+                if (one.mask >> (other - first) & 1U) {
+                    block.fibers[other].state = State::ready;
+                }
+            }
+            any = true;
+        }
+    }
+    return any;
+}
+
 // Lets go on what waits for one another and is complete; false where nothing can go on.
 inline bool release()
 {
     bool any = false;
-    const unsigned count = static_cast<unsigned>(block.fibers.size());
-    for (unsigned first = 0; first < count; first += warp_size) {
-        const unsigned last = std::min(first + warp_size, count);
-        for (unsigned thread = first; thread < last; ++thread) {
-            const Fiber &one = block.fibers[thread];
-            if (one.state != State::in_warp) {
-                continue;
-            }
-            bool whole = true;
-            for (unsigned other = first; other < last; ++other) {
-                const Fiber &each = block.fibers[other];
-                const bool wanted = one.mask >> (other - first) & 1U;
-                whole = whole && (!wanted || (each.state == State::in_warp &&
-                                              each.mask == one.mask && each.site == one.site));
-            }
-            if (whole) {
-                for (unsigned other = first; other < last; ++other) {
-                    if (one.mask >> (other - first) & 1U) {
-                        block.fibers[other].state = State::ready;
-                    }
-                }
-                any = true;
-            }
-        }
+    for (unsigned first = 0; first < block.fibers.size(); first += warp_size) {
+        any = release_warp(first) || any;
     }
     if (any) {
         return true;
@@ -218,6 +227,17 @@ inline bool release()
     return true;
 }
 
+// Runs a thread up to where it waits, if it waits for nothing.
+inline void run(unsigned thread)
+{
+    if (block.fibers[thread].state == State::ready) {
+        resume(thread);
+    }
+    if (!block.failure.empty()) {
+        throw std::runtime_error(block.failure);
+    }
+}
+
 inline void run_block()
 {
     std::memset(memory, 0xff, block.shared + border);
@@ -233,11 +253,14 @@ inline void run_block()
     }
     for (;;) {
         for (const unsigned thread : block.order) {
-            if (block.fibers[thread].state == State::ready) {
-                resume(thread);
-            }
-            if (!block.failure.empty()) {
-                throw std::runtime_error(block.failure);
+            run(thread);
+            const unsigned first = thread / warp_size * warp_size;
+            while (block.ahead && release_warp(first)) {
+                for (const unsigned other : block.order) {
+                    if (other / warp_size * warp_size == first) {
+                        run(other);
+                    }
+                }
             }
         }
         const auto ended = [](const Fiber &fiber) { return fiber.state == State::done; };
@@ -284,6 +307,7 @@ void launch(Kernel kernel, dim3 grid, dim3 threads, std::size_t shared, Argument
     }
     block.fibers.resize(count);
     block.order = ordered(count, seed);
+    block.ahead = seed % 2 == 1;
     block.shared = shared;
     block.body = [&] { kernel(arguments...); };
     gridDim = grid;

@@ -1,0 +1,498 @@
+// Matrix products of a block: operands pass through shared memory, sums stay in registers.
+#pragma once
+
+#include <cstdint>
+
+#include "block.hpp"
+
+namespace sketch {
+
+// The operands of a product, from its first element on, and its extents.
+template <class L, class R> struct factors {
+    int64_t rows;
+    int64_t columns;
+    int64_t depth;
+    matrix<const L> left;
+    matrix<const R> right;
+};
+
+// The same product from a row and a column on.
+template <class L, class R>
+__device__ inline factors<L, R> factors_from(factors<L, R> whole, int64_t row, int64_t column)
+{
+    whole.rows -= row;
+    whole.columns -= column;
+    whole.left.data += row * whole.left.row;
+    whole.right.data += column * whole.right.column;
+    return whole;
+}
+
+// Steps along the depth of the products of several turns, one after the other; `at` gives a turn's.
+template <class L, class R, class At> struct product_steps {
+    int64_t turns;
+    At at;
+    int64_t row;
+    int64_t column;
+    int64_t turn;
+    factors<L, R> now;
+    // Goes to a turn of which some depth is left; false where there is none.
+    __device__ bool find()
+    {
+        while (turn < turns && now.depth <= 0) {
+            if (++turn < turns) {
+                now = factors_from(at(turn), row, column);
+            }
+        }
+        return turn < turns;
+    }
+    // Goes on along the depth.
+    __device__ void take(int depth)
+    {
+        now.depth -= depth;
+        now.left.data += depth * now.left.column;
+        now.right.data += depth * now.right.row;
+    }
+};
+
+// An address in shared memory, where the memory is the whole of what may be named.
+#ifdef SKETCH_EMULATOR
+using shared_place = char *;
+__device__ inline shared_place place_of(void *memory) { return static_cast<char *>(memory); }
+#else
+using shared_place = unsigned;
+__device__ inline shared_place place_of(void *memory)
+{
+    return static_cast<unsigned>(__cvta_generic_to_shared(memory));
+}
+#endif
+
+// 16 bytes into shared memory, of which `bytes` are there and the rest is 0; see `wait_for_chunks`.
+__device__ inline void copy_chunk(shared_place to, const void *from, int bytes)
+{
+#ifdef SKETCH_EMULATOR
+    emulated::copy_async(to, from, 16, bytes);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(to), "l"(__cvta_generic_to_global(from)), "r"(bytes)
+                 : "memory");
+#endif
+}
+
+// Ends a group of copies.
+__device__ inline void commit_chunks()
+{
+#ifdef SKETCH_EMULATOR
+    emulated::commit_copies();
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of copies of this thread but the last `left` ones.
+template <int left> __device__ inline void wait_for_chunks()
+{
+#ifdef SKETCH_EMULATOR
+    emulated::wait_for_copies(left);
+#else
+    asm volatile("cp.async.wait_group %0;" : : "n"(left) : "memory");
+#endif
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory, each lane giving a row's address;
+// `across`: transposed.
+template <bool across>
+__device__ inline void load_fragments(uint32_t (&into)[4], shared_place row)
+{
+#ifdef SKETCH_EMULATOR
+    emulated::load_matrices<4>(into, row, across, __LINE__);
+#else
+    if constexpr (across) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(into[0]), "=r"(into[1]), "=r"(into[2]), "=r"(into[3])
+                     : "r"(row)
+                     : "memory");
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(into[0]), "=r"(into[1]), "=r"(into[2]), "=r"(into[3])
+                     : "r"(row)
+                     : "memory");
+    }
+#endif
+}
+
+//# multiply_half (with to_half, multiply_along)
+// sums += left @ right, of 16 x 16 and 16 x 8 elements.
+__device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&left)[4],
+                                          const uint32_t *right, half)
+{
+#ifdef SKETCH_EMULATOR
+    emulated::multiply<half, float, 16>(sums, left, right, to_float, __LINE__);
+#else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),
+                   "r"(right[1]));
+#endif
+}
+
+//# multiply_bfloat16 (with to_bfloat16, multiply_along)
+// The same in bf16.
+__device__ inline void multiply_fragments(float (&sums)[4], const uint32_t (&left)[4],
+                                          const uint32_t *right, bfloat16)
+{
+#ifdef SKETCH_EMULATOR
+    emulated::multiply<bfloat16, float, 16>(sums, left, right, to_float, __LINE__);
+#else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right[0]),
+                   "r"(right[1]));
+#endif
+}
+
+// Warps of a block.
+constexpr int block_warps = 4;
+
+// Elements from one line to the next, and within one.
+struct strides {
+    int64_t line;
+    int64_t step;
+};
+
+// An operand in shared memory: `lines` of `length` 16-bit elements, in chunks of eight, which are
+// moved so that no eight lanes of a fragment's load meet in a bank. All threads of a block copy it.
+template <class T, int lines, int length> struct staged {
+    static constexpr int threads = block_warps * 32;
+    static constexpr int wide = length / 8;
+    static constexpr int pitch = wide > 16 ? 32 : wide > 8 ? 16 : wide > 4 ? 8 : 4;
+    static constexpr int elements = lines * pitch * 8;
+    // The place of a chunk.
+    static __device__ int at(int line, int chunk)
+    {
+        const int moved = pitch >= 8 ? line & 7 : line / (8 / pitch) & (pitch - 1);
+        return (line * pitch + (chunk ^ moved)) * 8;
+    }
+    static constexpr int chunks = lines * wide;
+    // Whether each thread has the same chunk of some lines.
+    static constexpr bool even = threads % wide == 0 && chunks % threads == 0;
+    // The first element that a thread copies, and the lines from one to the next.
+    static __device__ int64_t first(int64_t line_step)
+    {
+        return threadIdx.x / wide * line_step + threadIdx.x % wide * 8;
+    }
+    static constexpr int down = even ? threads / wide : 1;
+    // Copies an operand that is there as a whole, in aligned lines, from a thread's first element on.
+    static __device__ void copy_whole(shared_place to, const T *from, int64_t step)
+    {
+        const int line = threadIdx.x / wide;
+        const int chunk = threadIdx.x % wide;
+#pragma unroll
+        for (int turn = 0; turn < chunks / threads; ++turn) {
+            copy_chunk(to + at(line + turn * down, chunk) * sizeof(T), from, 16);
+            from += step;
+        }
+    }
+    // Copies an operand whose lines are `line_step` apart, and their elements `step`; what lies
+    // behind the first `count` lines and the first `left` elements is 0.
+    static __device__ __noinline__ void copy(T *to, const T *from, int64_t line_step, int64_t step,
+                                             int64_t count, int64_t left)
+    {
+        for (int each = threadIdx.x; each < chunks; each += threads) {
+            const int line = each / wide;
+            const int chunk = each % wide;
+            T *const place = to + at(line, chunk);
+            const int64_t there = line < count ? min(left - chunk * 8, int64_t{8}) : 0;
+            const T *const start = from + line * line_step + chunk * 8 * step;
+            if (there > 0 && step == 1 && reinterpret_cast<uintptr_t>(start) % 16 == 0) {
+                copy_chunk(place_of(place), start, static_cast<int>(there * sizeof(T)));
+                continue;
+            }
+            lanes<T, 8> part{};
+#pragma unroll
+            for (int element = 0; element < 8; ++element) {
+                if (element < there) {
+                    part[element] = start[element * step];
+                }
+            }
+            *reinterpret_cast<lanes<T, 8> *>(place) = part;
+        }
+    }
+};
+
+// to += left @ right for the products of all turns, in 16-bit types, by the matrix units: `down`
+// of the warps stand above each other and the others beside, each with `tall` x `wide` parts of 16 x 16
+// elements. An operand that is `deep` lies along the depth. `staging` may be the memory of `to`
+// where that has no more elements than one block of parts. A step takes `depth` elements along it.
+template <int down, int tall, int wide, int depth, bool left_deep, bool right_deep, class T, class At>
+__device__ inline void multiply_blocks(product_steps<T, T, At> steps, matrix<float> to,
+                                       char *staging)
+{
+    constexpr int across = block_warps / down;
+    constexpr int rows = down * tall * 16;
+    constexpr int columns = across * wide * 16;
+    constexpr int stages = 128 / depth;
+    using left_stage = staged<T, left_deep ? rows : depth, left_deep ? depth : rows>;
+    using right_stage = staged<T, right_deep ? columns : depth, right_deep ? depth : columns>;
+    constexpr int stage = left_stage::elements + right_stage::elements;
+    T *const memory = reinterpret_cast<T *>(staging);
+    const shared_place places_from = place_of(staging);
+    const int lane = threadIdx.x % 32;
+    const int top = threadIdx.x / 32 / across * tall * 16;
+    const int first = threadIdx.x / 32 % across * wide * 16;
+    const int64_t valid_rows = steps.now.rows;
+    const int64_t valid_columns = steps.now.columns;
+    float sums[tall][wide][2][4];
+    const auto visit = [&](auto how) {
+#pragma unroll
+        for (int part = 0; part < tall * wide * 8; ++part) {
+            const int r = part / 8 / wide, c = part / 8 % wide, half_of = part / 4 % 2;
+            const int row = top + r * 16 + lane / 4 + part % 4 / 2 * 8;
+            const int column = first + c * 16 + half_of * 8 + lane % 4 * 2 + part % 2;
+            const bool there = row < valid_rows && column < valid_columns;
+            how(sums[r][c][half_of][part % 4], to.data + row * to.row + column * to.column, there);
+        }
+    };
+    visit([](float &sum, const float *place, bool there) { sum = there ? *place : 0.0F; });
+    __syncthreads();
+    // Lines and steps are the same in all turns.
+    const auto [left_line, left_step] =
+        left_deep ? strides{steps.now.left.row, steps.now.left.column}
+                  : strides{steps.now.left.column, steps.now.left.row};
+    const auto [right_line, right_step] =
+        right_deep ? strides{steps.now.right.column, steps.now.right.row}
+                   : strides{steps.now.right.row, steps.now.right.column};
+    const bool whole = left_stage::even && right_stage::even && left_step == 1 && right_step == 1 &&
+                       left_line % 8 == 0 && right_line % 8 == 0 && valid_rows >= rows &&
+                       valid_columns >= columns;
+    const int64_t left_first = left_stage::first(left_line);
+    const int64_t right_first = right_stage::first(right_line);
+    const auto load = [&](int number) {
+        if (!steps.find()) {
+            return false;
+        }
+        const auto &now = steps.now;
+        T *const left = memory + number * stage;
+        T *const right = left + left_stage::elements;
+        const uintptr_t addresses = reinterpret_cast<uintptr_t>(now.left.data) |
+                                 reinterpret_cast<uintptr_t>(now.right.data);
+        if (whole && now.depth >= depth && addresses % 16 == 0) {
+            const shared_place place = places_from + number * stage * int{sizeof(T)};
+            left_stage::copy_whole(place, now.left.data + left_first, left_stage::down * left_line);
+            right_stage::copy_whole(place + left_stage::elements * sizeof(T),
+                                    now.right.data + right_first, right_stage::down * right_line);
+        } else {
+            left_stage::copy(left, now.left.data, left_line, left_step,
+                             left_deep ? valid_rows : now.depth,
+                             left_deep ? now.depth : valid_rows);
+            right_stage::copy(right, now.right.data, right_line, right_step,
+                              right_deep ? valid_columns : now.depth,
+                              right_deep ? now.depth : valid_columns);
+        }
+        steps.take(depth);
+        return true;
+    };
+    int ahead = 0;
+    for (int number = 0; number < stages - 1; ++number) {
+        ahead += load(number) ? 1 : 0;
+        commit_chunks();
+    }
+    for (int number = 0; ahead > 0; number = number + 1 == stages ? 0 : number + 1) {
+        wait_for_chunks<stages - 2>();
+        __syncthreads();
+        const shared_place left = places_from + number * stage * int{sizeof(T)};
+        const shared_place right = left + left_stage::elements * int{sizeof(T)};
+        uint32_t lefts[2][tall][4];
+        uint32_t rights[2][wide][4];
+        const auto fetch = [&](int inner) {
+#pragma unroll
+            for (int r = 0; r < tall; ++r) {
+                const int deep = inner * 16 + lane / 16 * 8 + lane % 8;
+                const int from = left_deep ? left_stage::at(top + r * 16 + lane % 16,
+                                                            inner * 2 + lane / 16)
+                                           : left_stage::at(deep, top / 8 + r * 2 + lane / 8 % 2);
+                load_fragments<!left_deep>(lefts[inner % 2][r], left + from * int{sizeof(T)});
+            }
+#pragma unroll
+            for (int c = 0; c < wide; ++c) {
+                const int line = first + c * 16 + lane / 16 * 8 + lane % 8;
+                const int from = right_deep ? right_stage::at(line, inner * 2 + lane / 8 % 2)
+                                            : right_stage::at(inner * 16 + lane % 16,
+                                                              first / 8 + c * 2 + lane / 16);
+                load_fragments<!right_deep>(rights[inner % 2][c], right + from * int{sizeof(T)});
+            }
+        };
+        const auto multiply = [&](int inner) {
+#pragma unroll
+            for (int r = 0; r < tall; ++r) {
+#pragma unroll
+                for (int c = 0; c < wide; ++c) {
+                    const uint32_t *const both = rights[inner][c];
+                    multiply_fragments(sums[r][c][0], lefts[inner][r], both, T{});
+                    multiply_fragments(sums[r][c][1], lefts[inner][r], both + 2, T{});
+                }
+            }
+        };
+        fetch(0);
+#pragma unroll
+        for (int inner = 0; inner < depth / 16; ++inner) {
+            if (inner + 1 < depth / 16) {
+                fetch(inner + 1);
+            }
+            multiply(inner % 2);
+            if (inner == 0) {
+                // What is found out about the next copies takes long; the matrix units work
+                // meanwhile.
+                ahead += load(number == 0 ? stages - 1 : number - 1) ? 0 : -1;
+                commit_chunks();
+            }
+        }
+    }
+    wait_for_chunks<0>();
+    __syncthreads();
+    visit([](float &sum, float *place, bool there) {
+        if (there) {
+            *place = sum;
+        }
+    });
+}
+
+// The same for any types, by multiply-adds of the threads, of which 16 stand above each other and the
+// others beside, each with `tall` x `wide` elements.
+template <int tall, int wide, bool left_deep, bool right_deep, class T, class L, class R, class At>
+__device__ inline void multiply_elements(product_steps<L, R, At> steps, matrix<T> to, char *staging)
+{
+    constexpr int rows = tall * 16;
+    constexpr int threads = block_warps * 32;
+    constexpr int across = threads / 16;
+    constexpr int columns = wide * across;
+    constexpr int depth = 8;
+    constexpr int left_parts = (rows * depth + threads - 1) / threads;
+    constexpr int right_parts = (columns * depth + threads - 1) / threads;
+    T *const memory = reinterpret_cast<T *>(staging);
+    const int top = threadIdx.x / across;
+    const int first = threadIdx.x % across;
+    const int64_t valid_rows = steps.now.rows;
+    const int64_t valid_columns = steps.now.columns;
+    T sums[tall][wide];
+    const auto visit = [&](auto how) {
+#pragma unroll
+        for (int part = 0; part < tall * wide; ++part) {
+            const int row = top + part / wide * 16;
+            const int column = first + part % wide * across;
+            const bool there = row < valid_rows && column < valid_columns;
+            how(sums[part / wide][part % wide], to.data + row * to.row + column * to.column, there);
+        }
+    };
+    visit([](T &sum, const T *place, bool there) { sum = there ? *place : T{0}; });
+    __syncthreads();
+    T lefts[left_parts];
+    T rights[right_parts];
+    const auto load = [&] {
+        if (!steps.find()) {
+            return false;
+        }
+        const auto &now = steps.now;
+#pragma unroll
+        for (int part = 0; part < left_parts; ++part) {
+            const int each = threadIdx.x + part * threads;
+            const int64_t row = left_deep ? each / depth : each % rows;
+            const int k = left_deep ? each % depth : each / rows;
+            const bool there = row < min(now.rows, int64_t{rows}) && k < now.depth;
+            lefts[part] = there ? widened<T>(now.left.data[row * now.left.row + k * now.left.column])
+                                : T{0};
+        }
+#pragma unroll
+        for (int part = 0; part < right_parts; ++part) {
+            const int each = threadIdx.x + part * threads;
+            const int64_t column = right_deep ? each / depth : each % columns;
+            const int k = right_deep ? each % depth : each / columns;
+            const bool there = column < min(now.columns, int64_t{columns}) && k < now.depth;
+            rights[part] =
+                there ? widened<T>(now.right.data[k * now.right.row + column * now.right.column])
+                      : T{0};
+        }
+        steps.take(depth);
+        return true;
+    };
+    bool more = load();
+    for (int number = 0; more; number = 1 - number) {
+        T *const left = memory + number * depth * (rows + columns);
+        T *const right = left + depth * rows;
+#pragma unroll
+        for (int part = 0; part < left_parts; ++part) {
+            const int each = threadIdx.x + part * threads;
+            const int row = left_deep ? each / depth : each % rows;
+            const int k = left_deep ? each % depth : each / rows;
+            if (each < rows * depth) {
+                left[k * rows + row] = lefts[part];
+            }
+        }
+#pragma unroll
+        for (int part = 0; part < right_parts; ++part) {
+            const int each = threadIdx.x + part * threads;
+            const int column = right_deep ? each / depth : each % columns;
+            const int k = right_deep ? each % depth : each / columns;
+            if (each < columns * depth) {
+                right[k * columns + column] = rights[part];
+            }
+        }
+        __syncthreads();
+        more = load();
+#pragma unroll
+        for (int k = 0; k < depth; ++k) {
+            T of_left[tall];
+            T of_right[wide];
+#pragma unroll
+            for (int r = 0; r < tall; ++r) {
+                of_left[r] = left[k * rows + top + r * 16];
+            }
+#pragma unroll
+            for (int c = 0; c < wide; ++c) {
+                of_right[c] = right[k * columns + first + c * across];
+            }
+#pragma unroll
+            for (int r = 0; r < tall; ++r) {
+#pragma unroll
+                for (int c = 0; c < wide; ++c) {
+                    sums[r][c] += of_left[r] * of_right[c];
+                }
+            }
+        }
+    }
+    __syncthreads();
+    visit([](T &sum, T *place, bool there) {
+        if (there) {
+            *place = sum;
+        }
+    });
+}
+
+// to += left @ right for the products that `at` gives for each turn, whose rows and columns are the
+// same, block by block; see `multiply_blocks` and, where `down` is 0, `multiply_elements`.
+template <int down, int tall, int wide, int depth, bool left_deep, bool right_deep, class T, class At>
+__device__ inline void multiply_along(int64_t turns, At at, matrix<T> to, char *staging)
+{
+    if (turns <= 0) {
+        return;
+    }
+    const auto whole = at(0);
+    constexpr int rows = down == 0 ? tall * 16 : down * tall * 16;
+    constexpr int columns = down == 0 ? wide * block_warps * 2 : block_warps / (down == 0 ? 1 : down) * wide * 16;
+    for (int64_t row = 0; row < whole.rows; row += rows) {
+        for (int64_t column = 0; column < whole.columns; column += columns) {
+            const auto now = factors_from(whole, row, column);
+            const matrix<T> part{to.data + row * to.row + column * to.column, to.row, to.column};
+            const product_steps steps{turns, at, row, column, 0, now};
+            if constexpr (down == 0) {
+                multiply_elements<tall, wide, left_deep, right_deep>(steps, part, staging);
+            } else {
+                multiply_blocks<down, tall, wide, depth, left_deep, right_deep>(steps, part, staging);
+            }
+        }
+    }
+}
+
+} // namespace sketch
