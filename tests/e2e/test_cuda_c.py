@@ -20,6 +20,7 @@ from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.toolchains.cuda_c.toolchain import run_nvcc
+from sketchc.runtime.toolchains.native.compiler import find_compiler
 
 TOOLCHAIN = require("cuda_c")
 
@@ -44,6 +45,20 @@ def test_an_example_equals_the_interpreter(name: str, tmp_path: Path) -> None:
             expected = reference(kernel.sketch, tensors, symbols, params)
             found = session.run(tensors, symbols, params)
             assert_equal(kernel.sketch, found, expected, 256.0)
+
+
+def test_a_compiler_that_fortifies_whatever_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\nexec {find_compiler()} -D_FORTIFY_SOURCE=2 "$@"\n', "utf-8")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    kernel, extents = lowered(example("cumsum"), {}), {"M": 3, "N": 70}
+    tensors = inputs(kernel.sketch, extents, {}, 0)
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        found = session.run(tensors, extents, {})
+    assert_equal(kernel.sketch, found, reference(kernel.sketch, tensors, extents, {}), 256.0)
 
 
 @pytest.mark.sweep

@@ -43,8 +43,12 @@ from sketchc.runtime.toolchains.native.session import NativeSession
 
 #: The headers in the place of CUDA's own.
 EMULATOR = Path(__file__).with_name("emulator")
-#: Warnings stay off: nvcc's are the ones that count.
-_FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w")
+#: Warnings stay off: nvcc's are the ones that count. A fortified longjmp takes the change from one
+#: fiber to another for damage to the stack; some systems fortify whatever they compile.
+_FLAGS = (
+    *("-std=c++20", "-O1", "-ffp-contract=off", "-fwrapv", "-fPIC", "-shared", "-w"),
+    "-U_FORTIFY_SOURCE",
+)
 #: nvcc has functions of the standard library that are `constexpr` run on the device, too.
 _LANGUAGE_FLAGS: tuple[str, ...] = ("-std=c++20", "-O3", "--expt-relaxed-constexpr")
 NVCC_FLAGS = (*_LANGUAGE_FLAGS, "-Werror", "all-warnings")
