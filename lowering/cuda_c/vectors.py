@@ -43,8 +43,10 @@ def vectors_of(
     def is_at_lane(index: ir.Expr) -> bool:
         return isinstance(index, ir.Ref) and index.name == loop.variable
 
+    own = {loop.variable, *(each.name for each in loop.body if isinstance(each, nodes.Define))}
+
     def moves(expression: ir.Expr) -> bool:
-        return any(name.name == loop.variable for name in references(expression))
+        return any(name.name in own for name in references(expression))
 
     for statement in loop.body:
         match statement:

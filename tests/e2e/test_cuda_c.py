@@ -86,6 +86,32 @@ def test_what_the_plan_says_of_matrix_units_is_what_the_code_has(
     assert (said == "mma.sync") is units
 
 
+#: Elements whose places are computed from their numbers.
+GATHER = """sketch gather {
+    symbols: M, Q;
+    tensors: X[M, Q]: in f32; Y[M*Q]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(M*Q, 256)):
+        x = alloc([256])
+        k = iota(256, i*256, M*Q)
+        load(X[k//Q, k % Q] -> x)
+        store(x -> Y[i*256:(i+1)*256])
+}
+"""
+
+
+@pytest.mark.parametrize("symbols", [{"M": 3, "Q": 5}, {"M": 7, "Q": 37}, {"M": 1, "Q": 1}])
+def test_nothing_is_read_at_lanes_that_are_not_there(
+    symbols: dict[str, int], tmp_path: Path
+) -> None:
+    kernel = lowered(GATHER, {})
+    tensors = inputs(kernel.sketch, symbols, {}, 0)
+    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+        found = session.run(tensors, symbols, {})
+    assert_equal(kernel.sketch, found, reference(kernel.sketch, tensors, symbols, {}), 0.0)
+
+
 #: A sketch whose kernel sums rows, turns tiles and scans them: with barriers of each kind.
 SKETCH = """sketch faults {
     symbols: M;

@@ -108,9 +108,10 @@ template <class How, class T> __device__ inline T combined(T value, char *memory
         parts[threadIdx.x / 32] = value;
     }
     __syncthreads();
-    value = parts[0];
-    for (unsigned warp = 1; warp < blockDim.x / 32; ++warp) {
-        value = How::combine(value, parts[warp]);
+    const unsigned warps = blockDim.x / 32; // a power of two
+    value = parts[threadIdx.x % warps];
+    for (unsigned distance = warps / 2; distance > 0; distance /= 2) {
+        value = How::combine(value, __shfl_xor_sync(0xffffffffU, value, distance));
     }
     return value;
 }

@@ -136,11 +136,13 @@ constexpr T floor_div(T a, T b)
     if constexpr (std::is_unsigned_v<T>) {
         return b == 0 ? T{0} : static_cast<T>(a / b);
     } else {
-        if (b == 0 || b == -1) {
-            return b == 0 ? T{0} : static_cast<T>(T{0} - a);
-        }
-        const T quotient = static_cast<T>(a / b);
-        return static_cast<T>(quotient - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0));
+        // Without branches: nvcc takes minutes for the paths through a few of them in a row.
+        const bool special = (b == 0) | (b == -1);
+        const T divisor = special ? T{1} : b;
+        const T quotient = static_cast<T>(a / divisor);
+        const T rest = static_cast<T>(a - quotient * divisor);
+        const T below = (rest != 0) & ((rest < 0) != (divisor < 0)) ? T{1} : T{0};
+        return static_cast<T>(special ? b * a : quotient - below);
     }
 }
 constexpr int64_t floor_div(int64_t a, int b) { return floor_div(a, int64_t{b}); }
