@@ -17,6 +17,7 @@ import attrs
 from sketchc.agents.state.candidates import candidate_of
 from sketchc.agents.state.state import RunContext, RunState, Turn
 from sketchc.base.diagnostics import UsageError
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.verify.evidence import evidence
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, from_json, taken_again, to_json
 from sketchc.runtime.verify.verify import Candidate, verify
@@ -96,6 +97,9 @@ class Verifier:
     def _measure(self, candidate: Candidate, context: RunContext) -> tuple[dict[str, Any], str]:
         """The measurement as JSON (why there is none: {"not_measured": ...}), and what is wrong
         with the outputs of the timed runs, "" for nothing."""
+        task = context.task
+        if not isinstance(task, TaskClient):
+            return {"not_measured": "there is no task in PyTorch to measure it against"}, ""
         status = candidate.toolchain.status()
         if status.interpreted:
             return {"not_measured": f"it runs {status.how_it_runs}, not at its own speed"}, ""
@@ -117,7 +121,7 @@ class Verifier:
         folder.mkdir(parents=True, exist_ok=True)
         try:
             machine = this_machine(candidate.device)
-            measured = bench(candidate, context.task, folder, settings, machine)
+            measured = bench(candidate, task, folder, settings, machine)
         except UsageError as error:
             return {"not_measured": str(error)}, ""
         wrong = "" if measured.passed else "the outputs of the timed runs are wrong"

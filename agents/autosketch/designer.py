@@ -34,7 +34,7 @@ from sketchc.agents.autosketch.templates.doubles import Doubles
 from sketchc.agents.designer.design_check import design_check
 from sketchc.agents.designer.messages import sketch_name
 from sketchc.agents.state.state import RunState, Turn
-from sketchc.base.diagnostics import UsageError
+from sketchc.base.diagnostics import InternalError, UsageError
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.tasks.signature import Signature, read_signature
@@ -183,8 +183,11 @@ class BuiltinDesigner:
         """Put designs of the task through the gate until one passes."""
         context.progress.note("designer", "traces the task")
         turn: Turn | None = None
+        task = context.task
+        if not isinstance(task, TaskClient):
+            raise InternalError("the built-in Designer needs a task that can be traced")
         try:
-            for found in designs(context.task, "program", doubles=has_f64(context.target)):
+            for found in designs(task, "program", doubles=has_f64(context.target)):
                 turn = self._tried(found, state, context)
                 if turn.outcome == "designed":
                     break

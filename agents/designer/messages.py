@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 import attrs
 
@@ -12,8 +12,11 @@ from sketchc.agents.llm.messages import Message
 from sketchc.agents.prompts.hardware import hardware
 from sketchc.agents.prompts.language import language, reach
 from sketchc.agents.prompts.rendering import message
+from sketchc.lowering.registry import load_target
+from sketchc.runtime.tasks import signature
 from sketchc.runtime.tasks.description import OtherSpec, Scalar, TensorSpec
 from sketchc.runtime.tasks.inputs import KINDS
+from sketchc.runtime.verify.design import SketchTask
 
 if TYPE_CHECKING:
     from sketchc.agents.designer.design_check import Finding
@@ -65,10 +68,22 @@ def user_message(state: RunState, context: RunContext) -> Message:
         outputs=[_value(value) for value in task.outputs],
         reach=reach(task, context.target),
         constants=[f"{name} = {value}" for name, value in sorted(context.constants.items())],
+        migrated=_migrated(context),
         feedback=None if state.feedback is None else attrs.asdict(state.feedback),
         previous=state.sketch,
         history=failures[-MOST_HISTORY:],
     )
+
+
+def _migrated(context: RunContext) -> dict[str, Any] | None:
+    """The kernel that is migrated, as the template wants it; None where none is."""
+    kernel, task = context.migration, context.task
+    if kernel is None:
+        return None
+    called = signature.shown(task.sketch) if isinstance(task, SketchTask) else ""
+    language = load_target(kernel.target).language
+    told = {"target": kernel.target, "fence": language.fence, "text": kernel.text}
+    return {**told, "alone": kernel.alone, "called": called}
 
 
 def repair_message(

@@ -28,13 +28,15 @@ from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
+from sketchc.runtime.store.origins import Origin, with_origin
 from sketchc.runtime.toolchains.base import ToolchainError
+from sketchc.runtime.verify.design import SketchTask
 
 if TYPE_CHECKING:
     from sketchc.agents.llm.client import Spend
     from sketchc.lowering.kernel import Kernel
     from sketchc.lowering.plan import Plan
-    from sketchc.runtime.tasks.client import TaskClient
+    from sketchc.runtime.tasks.task import Task
 
 STAGING = "outputs.new"
 #: Outcomes whose kernel is worth a drop-in module.
@@ -47,7 +49,7 @@ def write_outputs(
     folder: Path,
     options: RunOptions,
     state: RunState,
-    task: TaskClient,
+    task: Task,
     spend: Spend,
     stopped: str = "",
 ) -> list[Path]:
@@ -128,7 +130,7 @@ class _Writer:
     folder: Path
     options: RunOptions
     state: RunState
-    task: TaskClient
+    task: Task
     stopped: str
     files: list[tuple[str, str]] = attrs.field(factory=list)
     dropin: str = ""
@@ -202,18 +204,37 @@ class _Writer:
         text = self.state.kernel
         assert text is not None
         kernel = None if plan is None else kernel_of(text, plan)
-        ending = load_language(text.language).suffix
-        if kernel is not None and kernel.source_map and kernel.source == text.source:
-            found = source_map_json(kernel, self.state.sketch, f"{kernel.name}{ending}")
-            self._text(f"{kernel.name}.map.json", json.dumps(found), FILES[".map.json"])
-        if kernel is not None and self._dropin(kernel):
-            return
+        language = load_language(text.language)
+        source = text.source
+        if kernel is not None and self.state.sketch:
+            source = with_origin(source, language, self._origin(kernel))
+        if kernel is not None:
+            as_coded = kernel.source == text.source
+            kernel = attrs.evolve(kernel, source=source)
+            if kernel.source_map and as_coded:
+                found = source_map_json(
+                    kernel, self.state.sketch, f"{kernel.name}{language.suffix}"
+                )
+                self._text(f"{kernel.name}.map.json", json.dumps(found), FILES[".map.json"])
+            if self._dropin(kernel):
+                return
         name = self.task.path.stem if kernel is None else kernel.name
         what = _KERNELS[self.state.outcome not in _USABLE]
-        self._text(f"{name}{ending}", text.source, what)
+        self._text(f"{name}{language.suffix}", source, what)
+
+    def _origin(self, kernel: Kernel) -> Origin:
+        """What the kernel was made of, for the comment at its end."""
+        asked = self.options
+        made_for = (kernel.name, asked.target, asked.hardware, asked.constants)
+        alone = asked.migration is not None and asked.migration.alone
+        named = ("", "") if alone else (asked.task, asked.task_digest)
+        return Origin(self.state.sketch, *made_for, *named)
 
     def _dropin(self, kernel: Kernel) -> bool:
         """Write the drop-in; False, with the reason kept, where there is none."""
+        if isinstance(self.task, SketchTask):
+            self.no_dropin = "there is no task that a `ModelNew` could stand for"
+            return False
         if self.stopped or self.state.outcome not in _USABLE:
             self.no_dropin = "no kernel has passed verification"
             return False

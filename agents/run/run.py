@@ -27,6 +27,7 @@ import attrs
 from sketchc.agents.llm.client import Client, Spend, spent_on
 from sketchc.agents.state.state import (
     KernelText,
+    Migration,
     Progress,
     RunContext,
     RunState,
@@ -35,6 +36,7 @@ from sketchc.agents.state.state import (
     Turn,
     dump_state,
     load_state,
+    migration_of,
 )
 from sketchc.agents.workflows import AGENTS, Workflow, load_workflow
 from sketchc.base.diagnostics import InternalError, UsageError, refuse, refusing
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.ledger import Header, Ledger, Record
     from sketchc.agents.state.state import Agent
-    from sketchc.runtime.tasks.client import TaskClient
+    from sketchc.runtime.tasks.task import Task
 
 
 def load_agent(name: str) -> Agent:
@@ -106,7 +108,9 @@ class RunOptions:
     """What a run's prompts and verdicts depend on; kept in run.json.
 
     `task` is the file's name, `task_digest` the SHA-256 of its text; `sketch` and `kernel` are the
-    texts of files given on the command line, "" without.
+    texts of files given on the command line, "" without; `picked` names one of several sketches of
+    that text. `migration` is the kernel that is migrated, which is the `task`, too, where there is
+    no other.
     """
 
     task: str
@@ -123,6 +127,8 @@ class RunOptions:
     max_attempts: int = 5
     max_repairs: int = 4
     everything_to_coder: bool = False
+    picked: str = ""
+    migration: Migration | None = attrs.field(default=None, converter=migration_of)
 
 
 @attrs.frozen
@@ -284,7 +290,7 @@ def _agree(wanted: RunOptions, stored: RunOptions, path: Path) -> None:
         new, old = getattr(wanted, field.name), getattr(stored, field.name)
         if new == old:
             continue
-        if field.name in ("task_digest", "sketch", "kernel"):
+        if field.name in ("task_digest", "sketch", "kernel", "migration"):
             what = field.name.removesuffix("_digest")
             msg = f"the {what} file is not the one that the run in {path} was started with"
         else:
@@ -316,7 +322,7 @@ class Run:
 
     options: RunOptions
     folder: RunFolder
-    task: TaskClient
+    task: Task
     task_source: str
     configuration: Configuration
     client: Client | None
@@ -329,11 +335,11 @@ class Run:
 #: The options that are fields of a run's context, too.
 _SHARED = (
     *("target", "hardware", "constants", "coder", "seed", "max_attempts", "max_repairs"),
-    "everything_to_coder",
+    *("everything_to_coder", "picked", "migration"),
 )
 
 
-def context_of(options: RunOptions, task: TaskClient, **others: Any) -> RunContext:
+def context_of(options: RunOptions, task: Task, **others: Any) -> RunContext:
     """The context of a run with these options; `others` are what they do not say."""
     shared = {name: getattr(options, name) for name in _SHARED}
     agents = load_workflow(options.workflow).agents

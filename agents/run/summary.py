@@ -182,13 +182,16 @@ def _asked(facts: Facts) -> str:
     options = facts.options
     coder = {"builtin": "the built-in one (deterministic)", "llm": "a language model"}
     constants = ", ".join(f"{name} = {value}" for name, value in options.constants.items())
-    rows = [
-        ("task", f"`{options.task}`"),
+    moved = options.migration
+    task = "none: the kernel is compared with the original alone"
+    rows = [("migrated", f"`{moved.file}`, a kernel for {moved.target}")] if moved else []
+    rows += [
+        ("task", f"`{options.task}`" if moved is None or not moved.alone else task),
         ("target", f"{options.target} ({options.hardware})"),
         ("workflow", f"{options.workflow}: {facts.workflow.description}"),
     ]
     if options.sketch:
-        rows.append(("sketch", "given"))
+        rows.append(("sketch", "given" if moved is None else moved.sketch))
     if options.kernel:
         rows.append(("kernel", "given" + (f", `{options.entry}`" if options.entry else "")))
     if "coder" in facts.workflow.agents:
@@ -430,9 +433,14 @@ def _use(facts: Facts) -> str:
 
 
 def _repeat(facts: Facts) -> str:
-    options = facts.options
+    options, moved = facts.options, facts.options.migration
     words = ["sketchc", "gen", facts.task_path, "--target", options.target]
-    words += ["--hardware", options.hardware, "--workflow", options.workflow]
+    if moved is not None:
+        words = ["sketchc", "migrate", moved.file, "--from", moved.target, "--to", options.target]
+        words += [] if moved.alone else ["--task", facts.task_path]
+        words += ["--signature", moved.signature] if moved.signature else []
+    words += ["--hardware", options.hardware]
+    words += ["--workflow", options.workflow] if moved is None else []
     words += ["--coder", options.coder] if "coder" in facts.workflow.agents else []
     words += ["--seed", str(options.seed)]
     if "conductor" in facts.workflow.agents:
@@ -447,7 +455,7 @@ def _repeat(facts: Facts) -> str:
         ("--sketch", options.sketch, f"{_stem(options.task)}.sketch"),
         ("--kernel", options.kernel, facts.given_kernel),
     ):
-        if text:
+        if text and moved is None:
             words += [flag, f"{facts.folder}/{name}" if name else "KERNEL"]
     if options.entry:
         words += ["--entry", options.entry]

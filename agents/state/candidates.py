@@ -14,8 +14,11 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
 from sketchc.parsing.parser import parse
+from sketchc.runtime.store.origins import named
 from sketchc.runtime.tasks import signature
+from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.toolchains.base import toolchain
+from sketchc.runtime.verify.design import SketchTask
 from sketchc.runtime.verify.verify import Candidate
 
 if TYPE_CHECKING:
@@ -28,10 +31,11 @@ def plan_of(text: str, context: RunContext, tiles: Mapping[str, Value] | None = 
     tree, found = parse(Source(f"{context.name}.sketch", text))
     if tree is None or has_errors(found):
         raise DiagnosticError(found)
-    if len(tree.entries) != 1:
-        refuse(f"the sketch file holds {len(tree.entries)} sketches; a run takes one")
+    meant = named(tree.sketches, context.picked) if context.picked else list(tree.entries)
+    if len(meant) != 1:
+        refuse(f"the sketch file holds {len(meant)} sketches; a run takes one")
     constants = {**context.constants, **(tiles or {})}
-    return build_plan(tree.entries[0], context.target, context.hardware, constants).plan
+    return build_plan(meant[0], context.target, context.hardware, constants).plan
 
 
 def candidate_of(state: RunState, context: RunContext) -> Candidate:
@@ -75,5 +79,10 @@ def foreign_kernel(plan: Plan, entry: str, language: str, source: str) -> Kernel
 
 def signature_plan(context: RunContext) -> Plan:
     """A plan without phases: what is known of a kernel that was written without a sketch."""
-    parameters = signature.signature_of(context.task, context.name)
+    task = context.task
+    if isinstance(task, TaskClient):
+        parameters = signature.signature_of(task, context.name)
+    else:
+        assert isinstance(task, SketchTask)
+        parameters = attrs.evolve(task.sketch, phases=())
     return signature.signature_plan(parameters, context.target, context.hardware)

@@ -15,8 +15,8 @@ from sketchc.base.json_form import from_plain, to_plain
 if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.llm.messages import LanguageModel
-    from sketchc.runtime.tasks.client import TaskClient
     from sketchc.runtime.tasks.description import TaskDescription
+    from sketchc.runtime.tasks.task import Task
 
 
 @attrs.frozen
@@ -28,6 +28,31 @@ class KernelText:
     entry: str
     language: str  # "python" or "c++"
     origin: str
+
+
+@attrs.frozen
+class Migration:
+    """A kernel that is brought to another target: the `file` as the user named it, its own
+    `target`, and its `text`. `sketch` says where its sketch is found, `task` where the task is; ""
+    for a kernel that is compared with what it computes itself, for there is no task. `signature` is
+    the file of the sketch that says what it is called with, "" for none."""
+
+    file: str
+    target: str
+    text: str
+    sketch: str
+    task: str = ""
+    signature: str = ""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the kernel itself is the only task there is."""
+        return not self.task
+
+
+def migration_of(data: Migration | Mapping[str, str] | None) -> Migration | None:
+    """The migration that run.json holds as data."""
+    return Migration(**data) if isinstance(data, Mapping) else data
 
 
 @attrs.frozen
@@ -120,7 +145,7 @@ class RunContext:
     only in runs that no model takes part in.
     """
 
-    task: TaskClient
+    task: Task
     description: TaskDescription
     task_source: str  # the text of the task's file
     target: str
@@ -140,6 +165,10 @@ class RunContext:
     everything_to_coder: bool = False
     #: Measure a kernel that passed, where the target runs at its own speed.
     bench: bool = True
+    #: The sketch that is meant, where a given text holds several.
+    picked: str = ""
+    #: The kernel that is migrated to the target, where one is.
+    migration: Migration | None = None
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from sketchc.lowering.registry import all_targets
 from sketchc.runtime.bench.machine import processor_name
 from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.store import writing
+from sketchc.runtime.store.origins import named
 from sketchc.runtime.store.writing import KernelRow, RunStep, SketchText, TaskText
 from sketchc.runtime.tasks.outline import modules_beside
 
@@ -184,15 +185,13 @@ def sketch_text(text: str, name: str) -> SketchText:
     """The sketch `name` of a `text` with one or several sketches. Raises `ValueError` where the
     text does not parse or has no such sketch."""
     from sketchc.base.diagnostics import Source
-    from sketchc.checker.api import identifier
     from sketchc.parsing.parser import parse
     from sketchc.runtime.store.canonical import VERSION, canonical_hash
 
     tree, _ = parse(Source(f"{name}.sketch", text))
     sketches = () if tree is None else tree.sketches
-    for sketch in sketches:
-        if name in (sketch.name, identifier(sketch.name)):
-            return SketchText(text, sketch.name, canonical_hash(sketch), VERSION)
+    for sketch in named(sketches, name):
+        return SketchText(text, sketch.name, canonical_hash(sketch), VERSION)
     raise ValueError(f"the text holds no sketch {name}")
 
 

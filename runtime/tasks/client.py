@@ -123,6 +123,7 @@ class TaskClient:
     """
 
     is_sketch = False
+    slow = False
     framework: ClassVar[str] = ""
     #: What the process calls with its channel ("package.module:function").
     serving: ClassVar[str] = ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 from sketchc.runtime.process.arrays import Array
 from sketchc.runtime.process.peer import Process, Start, python_environment
@@ -36,15 +36,29 @@ _LATER = ("torch._dynamo",)
 
 
 class Task(Protocol):
-    """A reference that can be run at many sizes: a `TaskClient` or a `SketchTask`.
+    """A reference that can be run at many sizes: a `TaskClient`, or what stands for one where there
+    is none, a `SketchTask` or a `KernelTask`; a context manager.
 
-    `path` is its name in messages; `is_sketch` says that the reference is the sketch's own
-    interpretation, so that code that differs from it is to blame. A sketch has no parameters, and
-    its numbers are inputs: there is nothing to build otherwise, and nothing to correct.
+    `path` is its name in messages, `specification` the file as the user named it; `is_sketch` says
+    that the reference is the sketch's own interpretation, so that code that differs from it is to
+    blame; `slow`, that a run of it takes far longer than one of a kernel does. A sketch has no
+    parameters, and its numbers are inputs: there is nothing to build otherwise, and nothing to
+    correct.
     """
 
     path: Path
+    specification: str
     is_sketch: bool
+    slow: bool
+
+    def __enter__(self) -> Self:
+        """The task itself."""
+
+    def __exit__(self, *_: object) -> None:
+        """End its processes."""
+
+    def require_deterministic(self, seed: int = 0, *, wait: bool = True) -> None:
+        """Raises `TaskFailure` where two runs on the same inputs differ; `wait`: see `client`."""
 
     def describe(self, seed: int = 0) -> TaskDescription:
         """Shapes and dtypes at the task's own sizes."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class SketchTask(Task):
     """
 
     is_sketch = True
+    slow = True
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class SketchTask(Task):
         self.sketch = plan.sketch
         self._session = InterpreterSession(plan.sketch)
         self.path = path or Path(f"{plan.sketch.name}.sketch")
+        self.specification = str(self.path)
         self.timeout = 300.0
         self.params: dict[str, Scalar] = example_params(plan.sketch, settings)
         self.symbols = _own_sizes(plan, self.params)
@@ -87,6 +90,9 @@ class SketchTask(Task):
         optional = frozenset(place for place, tensor in enumerate(self.read) if tensor.optional)
         given = (*inputs, *numbers)
         return TaskDescription(self.path, given, (), (), {}, tuple(outputs), defaults=optional)
+
+    def require_deterministic(self, seed: int = 0, *, wait: bool = True) -> None:
+        """Nothing: no interpretation draws random numbers."""
 
     def own_inputs(self, seed: int, variant: int = 0) -> list[Array | Scalar | None]:
         """Signed inputs of one scale, indices in range; there are no variants."""
@@ -115,14 +121,20 @@ class SketchTask(Task):
         params = dict(self.params)
         params |= {p.name: v for p, v in numbers if isinstance(v, bool | int | float)}
         try:
-            found = self._session.run(arrays, symbols, params, self.timeout)
+            found = self._run(arrays, symbols, params)
         except ToolchainError as error:
             fail(f"{self.path.name}: {error}", error)
         wide = {t.name for t in self.written if double and t.dtype.is_float}
         outputs = [(t.name, found[t.name]) for t in self.written]
         return [array.astype(np.float64) if name in wide else array for name, array in outputs]
 
-    def __enter__(self) -> SketchTask:
+    def _run(
+        self, arrays: Mapping[str, Array], symbols: Mapping[str, int], params: Mapping[str, Scalar]
+    ) -> Mapping[str, Array]:
+        """The out and inout tensors by name. Raises `ToolchainError`."""
+        return self._session.run(arrays, symbols, params, self.timeout)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -209,7 +209,7 @@ class Runner:
         if not any(result.passed for result in self.results):
             return ()
         candidate, binding = case_runner.candidate, case_runner.binding
-        slow = self.interpreted or case_runner.task.is_sketch  # then the reference is interpreted
+        slow = self.interpreted or case_runner.task.slow
         limits = REACH_INTERPRETED if slow else REACH_NATIVE
         marks = marks_of(candidate.plan, candidate.kernel)
         reaching = Reaching(candidate.plan, binding, case_runner.freedom, marks, limits)

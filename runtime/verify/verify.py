@@ -118,7 +118,7 @@ def verify(
     odd = _oddities(task, seed)
     freedom = find_freedom(binding, task)
     case_runner = _case_runner(candidate, binding, freedom, task, timeout)
-    usual = INTERPRETED if small or status.interpreted else NATIVE
+    usual = INTERPRETED if small or status.interpreted or task.slow else NATIVE
     limits = Trials(plan, binding, freedom.free, usual).affordable()
     cases, varying, notes = _planned(case_runner, limits, seed, settings or {}, select)
     runner = Runner(case_runner, seed, progress, status.interpreted, patience)

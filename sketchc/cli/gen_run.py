@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from sketchc.agents.config.settings import Configuration
     from sketchc.agents.state.state import RunContext, RunState
     from sketchc.runtime.store.recording import Recorder
+    from sketchc.runtime.tasks.task import Task
 
 #: Seconds between two updates of the live line while a reply streams in.
 _REFRESH = 0.2
@@ -226,8 +227,10 @@ def generate(
     bench: bool,
     quiet: bool,
     store: Path | None = None,
+    opened: Callable[[], Task] | None = None,
 ) -> RunResult:
     """Start or resume the run, write its outputs however it ends, and record it in `store`.
+    `opened` opens the task where it is not to be loaded from `task_path`.
 
     Raises `UsageError` for what no run can start with: no model configured, a broken task.
     """
@@ -246,7 +249,7 @@ def generate(
 
     timeout = configuration.target(wanted.target).verify_timeout
     os.environ |= visible_devices(wanted.target, configuration.target(wanted.target).devices)
-    with load_task(str(task_path), timeout) as task:
+    with opened() if opened is not None else load_task(str(task_path), timeout) as task:
         task.describe(0)  # a broken task ends here, before a folder holds a run of it
         task.require_deterministic(0)  # else every attempt would fail, and the sketch be blamed
         require_own_folder(folder)

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lower": (".lower:lower", "Lower a sketch to a target's source code."),
     "verify": (".verify:verify", "Verify a lowered sketch against a PyTorch task."),
     "gen": (".gen:gen", "Turn a PyTorch task into a verified kernel, with agents."),
+    "migrate": (".migrate:migrate", "Bring a kernel to another target, by way of a sketch."),
     "suite": (".suite:suite", "Run gen on many tasks, and count what passes."),
     "bench": (".bench:bench", "Measure a lowered sketch against a PyTorch task."),
     "store": (".store:store", "Show what was verified and measured."),

@@ -13,7 +13,7 @@ import pytest
 from sketchc.agents.workflows import WORKFLOWS
 from sketchc.base.diagnostics import Source
 from sketchc.base.types import DType
-from sketchc.cli.commands.gen import STATUS
+from sketchc.cli.gen_report import STATUS
 from sketchc.cli.verify_files import Outcome, VerifyRequest
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.passes.pipeline import build_plan

@@ -24,7 +24,7 @@ from sketchc.agents.run.run import (
 )
 from sketchc.agents.state.state import RunState, Step, Turn
 from sketchc.base.diagnostics import InternalError, UsageError
-from sketchc.cli.commands.gen import STATUS
+from sketchc.cli.gen_report import STATUS
 
 
 @pytest.mark.parametrize("name", workflows.WORKFLOWS)

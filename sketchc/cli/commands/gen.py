@@ -13,6 +13,7 @@ import click
 from sketchc.api import sketches
 from sketchc.base.diagnostics import refuse
 from sketchc.cli import options
+from sketchc.cli.gen_report import report
 from sketchc.cli.options import store_option, task_errors
 
 if TYPE_CHECKING:
@@ -23,18 +24,6 @@ if TYPE_CHECKING:
     #: The options of a run, and the text of the task's file.
     Wanted = tuple[RunOptions, str]
 
-#: Exit status by how a run ended.
-STATUS = {
-    "passed": 0,
-    "generated": 0,
-    "rejected": 1,
-    "incomplete": 1,
-    "exhausted": 1,
-    "failed": 1,
-}
-#: That of a kernel of parts alone, with which no workflow ends.
-PARTIAL = 1
-STOPPED = 3
 #: Options that win over `sketchc.toml` and the environment, and the file itself.
 _SETTINGS = (
     *("config", "llm", "model", "base_url"),
@@ -139,8 +128,6 @@ def _emit(task: str, stage: str, target: str) -> int:
 
 def _gen(given: dict[str, Any]) -> int:
     """Carry out `sketchc gen`; returns the exit status. Raises `UsageError`."""
-    from sketchc.agents.run.run import INTERRUPTED
-
     configuration = options.configuration_of(**{name: given[name] for name in _SETTINGS})
     output = None if given["output"] is None else Path(given["output"])
     if given["designer"] == "both":
@@ -150,10 +137,7 @@ def _gen(given: dict[str, Any]) -> int:
         if given["sketch"] and not _holds(given["sketch"], wanted[0], as_json=given["as_json"]):
             return 1
         result, said = _made(given, configuration, wanted, output), ""
-    _report(result, said, as_json=given["as_json"])
-    if result.stopped:
-        return 130 if result.stopped == INTERRUPTED else STOPPED
-    return STATUS.get(result.state.outcome, PARTIAL)
+    return report(result, said, as_json=given["as_json"])
 
 
 def _made(
@@ -328,53 +312,3 @@ def _text(path: str, what: str) -> str:
     if not text.strip():
         refuse(f"the {what} {path} is empty")
     return text
-
-
-def _report(result: RunResult, said: str = "", *, as_json: bool) -> None:
-    from sketchc.agents.llm.messages import ReplayMissError
-
-    if as_json:
-        click.echo((result.folder / "trace.json").read_text("utf-8"), nl=False)
-        return
-    _tell_steps(result)
-    for path in result.files:
-        click.echo(path)
-    if said:
-        click.echo(said)
-    click.echo(headline(result))  # last, where whoever follows a log looks
-    if result.stopped and ReplayMissError.kind not in result.stopped:
-        click.echo("go on with: the same command and --resume", err=True)
-
-
-def _tell_steps(result: RunResult) -> None:
-    """Print the steps of a run as a table; columns in which nothing stands are left out."""
-    from rich.markup import escape
-    from rich.table import Table
-
-    from sketchc.agents.run.summary import STEP_COLUMNS, STEP_NUMBERS, step_rows
-    from sketchc.cli.consoles import make_console
-
-    rows = [[str(cell) for cell in row] for row in step_rows(result.state.history)]
-    told = [n for n in range(len(STEP_COLUMNS)) if any(row[n] for row in rows)]
-    if not told:
-        return
-    shown = Table()
-    for name in (STEP_COLUMNS[n] for n in told):
-        shown.add_column(name, justify="right" if name in STEP_NUMBERS else "left")
-    for row in rows:
-        shown.add_row(*(escape(row[n]) for n in told))
-    make_console(highlight=False).print(shown)
-
-
-def headline(result: RunResult) -> str:
-    """One line on how the run ended."""
-    from sketchc.agents.run.summary import counted, ending
-
-    state, asked, spend = result.state, result.options, result.spend
-    ended = ending(state, result.stopped)
-    used = f"{counted(spend.calls, 'call')}, {spend.input_tokens + spend.output_tokens:,} tokens"
-    cost = f", {spend.cost:.4f} spent" if spend.cost else ""
-    attempts = f"attempt {state.attempt} of {asked.max_attempts}; "
-    if asked.workflow in ("verifier-only", "kernelgen-only"):
-        attempts = ""
-    return f"{Path(asked.task).stem} for {asked.target}: {ended} ({attempts}{used}{cost})"

@@ -15,7 +15,8 @@ from sketchc.base.diagnostics import Source, refuse
 from sketchc.base.types import Scalar
 from sketchc.cli import options
 from sketchc.lowering.plan_text import print_plan, print_sketch
-from sketchc.lowering.registry import load_target
+from sketchc.lowering.registry import load_language, load_target
+from sketchc.runtime.store.origins import Origin, with_origin
 
 if TYPE_CHECKING:
     from sketchc.lowering.kernel import Kernel
@@ -113,6 +114,10 @@ def lower(
     planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
     with sketches.pointing_into(source):
         text, made = emitted(planned, emit)
+    origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, constants)
+    if made is not None:
+        made = _signed(made, origin)
+        text = made.source
     kernel = None
     if coder == "llm":
         from sketchc.cli.lower_llm import code_with_model
@@ -120,6 +125,7 @@ def lower(
         kernel, status = code_with_model(planned, source.text, file, given, quiet)
         if kernel is None:
             return status
+        kernel = _signed(kernel, origin)
         text = kernel.source
     options.write_output(text, output)
     if map_file is not None and made is not None:
@@ -147,9 +153,17 @@ def _lower_all(
     for tree in trees:
         planned = sketches.plan_sketch(source, tree, *target, constants, allow_unproved)
         with sketches.pointing_into(source):
-            kernels.append(load_target(target[0]).emit(planned.plan))
+            made = load_target(target[0]).emit(planned.plan)
+        chip = planned.plan.hardware.name
+        kernels.append(_signed(made, Origin(source.text, tree.name, target[0], chip, constants)))
         _tell(source, planned, quiet)
     return _written(folder, lambda: write_generic_module(folder, trees[0].written_name, kernels))
+
+
+def _signed(kernel: Kernel, origin: Origin) -> Kernel:
+    """The kernel with a comment at its end that holds the sketch it was made of."""
+    language = load_language(kernel.language)
+    return attrs.evolve(kernel, source=with_origin(kernel.source, language, origin))
 
 
 def _tell(source: Source, planned: PlannedSketch, quiet: bool) -> None:
