@@ -137,7 +137,7 @@ class _Writer:
     no_dropin: str = "there is no kernel"
 
     def write(self) -> None:
-        stem = self.task.path.stem
+        stem = self._context().name
         if self.state.sketch:
             self._text(f"{stem}.sketch", self.state.sketch, FILES[".sketch"])
         plan = self._plan()
@@ -218,7 +218,7 @@ class _Writer:
                 self._text(f"{kernel.name}.map.json", json.dumps(found), FILES[".map.json"])
             if self._dropin(kernel):
                 return
-        name = self.task.path.stem if kernel is None else kernel.name
+        name = self._context().name if kernel is None else kernel.name
         what = _KERNELS[self.state.outcome not in _USABLE]
         self._text(f"{name}{language.suffix}", source, what)
 

@@ -172,8 +172,10 @@ class RunContext:
 
     @property
     def name(self) -> str:
-        """The task's file name without folder and suffix: prompts never hold a path."""
-        return self.task.path.stem
+        """The name, without folder and suffix, of the task's file, or of the kernel's that is
+        migrated: prompts never hold a path."""
+        migrated = self.migration
+        return self.task.path.stem if migrated is None else Path(migrated.file).stem
 
 
 class Agent(Protocol):

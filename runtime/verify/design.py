@@ -41,6 +41,9 @@ from sketchc.runtime.verify.verify import Candidate, verify
 #: Sizes that are tried after those that the tiles suggest.
 _FALLBACK = (37, 19, 11, 7, 5, 3, 2, 1, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024)
 
+#: So many of them are large enough to be the first that is tried.
+_APART = 4
+
 #: Seconds after which a design that was right so far is left to the verification of its kernel,
 #: which makes the same comparisons faster: of a whole network, one interpretation takes many.
 _PATIENCE = 30.0
@@ -150,7 +153,10 @@ def _own_sizes(plan: Plan, params: Mapping[str, Scalar]) -> dict[str, int]:
 
     sketch = plan.sketch
     options = {}
-    for name, tiles in tile_sizes(plan).items():
+    for number, (name, tiles) in enumerate(tile_sizes(plan).items()):
+        if not plan.phases:  # a signature alone: sizes that tell its axes apart
+            options[name] = (*_FALLBACK[number % _APART :], *_FALLBACK)
+            continue
         tile = max(tiles, default=0)
         around = [2 * tile + 3, tile + 3, tile + 1] if tile > 1 else [5] if tile else [37]
         multiples = [2 * tile, tile, 3 * tile] if tile > 1 else []

@@ -20,6 +20,7 @@ from sketchc.api.sketches import load_sketch
 from sketchc.cli.main import run
 from sketchc.lowering.passes.pipeline import build_plan
 from sketchc.lowering.registry import load_target
+from sketchc.runtime.store.origins import read_origin
 from sketchc.runtime.toolchains.base import ToolchainStatus
 from sketchc.runtime.toolchains.cpp.toolchain import CppToolchain
 
@@ -126,6 +127,11 @@ def built_in(sketch: Path, target: str) -> str:
     return load_target(target).emit(build_plan(tree, target).plan).source
 
 
+def code(text: str, target: str) -> str:
+    """The text of a kernel without the comment that holds its sketch."""
+    return read_origin(text, load_target(target).language)[0]
+
+
 def fenced(target: str, text: str) -> Action:
     return reply(f"```{FENCE[target]}\n{text}```\n")
 
@@ -167,7 +173,7 @@ def test_broken_code_is_accepted_only_once_it_is_mended(
         status = lower(sketch, target, server, "-o", "out", "--seed", "7")
     captured = capsys.readouterr()
     assert status == 0, captured.err
-    assert Path("out").read_text() == right
+    assert code(Path("out").read_text(), target) == right
     assert "accepted" in captured.err
     assert "2 attempts, 2 calls, 22 tokens in, 14 out" in captured.err
     told = prompt(server, 1)
@@ -185,7 +191,7 @@ def test_right_code_is_accepted_at_once(
     with LlmServer([fenced(target, right)]) as server:
         assert lower(sketch, target, server) == 0
     captured = capsys.readouterr()
-    assert captured.out == right
+    assert code(captured.out, target) == right
     assert "1 attempt, 1 call, " in captured.err
 
 
@@ -265,7 +271,8 @@ def test_a_ledger_replays_without_a_server(
         assert lower(sketch, "cpp", server, "--ledger", "calls.jsonl", "-o", "two") == 0
         assert len(server.requests) == 2
     assert lower(sketch, "cpp", None, "--llm", "replay:calls.jsonl", "-o", "three") == 0
-    assert Path("one").read_text() == Path("two").read_text() == Path("three").read_text() == right
+    assert Path("one").read_text() == Path("two").read_text() == Path("three").read_text()
+    assert code(Path("one").read_text(), "cpp") == right
     assert "a-key-for-tests" not in Path("calls.jsonl").read_text()
     capsys.readouterr()
 
@@ -279,7 +286,7 @@ def test_the_module_of_a_models_cpp_is_a_drop_in(
     assert mine != right
     with LlmServer([fenced("cpp", mine)]) as server:
         assert lower(sketch, "cpp", server, "-o", "out.cpp", "--module", "made") == 0
-    assert (Path("made") / "row_scale.cpp").read_text() == mine
+    assert code((Path("made") / "row_scale.cpp").read_text(), "cpp") == mine
     use = (
         "import torch, row_scale_module as m\nx = torch.randn(5, 19)\n"
         "torch.testing.assert_close(m.row_scale(x, scale=3.0), 3 * x.exp().sum(-1))\n"

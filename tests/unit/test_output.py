@@ -247,7 +247,7 @@ def test_somebody_elses_file_is_kept(task: TorchTask, kernel: KernelText, tmp_pa
     with pytest.raises(UsageError, match=r"softmax\.py is no file of this run, so it is kept"):
         write_outputs(tmp_path, OPTIONS, state_of("passed", kernel), task, SPEND)
     assert (tmp_path / "softmax.py").read_text() == "mine"
-    assert (tmp_path / "run" / STAGING / "softmax.py").read_text() == kernel.source
+    assert (tmp_path / "run" / STAGING / "softmax.py").read_text().startswith(kernel.source)
 
 
 def test_a_run_that_is_killed_between_its_files_goes_on(

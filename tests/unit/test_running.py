@@ -71,7 +71,7 @@ def case_runner(takes: Takes, free: str = "MN") -> Any:
     kernel = Kernel("cpp", "cpu", "copies", "copies", "c++", "", plan.sketch)
     candidate = Candidate(plan, kernel, toolchain("cpp"))
     binding = bind(plan.sketch, task)
-    reference = SimpleNamespace(is_sketch=False)
+    reference = SimpleNamespace(is_sketch=False, slow=False)
     return Task(candidate, binding, Freedom(frozenset(free), {}), reference, 1.0, takes=takes)  # type: ignore[arg-type]
 
 

@@ -96,7 +96,14 @@ def migrate(**given: Any) -> int:
       sketchc migrate theirs.cu --from cuda_c --to triton_cuda --signature x.sketch --llm openai
     """
     with task_errors(as_json=given["as_json"]), tempfile.TemporaryDirectory() as place:
-        return _migrate(given, Path(place))
+        try:
+            return _migrate(given, Path(place))
+        except sketches.SketchError as error:
+            if not given["as_json"]:
+                raise
+            found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}
+            click.echo(json.dumps(found, indent=2))
+            return 1
 
 
 def _migrate(given: dict[str, Any], place: Path) -> int:
@@ -190,14 +197,7 @@ def _by_sketch(
     constants |= options.parse_assignments(given["settings"], "--set")
     wanted = _options(given, configuration, original, task, "coder-only")
     wanted = attrs.evolve(wanted, sketch=source.text, picked=tree.name, constants=constants)
-    try:
-        sketches.plan_sketch(source, tree, wanted.target, wanted.hardware, constants)
-    except sketches.SketchError as error:
-        if not given["as_json"]:
-            raise
-        found = {"outcome": "failed", "reason": str(error), **options.diagnostics_json(error)}
-        click.echo(json.dumps(found, indent=2))
-        return 1
+    sketches.plan_sketch(source, tree, wanted.target, wanted.hardware, constants)
     opened: Opened = None
     if task is None:
         opened = _original_task(configuration, original, constants, place, say)
