@@ -18,7 +18,7 @@ from sketchc.agents.run.record import FILES, Evidence, RunRecord, RunVerdict, Tr
 from sketchc.agents.state.state import Step
 from sketchc.base.diagnostics import UsageError, refuse
 from sketchc.base.json_form import from_plain
-from sketchc.lowering.registry import language_of_file
+from sketchc.lowering.registry import all_languages, language_of_file
 from sketchc.lowering.source_map import digest
 from sketchc.runtime.bench.text import is_measurement
 from sketchc.runtime.report.content import Code, Page
@@ -120,7 +120,8 @@ class _Files:
 
     def kernel_name(self) -> str:
         """The name of the kernel's file: a source that is neither glue, task nor drop-in."""
-        return self.first(".cpp", ".py", but=("_dropin.py", "_task.py", "_module.cpp"))
+        sources = (ending for language in all_languages() for ending in language.suffixes)
+        return self.first(*sources, but=("_dropin.py", "_task.py", "_module.cpp"))
 
     def text(self, name: str) -> str:
         """The text of a file; "" where it cannot be read."""
@@ -139,7 +140,11 @@ class _Files:
         given = "given" if self.record.options.get("kernel") else "builtin"
         return next((origin for origin in reversed(origins) if origin), given) != "builtin"
 
-    def reproduce(self) -> Reproduce:
+    def reproduce(self) -> Reproduce | None:
+        """How to verify the kernel again; None where there is no task to verify it against."""
+        moved = self.record.options.get("migration")
+        if isinstance(moved, Mapping) and not moved.get("task"):
+            return None
         sketch, kernel = self.sketch_name(), self.kernel_name()
         if self.by_others() and kernel:
             signature = str(self.folder / sketch) if sketch else ""

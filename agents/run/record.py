@@ -105,6 +105,7 @@ FILES = {
     "verdict.json": "the verdict and the measurement, as data",
     "SUMMARY.md": "the run in words",
     ".cpp": "the kernel",
+    ".cu": "the kernel",
     ".py": "the kernel",
 }
 

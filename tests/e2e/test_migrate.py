@@ -285,3 +285,22 @@ def test_a_kernel_by_others_needs_a_model(capsys: pytest.CaptureFixture[str]) ->
     file.write_text(without_comment(file.read_text()))
     assert migrate(file, "cpp", "cuda_c", "--no-store") == 2
     assert "a model has to read it; say --llm" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- what a run leaves
+
+
+def test_the_page_of_a_run_shows_sketch_and_kernel_and_no_task(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    require("cpp"), require("cuda_c")
+    file = lowered("cpp")
+    assert migrate(file, "cpp", "cuda_c", "-o", "out", "-q", "--no-store") == 0
+    assert run(["report", "out", "-o", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert "row_scale.cu" in page
+    assert "sketchc verify" not in page  # there is nothing to verify it against
+    summary = Path("out/SUMMARY.md").read_text()
+    assert "sketchc migrate mine.cpp --from cpp --to cuda_c" in summary
+    assert "| sketch | the comment at the kernel's end |" in summary
+    capsys.readouterr()
