@@ -290,9 +290,11 @@ def _agree(wanted: RunOptions, stored: RunOptions, path: Path) -> None:
         new, old = getattr(wanted, field.name), getattr(stored, field.name)
         if new == old:
             continue
-        if field.name in ("task_digest", "sketch", "kernel", "migration"):
+        if field.name in ("task_digest", "sketch", "kernel"):
             what = field.name.removesuffix("_digest")
             msg = f"the {what} file is not the one that the run in {path} was started with"
+        elif field.name == "migration":
+            msg = f"the run in {path} migrates another kernel, or knows of another task of it"
         else:
             msg = f"the run in {path} has {field.name} = {old!r}, not {new!r}"
         raise UsageError(msg)

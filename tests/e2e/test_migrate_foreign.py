@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from llm_server import LlmServer, reply
+from llm_server import LlmServer, reply, unauthorized
 from toolchains import require
 
 from sketchc.cli.main import run
@@ -203,6 +203,10 @@ def test_a_reading_that_stays_wrong_passes_nowhere(capsys: pytest.CaptureFixture
         file = "linear_leaky.py"
         assert migrate(server, file, "triton_cuda", "cpp", *more, "--max-repairs", "1") == 1
         assert len(server.requests) == 2
+        # The sizes tell the axes of a signature apart.
+        assert "1. f32 tensor of shape [37, 11]\n2. f32 tensor of shape [11, 19]" in prompt(
+            server, 0
+        )
     assert "exhausted" in capsys.readouterr().out
     assert not list(Path("out").glob("*.cpp"))
 
@@ -225,6 +229,22 @@ def test_a_kernel_in_cpp_is_called_as_its_signature_says(
     made = "out/clamped.cu"
     back = ["migrate", made, "--from", "cuda_c", "--to", "cpp", "-o", "back", "-q", "--no-store"]
     assert run(back) == 0
+
+
+def test_a_run_that_the_endpoint_stopped_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    require("cpp"), require("cuda_c")
+    Path("clamped.cpp").write_text(CLAMPED)
+    Path("signature.sketch").write_text(CLAMP_SKETCH)
+    more = ("--signature", "signature.sketch")
+    with LlmServer([unauthorized()]) as server:
+        assert migrate(server, "clamped.cpp", "cpp", "cuda_c", *more) == 3
+    with LlmServer([reply(said(CLAMP_SKETCH))]) as server:
+        assert migrate(server, "clamped.cpp", "cpp", "cuda_c", *more, "--resume") == 0
+    Path("clamped.cpp").write_text(CLAMPED.replace("6.0f", "7.0f"))
+    with LlmServer([]) as server:
+        assert migrate(server, "clamped.cpp", "cpp", "cuda_c", *more, "--resume") == 2
+    told = capsys.readouterr().err
+    assert "the task file is not the one that the run in out was started with" in told
 
 
 @pytest.mark.parametrize(

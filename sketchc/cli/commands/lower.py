@@ -87,6 +87,8 @@ def lower(
 ) -> int:
     """Lower a sketch to source code for a target.
 
+    The code ends in a comment that holds the sketch: `sketchc migrate` reads it.
+
     Exit status: 0 done, 1 for a sketch that does not lower or (--coder llm) when no code was
     accepted, 2 misuse, 3 when the model could not be asked or a cap was reached.
 
