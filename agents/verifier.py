@@ -21,6 +21,7 @@ from sketchc.runtime.tasks.client import TaskClient
 from sketchc.runtime.verify.evidence import evidence
 from sketchc.runtime.verify.verdict import CaseResult, Verdict, from_json, taken_again, to_json
 from sketchc.runtime.verify.verify import Candidate, verify
+from sketchc.runtime.verify.words import UNBUILT
 
 #: A sign of life at least so often, in seconds.
 _TELL_SECONDS = 10.0
@@ -37,7 +38,8 @@ class Verifier:
         told = "taken" if again else ""
         left = attrs.evolve(state, verdict=to_json(verdict), measurement=None, disputed=told)
         if verdict.incomplete:
-            reason = f"not all was reached: {'; '.join(verdict.gaps)}"
+            what = UNBUILT if verdict.word == UNBUILT else "not all was reached"
+            reason = f"{what}: {'; '.join(verdict.gaps)}"
             return Turn(left, "incomplete", reason, details=_counts(verdict))
         if not verdict.passed:
             found = evidence(verdict)

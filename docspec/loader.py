@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from sketchc.base.diagnostics import DiagnosticError, Source, has_errors, refuse
-from sketchc.base.types import DType
 from sketchc.docspec.markdown import parse_document
 from sketchc.docspec.needs import needs_of
 from sketchc.docspec.schema import (
@@ -27,36 +26,23 @@ from sketchc.docspec.schema import (
     Manifest,
     Section,
 )
+from sketchc.lowering.documents.manifest import TABLES, Values, described
+from sketchc.lowering.documents.target import MANIFEST
+from sketchc.lowering.language import Language
 from sketchc.lowering.registry import all_languages, all_targets, load_language
-from sketchc.ops.table import OPS
 
 if TYPE_CHECKING:
     from sketchc.base.diagnostics import Diagnostic
     from sketchc.ir import nodes as ir
 
-#: Name of the manifest in its folder.
-MANIFEST = "docspec.toml"
-
-#: How a target without a toolchain in Python builds and runs a kernel, and what its commands may
-#: refer to.
-TOOLCHAIN = ("build", "run", "timeout_seconds")
-PLACEHOLDERS = ("source", "artefact", "folder", "inputs", "outputs")
-#: What such a target can do: of the fields of `lowering.plan.Capabilities`.
-CAPABILITIES = (
-    *("dtypes", "precisions", "power_of_two_extents", "symbolic_extents", "persistent_grid"),
-    *("maximum_elements", "matrix_minimum", "missing_operations"),
-)
-
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TABLES = ("basic", "api", "suggestions", "examples", "toolchain", "capabilities", "memory")
-_TOP = ("target", "title", "language", *_TABLES)
+_DOCUMENTS = ("basic", "api", "suggestions", "examples")
+_TOP = ("target", "title", "language", *_DOCUMENTS, *TABLES)
 _FILES = {
     "basic": {"files": Category.BASIC},
     "api": {"files": Category.API},
     "suggestions": {"strategies": Category.STRATEGIES, "pitfalls": Category.PITFALLS},
 }
-_PRECISIONS = ("ieee", "tf32", "tf32x3")
-_DTYPES = tuple(dtype.value for dtype in DType)
 
 
 def parse_manifest(text: str) -> tuple[Manifest | None, tuple[Finding, ...]]:
@@ -80,39 +66,44 @@ class _Reader:
     findings: list[Finding] = attrs.field(factory=list)
 
     def manifest(self, data: Mapping[str, Any]) -> Manifest | None:
-        self.known(data, _TOP, "")
-        target = self.string(data, "target")
+        top = Values(data, "", self.say)
+        top.known(_TOP)
+        target = top.text("target")
         if target and not _NAME.fullmatch(target):
             self.say("target", f"{target!r} is no name: lower-case letters, digits, underscores")
-        title, language = self.string(data, "title"), self.string(data, "language")
-        known = [language.name for language in all_languages()]
-        if language and language not in known:
-            self.say("language", f"unknown language {language!r}; known: {', '.join(known)}")
-        tables = {name: self.table(data, name) for name in _TABLES}
+        title = top.text("title")
+        found = described(data, target, self.say)
+        language = found.language or self.known_language(data.get("language"))
+        tables = {name: top.table(name) for name in _DOCUMENTS}
         files = self.files(tables)
         examples = self.examples(tables["examples"])
-        # How a target of documents alone is built and run is checked, and used by nobody yet.
-        if "toolchain" in data:
-            self.toolchain(tables["toolchain"])
-        if "capabilities" in data:
-            self.capabilities(tables["capabilities"])
-        self.positive(tables["memory"], tuple(tables["memory"]), "memory")
-        if self.findings:
+        if self.findings or language is None:
             return None
-        return Manifest(target, title, language, files, examples)
+        own = () if found.tools is None else found.tools.files
+        return Manifest(target, title, language, files, examples, own)
+
+    def known_language(self, name: object) -> Language | None:
+        """The language that a manifest only names, where a target has it."""
+        known = [language.name for language in all_languages()]
+        if name in known:
+            return load_language(str(name))
+        if isinstance(name, str) and name:
+            message = f"unknown language {name!r}; known: {', '.join(known)}"
+            self.say("language", message + "; a new one is a table: [language]")
+        return None
 
     # ------------------------------------------------------------ documents and examples
 
-    def files(self, tables: Mapping[str, Mapping[str, Any]]) -> dict[Category, tuple[str, ...]]:
+    def files(self, tables: Mapping[str, Values]) -> dict[Category, tuple[str, ...]]:
         files: dict[Category, tuple[str, ...]] = {}
         seen: set[str] = set()
         for table, keys in _FILES.items():
-            self.known(tables[table], tuple(keys), table)
+            tables[table].known(tuple(keys))
             for key, category in keys.items():
-                if key not in tables[table]:
+                if key not in tables[table].data:
                     self.say(table, f"[{table}] needs {key} = [...]: the Markdown files")
                     continue
-                files[category] = self.strings(tables[table], key, table)
+                files[category] = tables[table].texts(key)
                 if not files[category]:
                     self.say(key, f"[{table}] {key} names no file", table)
                 for name in files[category]:
@@ -123,9 +114,9 @@ class _Reader:
                     seen.add(name)
         return files
 
-    def examples(self, table: Mapping[str, Any]) -> dict[str, str]:
-        self.known(table, ("torch",), "examples")
-        entries = table.get("torch", {})
+    def examples(self, table: Values) -> dict[str, str]:
+        table.known(("torch",))
+        entries = table.data.get("torch", {})
         if not isinstance(entries, dict):
             self.say("torch", "[examples.torch] must be a table")
             return {}
@@ -136,87 +127,6 @@ class _Reader:
                 message = f"{name} needs one sentence that says what it shows"
                 self.say(name, message, "examples.torch")
         return {name: str(text).strip() for name, text in entries.items()}
-
-    # ------------------------------------------------------------ the target itself
-
-    def toolchain(self, table: Mapping[str, Any]) -> None:
-        self.known(table, TOOLCHAIN, "toolchain")
-        commands = {}
-        for key in ("build", "run"):
-            commands[key] = self.strings(table, key, "toolchain")
-            for argument in commands[key]:
-                for found in re.findall(r"\{([^{}]*)\}", argument):
-                    if found not in PLACEHOLDERS:
-                        known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-                        self.say(key, f"unknown placeholder {{{found}}}; known: {known}")
-        if not commands["run"]:
-            self.say("toolchain", "[toolchain] needs run = [...]: the command with its arguments")
-        if commands["build"] and not any("{source}" in part for part in commands["build"]):
-            self.say("build", "[toolchain] build never mentions {source}")
-        timeout = table.get("timeout_seconds", 300.0)
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0:
-            self.say("timeout_seconds", "timeout_seconds must be a positive number")
-
-    def capabilities(self, table: Mapping[str, Any]) -> None:
-        self.known(table, CAPABILITIES, "capabilities")
-        if not self.words(table, "dtypes", _DTYPES):
-            self.say("capabilities", "[capabilities] needs dtypes = [...]")
-        self.words(table, "precisions", _PRECISIONS)
-        self.words(table, "missing_operations", tuple(OPS))
-        for key in ("power_of_two_extents", "symbolic_extents", "persistent_grid"):
-            if not isinstance(table.get(key, False), bool):
-                self.say(key, f"{key} must be true or false")
-        self.positive(table, ("maximum_elements",), "capabilities")
-        minimum = table.get("matrix_minimum", {})
-        if not isinstance(minimum, dict):
-            self.say("matrix_minimum", "matrix_minimum must be a table: type -> smallest extent")
-            return
-        for dtype in minimum:
-            if dtype not in _DTYPES:
-                self.say(dtype, f"matrix_minimum: unknown type {dtype!r}")
-        self.positive(minimum, tuple(minimum), "matrix_minimum")
-
-    def words(self, table: Mapping[str, Any], key: str, known: tuple[str, ...]) -> tuple[str, ...]:
-        values = self.strings(table, key, "capabilities")
-        for value in values:
-            if value not in known:
-                self.say(key, f"{key}: unknown {value!r}; known: {', '.join(known)}")
-        return values
-
-    def positive(self, table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
-        for key in keys:
-            value = table.get(key, 1)
-            if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
-                self.say(key, f"[{place}] {key} must be a positive integer")
-
-    # ------------------------------------------------------------ values
-
-    def known(self, table: Mapping[str, Any], keys: tuple[str, ...], place: str) -> None:
-        for key in table:
-            if key not in keys:
-                where = f"[{place}] has" if place else "a manifest has"
-                self.say(key, f"unknown key {key!r}; {where}: {', '.join(keys)}", place)
-
-    def table(self, data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-        value = data.get(key, {})
-        if isinstance(value, dict):
-            return value
-        self.say(key, f"{key} must be a table: [{key}]")
-        return {}
-
-    def string(self, data: Mapping[str, Any], key: str) -> str:
-        value = data.get(key)
-        if isinstance(value, str) and value.strip():
-            return value.strip()
-        self.say(key, f"{key} is missing" if value is None else f"{key} must be a text")
-        return ""
-
-    def strings(self, table: Mapping[str, Any], key: str, place: str) -> tuple[str, ...]:
-        value = table.get(key, [])
-        if isinstance(value, list) and all(text and isinstance(text, str) for text in value):
-            return tuple(value)
-        self.say(key, f"[{place}] {key} must be a list of texts")
-        return ()
 
     def say(self, key: str, message: str, place: str = "") -> None:
         self.findings.append(Finding(MANIFEST, self.line(key, place), message))
@@ -317,14 +227,13 @@ class _Folder:
         for category, files in manifest.files.items():
             for name in files:
                 if (text := self.text(name)) is not None:
-                    parsed, found = parse_document(name, text, category)
+                    parsed, found = parse_document(name, text, category, manifest.language.fence)
                     sections += parsed
                     self.findings += found
-        suffix = load_language(manifest.language).suffix
         examples = [
             example
             for name, summary in manifest.examples.items()
-            if (example := self.example(name, summary, suffix)) is not None
+            if (example := self.example(name, summary, manifest.language)) is not None
         ]
         if not manifest.examples:
             self.say(MANIFEST, 0, "there is no example: [examples.torch]")
@@ -336,12 +245,15 @@ class _Folder:
             for fence in section.fences:
                 if fence.source and (wrong := _no_excerpt(fence, texts)):
                     self.say(section.file, fence.line, wrong)
+        for name in manifest.tools:
+            self.text(name)
         self.strays()
         return DocSpec(manifest, self.folder, tuple(sections), tuple(examples))
 
-    def example(self, name: str, summary: str, suffix: str) -> Example | None:
+    def example(self, name: str, summary: str, language: Language) -> Example | None:
         """An example with what its sketch needs; None where a file is missing or wrong."""
-        source_file, sketch_file = f"{_EXAMPLES}/{name}{suffix}", f"{_EXAMPLES}/{name}.sketch"
+        sketch_file = f"{_EXAMPLES}/{name}.sketch"
+        source_file = f"{_EXAMPLES}/{name}{language.suffix}"
         text, source = self.text(sketch_file), self.text(source_file)
         if text is None or source is None:
             return None
@@ -359,7 +271,8 @@ class _Folder:
         if sketch.name != name:
             message = f"the sketch is named {sketch.name!r}, its file {name!r}"
             self.say(sketch_file, sketch.span.line, message)
-        if f"{sketch.name}(" not in source:
+        # A runner is told the entry's name, and what it does with it is its own affair.
+        if not language.by_runner and f"{sketch.name}(" not in source:
             self.say(source_file, 0, f"nothing here is named {sketch.name!r}")
         needs, files = needs_of(sketch), (text, source, sketch_file, source_file)
         return Example(name, summary, *files, sketch.name, needs.operations, needs.topics)

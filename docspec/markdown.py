@@ -28,12 +28,6 @@ from sketchc.ops.table import OPS
 OPERATIONS = frozenset(OPS) | {"load", "store", "atomic_add", "atomic_max", "atomic_min"}
 #: What a `keywords:` line may hold.
 KEYWORDS = FAILURES.union(TOPICS, (dtype.value for dtype in DType))
-#: Languages of fenced blocks, and whether such a block must be an excerpt of an example.
-FENCES = {
-    "text": False,
-    **{language.fence: True for language in all_languages()},
-    "sketch": True,
-}
 
 _KEY = re.compile(r"(signature|ops|keywords):\s*(.*)$")
 _INLINE = re.compile(r"`([^`]+)`")
@@ -41,12 +35,14 @@ _INLINE = re.compile(r"`([^`]+)`")
 
 @lru_cache(maxsize=128)
 def parse_document(
-    file: str, text: str, category: Category
+    file: str, text: str, category: Category, own: str = ""
 ) -> tuple[tuple[Section, ...], tuple[Finding, ...]]:
-    """The sections of one document, and what is wrong with it. Cached, as a run loads the same
-    documents for each of its prompts."""
+    """The sections of one document, and what is wrong with it. `own` is the word behind the fences
+    of a language that the documents themselves describe. Cached, as a run loads the same documents
+    for each of its prompts."""
     text = text.replace("\r\n", "\n")
-    document = _Document(file, category, text.split("\n"))
+    excerpts = dict.fromkeys((*(language.fence for language in all_languages()), own, "sketch"))
+    document = _Document(file, category, text.split("\n"), frozenset(excerpts) - {""})
     document.read(MarkdownIt("commonmark").parse(text))
     return tuple(document.sections), tuple(document.findings)
 
@@ -56,6 +52,7 @@ class _Document:
     file: str
     category: Category
     lines: list[str]
+    excerpts: frozenset[str]  # languages whose blocks must be excerpts of examples
     fenced: set[int] = attrs.field(factory=set)  # numbers of lines in code blocks
     sections: list[Section] = attrs.field(factory=list)
     findings: list[Finding] = attrs.field(factory=list)
@@ -177,8 +174,8 @@ class _Document:
         """(language, source) of the words after the opening fence."""
         language = words[0] if words else ""
         source = ""
-        if language not in FENCES:
-            known = ", ".join(FENCES)
+        if language not in self.excerpts | {"text"}:
+            known = ", ".join(["text", *sorted(self.excerpts)])
             self.say(line, f"a code block names its language, one of: {known}; not {language!r}")
             return language, source
         for word in words[1:]:
@@ -186,9 +183,9 @@ class _Document:
             if key != "from" or not value:
                 self.say(line, f"unknown {word!r} after the language; known: from=FILE")
             source = value
-        if FENCES[language] and not source:
+        if language in self.excerpts and not source:
             self.say(line, f"say which example this is part of: ```{language} from=NAME.ending")
-        if source and not FENCES[language]:
+        if source and language not in self.excerpts:
             self.say(line, f"a ```{language} block is no excerpt; drop from=")
         return language, source
 

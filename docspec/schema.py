@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 
 from sketchc.base.diagnostics import UsageError
+from sketchc.lowering.language import Language
 
 
 class Category(Enum):
@@ -126,13 +127,15 @@ class Example:
 @attrs.frozen
 class Manifest:
     """`docspec.toml`. Files are relative to the folder, in the order in which they are read;
-    `examples` say in a sentence what each of them shows."""
+    `examples` say in a sentence what each of them shows. `tools` are the files with which a target
+    of documents builds and runs kernels; no model reads them."""
 
     target: str
     title: str
-    language: str
+    language: Language
     files: Mapping[Category, tuple[str, ...]]
     examples: Mapping[str, str]
+    tools: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -23,7 +23,6 @@ import attrs
 from sketchc.base.diagnostics import refuse
 from sketchc.base.types import DType
 from sketchc.docspec.schema import FAILURES, Category, DocSpec, Example, Section
-from sketchc.lowering.registry import load_language
 from sketchc.ops.table import OPS
 
 #: The order in which categories are taken.
@@ -194,7 +193,7 @@ def _score(section: Section, operations: Collection[str], topics: Collection[str
 
 def example_text(docspec: DocSpec, example: Example) -> str:
     """An example as Markdown: its sketch, then its kernel."""
-    fence = load_language(docspec.manifest.language).fence
+    fence = docspec.manifest.language.fence
     return (
         f"## Example `{example.name}`: {example.summary}\n\n"
         f"```sketch\n{example.sketch.rstrip()}\n```\n\n"

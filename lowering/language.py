@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 class Language:
     """One language of generated source.
 
-    `syntax` says how source text by others is parsed: as Python, or as C (comments, `#include`,
-    functions with C linkage). `hosted`: a kernel's file holds a Python function that takes tensors;
-    else it is compiled to a library with a function that takes pointers (`kernel.Kernel`).
+    `syntax` says how source text by others is parsed: as Python, as C (comments, `#include`,
+    functions with C linkage), or not at all. `hosted`: a kernel's file holds a Python function that
+    takes tensors; else it is compiled to a library with a function that takes pointers
+    (`kernel.Kernel`), or called `by_runner`: by the program of a target of documents.
     """
 
     name: str  # "c++"
@@ -24,8 +25,9 @@ class Language:
     standard: str  # "C++17"
     suffixes: tuple[str, ...]  # of its files, the usual one first
     fence: str  # the word behind the fence of a code block
-    syntax: Literal["python", "c"]
+    syntax: Literal["python", "c", "other"]
     hosted: bool
+    by_runner: bool = False
 
     @property
     def suffix(self) -> str:

@@ -106,10 +106,14 @@ class Capabilities:
     loops: LoopStyle | None = None
     #: "add", "max", "min" -> spellings of the types updated atomically; no entry: all of `dtypes`
     atomics: Mapping[str, frozenset[str]] = attrs.field(factory=dict)
+    #: memories for tiles by name, with their bytes, in place of those of the chip's file
+    own_memory: tuple[tuple[str, int], ...] = ()
 
     def memories(self, facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
         """The memories of one program's tiles on a chip with these `Hardware.facts`, by name: how
         many "bytes" each has, and a "note" on some."""
+        if self.own_memory:
+            return {name: {"bytes": size} for name, size in self.own_memory}
         style = self.loops
         if style is None or style.arena_bytes is None:
             found: Mapping[str, Mapping[str, Any]] = facts["memory"]
@@ -119,6 +123,15 @@ class Capabilities:
             style.near: {"bytes": style.program_bytes},
             ARENA: {"bytes": style.arena_bytes, "note": note},
         }
+
+    def places(self, facts: Mapping[str, Any]) -> Mapping[str, str]:
+        """The memory that a tile is planned into on such a chip, by the tile's role ("default",
+        "matrix_left", ...)."""
+        roles: Mapping[str, str] = facts["placement"]
+        if self.own_memory:
+            return dict.fromkeys(roles, self.own_memory[0][0])
+        arena = self.loops is not None and self.loops.arena_bytes is not None
+        return dict.fromkeys(roles, ARENA) if arena else roles
 
 
 @attrs.frozen

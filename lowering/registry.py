@@ -1,11 +1,15 @@
-"""The targets that have a built-in Coder: one literal line each, import paths resolved lazily."""
+"""The targets: those with a built-in Coder, one literal line each, import paths resolved lazily,
+and those that exist only as documents, in `docspec/` and in the user's folder."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sketchc.base.diagnostics import refuse
+from sketchc.base.diagnostics import UsageError, refuse
+from sketchc.lowering.documents.target import document_target, user_target_folders
 from sketchc.lowering.language import PYTHON, Language
 
 if TYPE_CHECKING:
@@ -19,17 +23,54 @@ TARGETS: dict[str, str] = {
     "cuda_c": "sketchc.lowering.cuda_c.target",
 }
 
+#: Targets that exist only as documents: folders of `docspec/`.
+DOCUMENTED: tuple[str, ...] = ("opencl", "ascendc")
+
+
+def _folders() -> dict[str, Path]:
+    """The folders of the targets that exist only as documents: those that ship, then the user's of
+    other names."""
+    here = Path(__file__).resolve().parent
+    # In the checkout and where it is installed, `docspec` is beside `lowering`.
+    found = {name: here.parent / "docspec" / name for name in DOCUMENTED}
+    for name, folder in user_target_folders().items():
+        if name not in TARGETS:
+            found.setdefault(name, folder)
+    return found
+
+
+def target_names() -> tuple[str, ...]:
+    """The names of all targets, also of a user's whose documents cannot be used: those with a
+    built-in Coder, then those of documents."""
+    return (*TARGETS, *_folders())
+
 
 def load_target(name: str) -> Target:
-    """The record of a target. Raises `UsageError` for an unknown one."""
-    if name not in TARGETS:
-        refuse(f"unknown target {name!r}; known: {', '.join(TARGETS)}")
-    target: Target = importlib.import_module(TARGETS[name]).TARGET
-    return target
+    """The record of a target. Raises `UsageError` for an unknown one, and for one of documents that
+    cannot be used."""
+    if name in TARGETS:
+        target: Target = importlib.import_module(TARGETS[name]).TARGET
+        return target
+    folders = _folders()
+    if name not in folders:
+        refuse(f"unknown target {name!r}; known: {', '.join(target_names())}")
+    above = TARGETS if name in DOCUMENTED else (*TARGETS, *DOCUMENTED)
+    return document_target(folders[name], _languages_of(map(load_target, above)))
 
 
 def all_targets() -> tuple[Target, ...]:
-    """The records of all targets, in the order of the registry."""
+    """The records of all targets that can be used, in the order of `target_names`."""
+    found = [load_target(name) for name in (*TARGETS, *DOCUMENTED)]
+    for name in target_names()[len(found) :]:
+        try:
+            found.append(load_target(name))
+        except UsageError:
+            continue  # the user's own, which must not stand in the way of other targets
+    return tuple(found)
+
+
+def built_in_targets() -> tuple[Target, ...]:
+    """The records of the targets that have a built-in Coder, in the order of the registry."""
     return tuple(load_target(name) for name in TARGETS)
 
 
@@ -40,8 +81,11 @@ def targets_in(language: str) -> tuple[Target, ...]:
 
 def all_languages() -> tuple[Language, ...]:
     """The languages that some target's kernels are written in, by their names."""
-    found = dict.fromkeys(target.language for target in all_targets())
-    return tuple(sorted(found, key=lambda language: language.name))
+    return tuple(sorted(_languages_of(all_targets()), key=lambda language: language.name))
+
+
+def _languages_of(targets: Iterable[Target]) -> tuple[Language, ...]:
+    return tuple(dict.fromkeys(target.language for target in targets))
 
 
 def load_language(name: str) -> Language:

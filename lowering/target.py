@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
+from sketchc.base.diagnostics import refuse
 from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.language import Language
 from sketchc.lowering.plan import Capabilities, HintAnswer, Plan
@@ -39,6 +40,35 @@ def out_of_resource(says: str) -> tuple[FailureRule, FailureRule]:
 
 
 @attrs.frozen
+class Packages:
+    """Python packages ("name==version", the one by which the rest is known first) in an
+    environment of their own, and the versions of Python that they are made for (none: any)."""
+
+    requirements: tuple[str, ...]
+    pythons: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Tools:
+    """How the kernels of a target of documents are built and run (docs/RUNNERS.md): command lines,
+    `build` empty where nothing is built ahead; the `programs` that they need, the folder's `files`
+    that belong to them; seconds for a build. `at_own_speed`: runs are as fast as the hardware that
+    is planned for, so that large sizes are tried. `never_built` says why nobody can build its
+    kernels, "" where somebody can."""
+
+    build: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    timeout: float = 300.0
+    how_it_runs: str = ""
+    at_own_speed: bool = False
+    advice: str = ""
+    never_built: str = ""
+    packages: Packages | None = None
+
+
+@attrs.frozen
 class Target:
     """One target.
 
@@ -59,6 +89,9 @@ class Target:
     kernel's text asks for to the places.
     `failures` are rules for what this target's tools say; those of the class "infrastructure" go
     before the rules for all targets, those of the class "resource" among them, others after.
+
+    A target that exists only as documents has no built-in Coder (`coder` is ""); `tools` say how
+    its kernels are built and run, and `documents` is the path of its folder.
     """
 
     capabilities: Capabilities
@@ -79,7 +112,8 @@ class Target:
     extras: tuple[tuple[str, str], ...] = ()
     distributions: tuple[str, ...] = ()
     interpreted_by: str = ""
-    documents: str = ""  # their folder in docspec/
+    documents: str = ""  # their folder, in docspec/ where it is no path of its own
+    tools: Tools | None = None
     kernel_mark: str = ""  # the decorator of kernels in a Python file: "triton.jit"
     dsl_names: tuple[str, ...] = ()  # what files call the DSL's package, or parts of it
     reserved: frozenset[str] = frozenset()
@@ -102,7 +136,10 @@ class Target:
         return self.capabilities.name
 
     def emit(self, plan: Plan) -> Kernel:
-        """The source for a finished plan; deterministic."""
+        """The source for a finished plan; deterministic. Raises `UsageError` where there is no
+        built-in Coder."""
+        if not self.coder:
+            refuse(f"{self.name} has no built-in Coder, only documents: --coder llm")
         kernel: Kernel = importlib.import_module(self.coder).emit(plan)
         return kernel
 

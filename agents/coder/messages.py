@@ -34,6 +34,7 @@ from sketchc.runtime.verify.verdict import FAILURES
 if TYPE_CHECKING:
     from sketchc.agents.state.state import Feedback
     from sketchc.lowering.kernel import Kernel
+    from sketchc.lowering.target import Target
 
 
 @attrs.frozen
@@ -83,7 +84,8 @@ def contract_of(sketch: ir.Sketch, target: str, entry: str = "") -> Contract:
         checks=tuple(
             (condition.number, condition.text)
             for condition in launch_conditions(sketch)
-            if condition.kind not in _OWN
+            # Whoever calls a runner looks at the sizes.
+            if condition.kind not in _OWN and not record.language.by_runner
         ),
         results=tuple(names[t.name] for t in tensors if t.role in (ir.Role.OUT, ir.Role.INOUT)),
         out_required=out_required(sketch),
@@ -167,8 +169,10 @@ class Assignment:
 
 
 def for_plan(plan: Plan) -> Assignment:
-    """A kernel for a plan. Raises `DiagnosticError` where the built-in Coder refuses it."""
-    kernel = load_target(plan.target).emit(plan)
+    """A kernel for a plan. Raises `DiagnosticError` where the built-in Coder refuses it; where no
+    such Coder is, there is no kernel to start from."""
+    target = load_target(plan.target)
+    kernel = target.emit(plan) if target.coder else None
     return Assignment(plan.target, plan.hardware.name, plan.sketch, plan, kernel)
 
 
@@ -237,12 +241,14 @@ def plan_text(plan: Plan) -> str:
 
 
 def _system(assignment: Assignment) -> Message:
+    target = load_target(assignment.target)
     return message(
         "system",
         "coder_system.jinja",
         target=assignment.target,
-        description=load_target(assignment.target).description,
+        description=target.description,
         planned=assignment.plan is not None,
+        never_built=_never_built(target),
     )
 
 
@@ -258,7 +264,8 @@ def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, An
         "bits": [name for name in types if name in ("f16", "bf16")],
         "imports": target.imports if target.language.hosted else sorted(target.imports),
         "mark": target.kernel_mark,
-        "flags": "" if target.language.hosted else _flags(assignment.target),
+        "flags": "" if target.tools or target.language.hosted else _flags(assignment.target),
+        "never_built": _never_built(target),
         "on_device": target.device != "cpu",
         "plan": None if plan is None else plan_text(plan),
         "operations": [] if plan is None else _operations(plan),
@@ -268,6 +275,11 @@ def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, An
         "documents": documents,
         "documents_name": f"documents of {assignment.target} within {budget} tokens",
     }
+
+
+def _never_built(target: Target) -> bool:
+    """Whether nobody can build what is written for the target."""
+    return target.tools is not None and bool(target.tools.never_built)
 
 
 def _flags(target: str) -> str:

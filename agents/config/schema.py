@@ -20,13 +20,13 @@ import attrs
 from sketchc.agents.llm.messages import LEVELS
 from sketchc.agents.workflows import WORKFLOWS
 from sketchc.base.diagnostics import UsageError, refuse, refusing
-from sketchc.lowering.registry import TARGETS
+from sketchc.lowering.registry import target_names
 
 #: provider -> what stands after its colon, "" for nothing.
 PROVIDERS = {"openai": "", "replay": "FILE", "mailbox": "DIR"}
 
 #: What the wildcards of a key stand for.
-WILDCARDS: dict[str, tuple[str, ...]] = {"LEVEL": LEVELS, "TARGET": tuple(TARGETS)}
+WILDCARDS: dict[str, tuple[str, ...]] = {"LEVEL": LEVELS, "TARGET": target_names()}
 
 #: Names, by their letters alone, that are refused: they would put a secret into a file.
 KEY_NAMES = frozenset({"apikey", "key", "secret", "password", "token", "apitoken", "accesstoken"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sketchc.agents.prompts.rendering import render
 from sketchc.lowering.aims import aims_of
 from sketchc.lowering.hardware import load_hardware
-from sketchc.lowering.plan import ARENA
 from sketchc.lowering.registry import load_target
 
 _FLOAT_BYTES = 4
@@ -27,7 +26,7 @@ def hardware(target: str, chip: str = "") -> str:
     memories = capabilities.memories(facts)
     style = capabilities.loops
     arena = style is not None and style.arena_bytes is not None
-    places = dict.fromkeys(facts["placement"], ARENA) if arena else facts["placement"]
+    places = capabilities.places(facts)
     default = memories[places["default"]]["bytes"]
     rows = []
     for live in _LIVE_TILES:

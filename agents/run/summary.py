@@ -18,7 +18,7 @@ from sketchc.agents.state.state import RunState, Step
 from sketchc.agents.workflows import Workflow, load_workflow
 from sketchc.lowering.registry import load_target
 from sketchc.runtime.verify.verdict import Verdict, from_json
-from sketchc.runtime.verify.words import SKIPPED, sizes_text
+from sketchc.runtime.verify.words import SKIPPED, UNBUILT, sizes_text
 
 if TYPE_CHECKING:
     from sketchc.agents.run.run import RunOptions
@@ -116,6 +116,8 @@ def conclusion(record: RunRecord) -> str:
             return f"**The kernel could not be judged**: {reason}."
         case "rejected":
             return f"**The kernel is wrong**: {reason}."
+        case "incomplete" if reason.startswith(UNBUILT):
+            return f"**A kernel was written, and it is NOT BUILT**: {reason}. It is no pass."
         case "incomplete":
             return f"**The kernel could not be judged**: {reason}."
         case "exhausted":

@@ -89,7 +89,8 @@ def _place(
 ) -> TilePlan:
     extents = tuple(_physical(plan, extent, values, buckets) for extent in tile.extents)
     # Of loop programs the sizes of what fusion leaves decide, see `SettleTiles`.
-    memory = plan.hardware.facts["placement"][role] if plan.capabilities.loops is None else ARENA
+    places = plan.capabilities.places(plan.hardware.facts)
+    memory = places[role] if plan.capabilities.loops is None else ARENA
     hint = next((h for h in tile.hints if h in ("fastest", "fast", "medium", "slow")), None)
     reason = role.replace("_", " ") if role != "default" else f'hint "{hint}"' if hint else ""
     sizes = [extent.value for extent in extents if extent.value is not None]

@@ -102,6 +102,8 @@ def bench(
     symbols, substitutes = sizes_of(binding, task, settings.sizes)
     task.require_deterministic(settings.seed % _SEEDS, wait=False)
     say("compiles")
+    if load_language(candidate.kernel.language).by_runner:
+        refuse(f"{candidate.plan.target} calls kernels by its runner, which times nothing")
     code = _build(candidate, folder)
     say("checks the task")
     task.settle()

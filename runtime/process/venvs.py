@@ -45,16 +45,19 @@ class InstallError(Exception):
 class Environment:
     """The virtual environment of one distribution, at one version: in the folder that the
     environment variable `variable` names, else among the user's data. `pythons` are the versions of
-    Python that there are wheels for."""
+    Python that there are wheels for. A `mark` in the folder's name tells environments apart that
+    have other packages beside the distribution."""
 
     distribution: str
     version: str
     variable: str
     pythons: tuple[str, ...]
+    mark: str = ""
 
     def folder(self) -> Path:
         """The folder of the environment, whether it exists or not."""
-        own = user_folder("XDG_DATA_HOME", ".local/share") / f"{self.distribution}-{self.version}"
+        name = "-".join(filter(None, (self.distribution, self.version, self.mark)))
+        own = user_folder("XDG_DATA_HOME", ".local/share") / name
         return Path(os.environ.get(self.variable) or own)
 
     def python(self) -> Path | None:

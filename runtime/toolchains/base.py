@@ -40,7 +40,8 @@ class ToolchainStatus:
     """`can_compile` / `can_run` on this machine, the versions found, and how to get the rest.
 
     `interpreted`: runs are far slower than the kernel would be on its hardware, so `verify` scales
-    large sizes down (and says so), and `bench` declines.
+    large sizes down (and says so), and `bench` declines. `never_built` says why nobody can build
+    kernels of this target: what is generated for it is never passed.
     """
 
     target: str
@@ -51,6 +52,7 @@ class ToolchainStatus:
     missing: tuple[str, ...] = ()
     advice: str = ""
     interpreted: bool = False
+    never_built: str = ""
 
 
 class ToolchainError(Exception):
@@ -267,7 +269,10 @@ def toolchain(target: str) -> Toolchain:
 
     from sketchc.lowering.registry import load_target
 
-    return importlib.import_module(load_target(target).toolchain).TOOLCHAIN  # type: ignore[no-any-return]
+    record = load_target(target)
+    module = importlib.import_module(record.toolchain)
+    found: Toolchain = module.TOOLCHAIN if record.tools is None else module.toolchain_of(record)
+    return found
 
 
 def check_python(source: str) -> None:

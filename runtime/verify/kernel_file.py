@@ -34,7 +34,10 @@ def entry_point(
     """The name of the function of a kernel's source that is called. `name` is the sketch's,
     `wanted` what the user says. Raises `UsageError`; text that does not parse is taken to define
     `name`, so that verification can say what is wrong with it."""
-    in_c = load_language(language).syntax == "c"
+    spoken = load_language(language)
+    if spoken.by_runner:
+        return wanted or name  # the name by which a runner is told of it
+    in_c = spoken.syntax == "c"
     found = _c_functions(source) if in_c else _python_functions(source, targets_in(language))
     if found is None:
         return wanted or name
@@ -177,8 +180,12 @@ class Finding:
 
 
 def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
-    """The findings in a kernel's text, by line; none for Python that does not parse."""
-    if load_language(kernel.language).syntax == "c":
+    """The findings in a kernel's text, by line; none for Python that does not parse, and for a
+    language that nobody here reads."""
+    syntax = load_language(kernel.language).syntax
+    if syntax == "other":
+        return ()
+    if syntax == "c":
         findings = _c(kernel.source, load_target(kernel.target))
     else:
         tree = parsed(kernel.source.encode("utf-8", "replace").decode())

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from sketchc.runtime.verify.compare import Waiver
 from sketchc.runtime.verify.verdict import FAILURES, CaseResult, Verdict
+from sketchc.runtime.verify.words import UNBUILT
 
 #: Relaxations that are printed one by one.
 _MOST_RELAXED = 6
@@ -28,7 +29,8 @@ def show(verdict: Verdict, console: Console) -> None:
     )
     for note in verdict.notes:
         say(f"note: {escape(note)}")
-    console.print(_table(verdict))
+    if verdict.cases:
+        console.print(_table(verdict))
     if verdict.failures:
         for line in _evidence(verdict.failures[0]):
             say(line)
@@ -61,6 +63,8 @@ def summary(verdict: Verdict) -> str:
             f"passed: {len(ran)} cases, {within} "
             f"(largest error {worst:.2g} of what is allowed), seed {verdict.seed}"
         )
+    if verdict.word == UNBUILT:
+        return f"{UNBUILT}: {verdict.unbuilt}"
     if verdict.incomplete:
         right = f"{len(ran)} cases are right, seed {verdict.seed}" if ran else "no case ran"
         return f"incomplete: {right}, but this was not reached: {'; '.join(verdict.gaps)}"

@@ -16,7 +16,7 @@ import attrs
 from sketchc.base.json_form import from_plain, to_plain
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.verify.compare import Comparison
-from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED, SKIPPED
+from sketchc.runtime.verify.words import FAILED, INCOMPLETE, PASSED, SKIPPED, UNBUILT
 
 #: The classes of failure, and who can mend them (a Conductor routes by this).
 FAILURES: dict[str, str] = {
@@ -101,7 +101,8 @@ class Verdict:
     the result, too (see `verify`). `reached`: the loops that ran again, and the tiles that met
     others, in words; `unreached`: why a verdict without a failure is `incomplete`, a sentence each.
     `planted`: the numbers that inputs held, with their neighbours; `branches`: the sides that were
-    taken of branches that depend on params and optional tensors, in words.
+    taken of branches that depend on params and optional tensors, in words. `unbuilt`: why nobody
+    can build kernels of this target; only the text of this one was looked at then.
     """
 
     sketch: str
@@ -121,6 +122,7 @@ class Verdict:
     unreached: tuple[str, ...] = ()
     planted: tuple[int | float | bool, ...] = ()
     branches: tuple[str, ...] = ()
+    unbuilt: str = ""
 
     @property
     def failures(self) -> tuple[CaseResult, ...]:
@@ -138,17 +140,21 @@ class Verdict:
         wrong."""
         if self.failures:
             return FAILED
+        if self.unbuilt:
+            return UNBUILT
         some = any(case.passed for case in self.cases)
         return PASSED if some and not self.unreached else INCOMPLETE
 
     @property
     def incomplete(self) -> bool:
         """Whether no case failed, and too little was reached for a pass."""
-        return self.word == INCOMPLETE
+        return self.word in (INCOMPLETE, UNBUILT)
 
     @property
     def gaps(self) -> tuple[str, ...]:
         """Why the verdict is incomplete."""
+        if self.word == UNBUILT:
+            return (self.unbuilt,)
         if not self.incomplete or any(case.passed for case in self.cases):
             return self.unreached
         return ("the task refuses every case", *self.unreached)

@@ -124,7 +124,8 @@ def verify(
     runner = Runner(case_runner, seed, progress, status.interpreted, patience)
     with closing(case_runner):
         refused = case_runner.build(folder, compile_timeout)
-        runner.all(cases, refused, limits, budget if select is None else None, folder)
+        if refused is not None or not status.never_built:
+            runner.all(cases, refused, limits, budget if select is None else None, folder)
     passed = [result.shape for result in runner.results if result.passed]
     untaken, told = not_taken(varying, passed)
     if select is None:
@@ -148,6 +149,7 @@ def verify(
         tuple(dict.fromkeys(case_runner.gaps)),
         tuple(case_runner.planted),
         taken_sides(varying, passed),
+        unbuilt=status.never_built,
     )
 
 

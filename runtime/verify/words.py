@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 #: What a verdict may be, and what one of its cases may be.
 PASSED, FAILED, INCOMPLETE, SKIPPED = "passed", "failed", "incomplete", "skipped"
+#: The verdict on a kernel that nobody can build: as incomplete, no pass.
+UNBUILT = "generated, not built"
 
 
 def sizes_text(symbols: Mapping[str, object]) -> str:

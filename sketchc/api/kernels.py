@@ -176,9 +176,9 @@ def _same_names(function: Callable[..., Any], made: SketchKernel) -> None:
 
 def default_target() -> str:
     """The first target of the registry whose device torch sees here, else the first for the CPU."""
-    from sketchc.lowering.registry import all_targets
+    from sketchc.lowering.registry import built_in_targets
 
-    targets = sorted(all_targets(), key=lambda target: target.device == "cpu")
+    targets = sorted(built_in_targets(), key=lambda target: target.device == "cpu")
     return next(target.name for target in targets if _is_here(target.device))
 
 

@@ -237,7 +237,7 @@ def generate(
     folder = RunFolder(output or default_folder(wanted, configuration, resume))
     workflow = load_workflow(wanted.workflow)
     if "verifier" in workflow.agents:
-        require_running(toolchain(wanted.target))  # before anything is paid for
+        require_running(toolchain(wanted.target), unbuilt=True)  # before anything is paid for
     provider = None
     take_key(configuration.llm.api_key_env)  # kernels under test must not find it here
     if workflow.needs_model(wanted.coder):

@@ -263,7 +263,7 @@ def resolve_target(
     arch: str | None = None,
 ) -> tuple[str, str | None]:
     """The target and chip by our options or the paper's (the last three). Raises `UsageError`."""
-    from sketchc.lowering.registry import TARGETS, all_targets, load_target
+    from sketchc.lowering.registry import all_targets, load_target, target_names
 
     if target and dsl and target != dsl:
         refuse(f"--target {target} and --dsl {dsl} disagree")
@@ -273,13 +273,13 @@ def resolve_target(
     if backend is not None:
         served = [one.name for one in all_targets() if one.backend == backend]
         if not served:
-            known = sorted({one.backend for one in all_targets()})
+            known = sorted({one.backend for one in all_targets() if one.backend})
             refuse(f"unknown backend {backend!r}; known: {', '.join(known)}")
         chosen = chosen or served[0]
         if chosen not in served:
             refuse(f"target {chosen} does not run on backend {backend}")
     if chosen is None:
-        refuse(f"say --target T, one of: {', '.join(TARGETS)}")
+        refuse(f"say --target T, one of: {', '.join(target_names())}")
     return load_target(chosen).name, hardware or arch
 
 

@@ -14,7 +14,7 @@ from sketchc.api import sketches
 from sketchc.base.diagnostics import DiagnosticError, UsageError, refuse
 from sketchc.base.json_form import from_plain
 from sketchc.cli import options
-from sketchc.lowering.registry import TARGETS, load_language, load_target
+from sketchc.lowering.registry import load_language, load_target, target_names
 from sketchc.runtime.report.content import Page
 from sketchc.runtime.report.files import MOST, Result, page_of
 from sketchc.runtime.report.listings import LINKED, code_of, quotations
@@ -93,7 +93,7 @@ def texts_of_page(page: Page) -> Texts | None:
     for one in page.measurements:
         found = one.measurement
         if found.source:
-            known = found.target in TARGETS
+            known = found.target in target_names()
             return Texts(
                 one.title,
                 found.sketch_text,

@@ -28,7 +28,7 @@ def perform_suite(
     results kept of all samples that had ended."""
     passed_on = dict(zip(options.passed_on[::2], options.passed_on[1::2], strict=True))
     if "verifier" in load_workflow(passed_on.get("--workflow", "default")).agents:
-        require_running(toolchain(options.target))
+        require_running(toolchain(options.target), unbuilt=True)
     kept = ("--no-store",) if store is None else ("--store", str(store))
     total = effort.samples * sum(not task.excluded for task in suite.tasks)
     with folder.lock(), watching("suite", total, quiet=quiet) as watch:

@@ -158,7 +158,7 @@ def verify_one(
 
     try:
         candidate = candidate_of(request, task)
-        require_running(candidate.toolchain)
+        require_running(candidate.toolchain, unbuilt=True)
         with tempfile.TemporaryDirectory() as folder:
             verdict = verify(
                 candidate,
@@ -201,10 +201,16 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     return plain | options.diagnostics_json(outcome.diagnostics)
 
 
-def require_running(toolchain: Toolchain, said: str = "{} cannot run on this machine") -> None:
-    """Raises `UsageError` with what is missing if the target ({} in the text `said`) cannot run."""
+def require_running(
+    toolchain: Toolchain, said: str = "{} cannot run on this machine", unbuilt: bool = False
+) -> None:
+    """Raises `UsageError` with what is missing if the target ({} in the text `said`) cannot run;
+    `unbuilt`: a target that nobody can build kernels for will do, too."""
     status = toolchain.status()
-    if not status.can_run:
+    if status.never_built:
+        if not unbuilt:
+            refuse(f"{said.format(toolchain.target)}: {status.never_built}")
+    elif not status.can_run:
         lacks = f" (missing: {', '.join(status.missing)})" if status.missing else ""
         advice = status.advice or "see `sketchc targets`"
         refuse(f"{said.format(toolchain.target)}{lacks}; {advice}")
@@ -373,13 +379,16 @@ def signature_text(request: VerifyRequest, task: TaskClient) -> str:
     lines += [f"{mark} {a.name}: {a.role}, {a.text}" for a in contract.arguments]
     lines += [f"{mark} {scalar}" for scalar in contract.scalars]
     lines += [f"{mark} {number}: refuse unless {text}" for number, text in contract.checks]
-    lines += [f"{mark} {text}" for text in _rules(contract)]
+    lines += [f"{mark} {text}" for text in _rules(contract, plan.target)]
     lines += [f"{mark} Not for {name}: {reason}." for name, reason in others]
     return "\n".join(lines)
 
 
-def _rules(contract: Contract) -> list[str]:
+def _rules(contract: Contract, target: str) -> list[str]:
     """How tensors are passed and what is returned, in words."""
+    if contract.language.by_runner:
+        shown = f"sketchc docspec show {target} --category basic"
+        return [f"Tensors are C-contiguous. The form of the file: `{shown}`."]
     if not contract.language.hosted:
         rules = ["Tensors are C-contiguous, and outputs are allocated by the caller."]
         refused = ", its number where a size is refused" if contract.checks else ""

@@ -78,6 +78,7 @@ NAMING = {
         "runtime/toolchains/cpp/toolchain.py",
         "runtime/toolchains/triton_ascend/linalg.py",
     ),
+    "steps of the plan in a file of OpenCL": ("docspec/opencl/runner.py",),
     "keys of messages between processes": (
         "runtime/bench/server.py",
         "runtime/tasks/worker/task_file.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import attrs
@@ -13,9 +14,6 @@ from hypothesis import strategies as st
 from sketchc.base.diagnostics import Source, UsageError
 from sketchc.checker.api import check
 from sketchc.docspec.loader import (
-    CAPABILITIES,
-    PLACEHOLDERS,
-    TOOLCHAIN,
     folder_of,
     inspect,
     load,
@@ -41,11 +39,14 @@ from sketchc.docspec.selector import (
     select,
     serves,
 )
-from sketchc.lowering.registry import TARGETS, all_targets
+from sketchc.lowering.documents import manifest
+from sketchc.lowering.registry import DOCUMENTED, TARGETS, all_targets
 from sketchc.ops.table import OPS
 from sketchc.runtime.verify.verdict import FAILURES as FAILURE_CLASSES
 
 API = documents.FILES["api.md"]
+#: Targets for which every sketch can be written.
+SERVED = [*TARGETS, "opencl"]
 MANIFEST = documents.MANIFEST
 
 
@@ -83,10 +84,11 @@ def test_a_target_of_documents_alone_states_what_it_can_do(tmp_path: Path) -> No
     more = """
 [toolchain]
 build = ["cc", "-O2", "{source}", "-o", "{artefact}"]
-run = ["{artefact}", "{inputs}", "{outputs}"]
+run = ["{artefact}", "--entry={entry}"]
 timeout_seconds = 20
 
 [capabilities]
+default_hardware = "cpu"
 dtypes = ["f32", "f16"]
 precisions = ["ieee"]
 power_of_two_extents = true
@@ -111,7 +113,7 @@ MANIFESTS = [
     ("target = ", "target == ", "docspec.toml:2: this is not TOML"),
     ('target = "toy"', 'target = "To y"', "docspec.toml:2: 'To y' is no name"),
     ('title = "A toy"', "", "docspec.toml: title is missing"),
-    ('"c++"', '"fortran"', "docspec.toml:4: unknown language 'fortran'; known: c++, cuda, python"),
+    ('"c++"', '"fortran"', "docspec.toml:4: unknown language 'fortran'; known: ascendc, c++, "),
     ("title", "titel", "docspec.toml:3: unknown key 'titel'"),
     ("[basic]", "[basics]", "docspec.toml:6: unknown key 'basics'"),
     ("[basic]\nfiles", "[basic]\nfile", "docspec.toml:7: unknown key 'file'; [basic] has: files"),
@@ -146,6 +148,15 @@ TABLES = [
     ('[capabilities]\ndtypes = ["f32"]\nspeed = 9', "unknown key 'speed'"),
     ('[capabilities]\ndtypes = ["f32"]\npersistent_grid = 1', "must be true or false"),
     ('[capabilities]\ndtypes = ["f32"]\nmissing_operations = ["ex"]', "unknown 'ex'"),
+    ('[capabilities]\ndtypes = ["f32"]', "[capabilities] default_hardware is missing"),
+    ('[capabilities]\ndefault_hardware = "abacus"', "unknown hardware 'abacus'"),
+    ('[capabilities]\natomics = { sub = ["f32"] }', "unknown key 'sub'"),
+    ('[toolchain]\nnever_built = "no"\nrun = ["x"]', "never_built, or build and run"),
+    ('[environment]\npackages = ["numpy"]', "belongs to a target with [toolchain]"),
+    ('[toolchain]\n[environment]\npackages = ["numpy"]', "needs packages = ["),
+    ('[toolchain]\n[environment]\npackages = ["n==1"]\npythons = ["4"]', "no version of Python"),
+    ('[toolchain]\n[failures]\nsyntax = "("', "syntax is no pattern"),
+    ('[toolchain]\n[failures]\ncompile = "x"', "unknown key 'compile'"),
     ("[memory]\nscratch = -1", "scratch must be a positive integer"),
     ('[memory]\nscratch = "big"', "scratch must be a positive integer"),
 ]
@@ -157,6 +168,22 @@ def test_a_wrong_table_is_refused(table: str, said: str, tmp_path: Path) -> None
     found = findings(folder)
     assert any(said in line for line in found), found
     assert all(line.startswith("docspec.toml:") for line in found)
+
+
+LANGUAGES = [
+    ('name = "Cl"', "'Cl' is no word"),
+    ('name = "cl"\ntitle = "CL"', "needs suffixes"),
+    ('name = "cl"\ntitle = "CL"\nsuffixes = ["cl"]', "needs suffixes"),
+    ('name = "cl"\ntitle = "CL"\nsuffixes = [".cl"]\nsyntax = "lisp"', "not 'lisp'"),
+    ('name = "cl"\nsuffixes = [".cl"]', "[language] title is missing"),
+]
+
+
+@pytest.mark.parametrize(("table", "said"), LANGUAGES)
+def test_a_wrong_language_is_refused(table: str, said: str, tmp_path: Path) -> None:
+    text = MANIFEST.replace('language = "c++"\n', "") + f"\n[language]\n{table}\n"
+    found = findings(documents.write(tmp_path, docspec_toml=text))
+    assert any(said in line for line in found), found
 
 
 DOCUMENTS = [
@@ -281,16 +308,16 @@ def test_an_unknown_target_names_the_known_ones() -> None:
 
 def test_every_target_has_documents() -> None:
     assert all(target.documents for target in all_targets())
-    for target in TARGETS:
+    for target in (*TARGETS, *DOCUMENTED):
         assert folder_of(target).is_dir()
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", [*TARGETS, *DOCUMENTED])
 def test_the_documents_of_a_target_are_without_findings(target: str) -> None:
     assert findings(folder_of(target)) == []
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", SERVED)
 def test_every_operation_is_served(target: str) -> None:
     statements = ("load", "store", "atomic_add", "atomic_max", "atomic_min")
     assert select(load(target), [*OPS, *statements], (), 0).unserved == ()
@@ -309,7 +336,7 @@ CONSTRUCTS = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", SERVED)
 def test_every_construct_is_served(target: str) -> None:
     served = {word for section in load(target).sections for word in section.keywords}
     assert set().union(*CONSTRUCTS.values()) <= served
@@ -459,7 +486,14 @@ def test_the_page_lists_every_topic_and_every_key() -> None:
     table = page.partition("<!-- topics -->")[2].partition("<!-- end of topics -->")[0]
     rows = [line.split("`")[1] for line in table.splitlines() if line.startswith("| `")]
     assert rows == list(TOPICS)
-    for key in (*TOOLCHAIN, *CAPABILITIES):
+
+
+def test_the_page_of_runners_lists_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "RUNNERS.md").read_text("utf-8")
+    tables = (manifest.LANGUAGE, manifest.TOOLCHAIN, manifest.ENVIRONMENT, manifest.CAPABILITIES)
+    for key in itertools.chain(*tables, manifest.FAILURES):
         assert f"{key} = " in page
-    for placeholder in PLACEHOLDERS:
+    for table in ("language", *manifest.TABLES):
+        assert f"\n[{table}]" in page
+    for placeholder in manifest.PLACEHOLDERS:
         assert f"{{{placeholder}}}" in page

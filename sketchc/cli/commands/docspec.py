@@ -34,6 +34,7 @@ def docspec() -> None:
       sketchc docspec list
       sketchc docspec show cpp --for examples/softmax.sketch --budget 8000
       sketchc docspec check cpp --run
+      sketchc docspec new mytarget
     """
 
 
@@ -133,6 +134,34 @@ def check(target: str, run: bool, seed: int | None) -> int:
         return 1
     click.echo(f"{target}: fine: {_sizes(spec)}")
     return _run_examples(spec, seed) if run else 0
+
+
+@docspec.command()
+@click.argument("name")
+@click.option(
+    "--output", "-o", metavar="FOLDER", help="Put it there, not among the user's own targets."
+)
+def new(name: str, output: str | None) -> int:
+    """Start the folder of a target that needs no code of sketchc: documents, how kernels are built,
+    and a runner that calls them. As it is, it takes C functions; its comments say what to change.
+
+    \b
+    Examples:
+      sketchc docspec new mytarget
+      sketchc docspec new mytarget -o ./targets/mytarget
+    """
+    from sketchc.docspec.starting import start
+    from sketchc.lowering.documents.target import user_targets
+    from sketchc.lowering.registry import target_names
+
+    if name in target_names():
+        refuse(f"there is a target {name} already; choose another name")
+    folder = user_targets() / name if output is None else Path(output)
+    for path in start(name, folder):
+        click.echo(path)
+    where = name if output is None else str(folder)
+    click.echo(f"next: sketchc docspec check {where}{' --run' if output is None else ''}")
+    return 0
 
 
 # ---------------------------------------------------------------- show
@@ -241,7 +270,7 @@ def verify_example(
     if not status.can_run:
         refuse(f"{spec.target} cannot run on this machine; {status.advice}")
     plan = _plan(spec, example)
-    kernel = foreign_kernel(plan, example.entry, spec.manifest.language, example.source)
+    kernel = foreign_kernel(plan, example.entry, spec.manifest.language.name, example.source)
     candidate = Candidate(plan, kernel, toolchain)
     with SketchTask(plan, path=Path(example.sketch_file)) as task:
         return verify(candidate, task, folder, seed, select=select, small=True)

@@ -232,12 +232,17 @@ def _options(given: dict[str, Any], configuration: Configuration) -> Wanted:
     from sketchc.runtime.tasks.task import task_path
 
     target, chip = options.resolve_target(given["target"], given["hardware"])
-    capabilities = load_target(target).capabilities
+    record = load_target(target)
+    capabilities = record.capabilities
     hardware = load_hardware(chip or capabilities.default_hardware).name
     own = configuration.target(target)
     workflow = _workflow(given, configuration, own.workflow)
     load_workflow(workflow)
     coder = given["coder"] or own.coder or configuration.coder
+    if not record.coder:
+        if given["coder"] == "builtin":
+            refuse(f"{target} has no built-in Coder, only documents: say --coder llm")
+        coder = "llm"
     _fitting(workflow, coder, given)
     source = _text(str(task_path(given["task"])[0]), "task file")
     return RunOptions(

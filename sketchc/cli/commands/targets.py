@@ -15,7 +15,7 @@ from sketchc.base.files import replace_file
 from sketchc.cli import options
 from sketchc.cli.consoles import make_console
 from sketchc.lowering.hardware import HARDWARE, chips_like, user_chips
-from sketchc.lowering.registry import TARGETS, load_target
+from sketchc.lowering.registry import all_targets, load_target, target_names
 from sketchc.runtime.process.venvs import InstallError
 from sketchc.runtime.toolchains import base
 
@@ -46,7 +46,7 @@ def targets(as_json: bool, probe: str | None) -> int:
     if probe is not None:
         click.echo(write_probed(probe))
         return 0
-    found = [describe(name) for name in TARGETS]
+    found = [describe(target.name) for target in all_targets()]
     if as_json:
         click.echo(json.dumps({"targets": found, "workers": sandbox()}, indent=2))
         return 0
@@ -85,7 +85,7 @@ def sandbox() -> dict[str, str]:
 
 
 #: The fields of a toolchain's status that are shown unchanged.
-_TOLD = ("can_compile", "can_run", "how_it_runs", "versions", "missing", "advice")
+_TOLD = ("can_compile", "can_run", "how_it_runs", "versions", "missing", "advice", "never_built")
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def describe(name: str) -> dict[str, Any]:
             {"name": chip.name, "description": str(chip.facts["description"])}
             for chip in chips_like(default)
         ],
-        "installed": not status.missing,
+        "installed": not (status.missing or status.never_built),
         **{fact: getattr(status, fact) for fact in _TOLD},
     }
 
@@ -139,6 +139,7 @@ def _show(console: Console, target: dict[str, Any]) -> None:
         ("plans for", chips),
         ("compiles here", "yes" if target["can_compile"] else "no"),
         ("runs here", target["how_it_runs"] if target["can_run"] else "no"),
+        ("never built", target["never_built"]),
         ("versions", ", ".join(f"{k} {v}" for k, v in target["versions"].items())),
         ("missing", ", ".join(target["missing"])),
         ("to get it", target["advice"]),
@@ -153,8 +154,8 @@ def load_toolchain(name: str) -> base.Toolchain:
     """The toolchain of a target. Raises `UsageError` for an unknown name, or one whose own
     imports are not installed."""
 
-    if name not in TARGETS:
-        refuse(f"unknown toolchain {name!r}; known: {', '.join(TARGETS)}")
+    if name not in target_names():
+        refuse(f"unknown toolchain {name!r}; known: {', '.join(target_names())}")
     try:
         return base.toolchain(name)
     except ImportError as error:
@@ -181,10 +182,12 @@ def list_toolchains() -> int:
       sketchc toolchain list
     """
 
-    for name in TARGETS:
+    for name in (target.name for target in all_targets()):
         status = toolchain_status(name)
         versions = ", ".join(f"{key} {value}" for key, value in status.versions.items())
-        if status.missing:
+        if status.never_built:
+            text = f"never built: {status.never_built}"
+        elif status.missing:
             text = f"missing: {', '.join(status.missing)} ({status.advice})"
         else:
             text = f"ready: {versions}"
@@ -215,6 +218,7 @@ def install(target: str, system: bool) -> int:
     Examples:
       sketchc toolchain install triton_ascend
       sketchc toolchain install triton_ascend --system
+      sketchc toolchain install opencl
       sketchc toolchain install mindspore
     """
     from sketchc.runtime.tasks import mindspore_environment as mindspore

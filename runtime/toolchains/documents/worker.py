@@ -1,0 +1,197 @@
+"""In a worker: run the build command of a target of documents, and talk to its runner
+(docs/RUNNERS.md).
+
+The runner is a process inside of the worker's sandbox. It gets the path of a manifest on its
+standard input, a line for each run, and answers a line. Every tensor is a file with guards on both
+sides of its bytes, which the runner leaves as the kernel left the memory: an input that changed,
+and a write beyond a tensor, show there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sketchc.runtime.process.messages import ITEM_BYTES, Raw, failure
+from sketchc.runtime.process.peer import signal_name
+
+#: Version of the manifest; raised with every change that an older runner would misread.
+PROTOCOL = 1
+#: Bytes before and behind a tensor's own, and what they hold: around inputs NaN, or large integers,
+#: and something else around what is written, so that copies show.
+GUARD_BYTES = 4096
+_FLOATS, _INTEGERS, _WRITTEN = b"\xff", b"\x7f", b"\x7e"
+#: How much of what a program printed is kept, counted from its end.
+_TAIL = 16_384
+#: Stages that a runner may report, and what stands for any other one.
+_STAGES = frozenset({"compile", "launch", "illegal_access"})
+
+
+def build(request: dict[str, Any], _raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
+    """The handler of a build: run `request["command"]`; the reply holds its "status" and what it
+    "printed"."""
+    try:
+        done = subprocess.run(
+            request["command"],
+            env=dict(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as error:
+        return failure("infrastructure", f"the build command cannot be started: {error}"), {}
+    return {"status": done.returncode, "printed": _text(done.stdout)}, {}
+
+
+class _Runner:
+    """The process of a runner; `said` is where it prints what is no answer."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
+        self.process = subprocess.Popen(
+            command,
+            env=dict(os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+        )
+
+    def answer(self, manifest: Path) -> dict[str, Any] | None:
+        """The answer to one manifest; None where the process ends without one."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(os.fsencode(manifest) + b"\n")
+            self.process.stdin.flush()
+        for line in self.process.stdout:
+            with contextlib.suppress(ValueError):
+                found = json.loads(line)
+                if isinstance(found, dict) and "status" in found:
+                    return found
+            self.said.write(line)
+        return None
+
+    def printed(self) -> str:
+        """The end of what it printed."""
+        size = os.fstat(self.said.fileno()).st_size
+        return os.pread(self.said.fileno(), _TAIL, max(0, size - _TAIL)).decode("utf-8", "replace")
+
+    def close(self) -> int:
+        """End the process; returns its status, negative for a signal."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if self.process.poll() is None:
+            # After the last answer a runner may be about to end by itself, with a status.
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                self.process.stdin.close()
+                self.process.wait(timeout=1.0)
+        self.process.kill()
+        self.process.stdout.close()
+        self.said.close()
+        return self.process.wait()
+
+
+#: The runner of this worker, kept from run to run.
+_running: _Runner | None = None
+
+
+def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
+    """The handler of a run: the out and inout arrays, with the reply {}, or a failure."""
+    global _running
+    with tempfile.TemporaryDirectory(prefix="run-") as name:
+        tensors = [_Tensor.of(tensor, raws, Path(name)) for tensor in request["tensors"]]
+        told = {**request["manifest"], "tensors": [tensor.told for tensor in tensors]}
+        manifest = Path(name) / "manifest.json"
+        manifest.write_text(json.dumps({"protocol": PROTOCOL, **told}), "utf-8")
+        try:
+            if _running is None or _running.process.poll() is not None:
+                _running = _Runner(request["command"])
+            answer = _running.answer(manifest)
+        except OSError as error:
+            return failure("infrastructure", f"the runner cannot be started: {error}"), {}
+        if answer is None:
+            printed, ended, _running = _running.printed(), _running, None
+            return failure(*_ending(ended.close()), log=printed), {}
+        if answer["status"] != "done":
+            stage = answer.get("stage") if answer.get("stage") in _STAGES else "launch"
+            log = str(answer.get("log") or _running.printed())
+            return failure(str(stage), str(answer.get("message", "it failed")), log=log), {}
+        for tensor in tensors:
+            if wrong := tensor.stray():
+                return failure("illegal_access", wrong), {}
+        return {}, {t.name: t.left() for t in tensors if t.role in ("out", "inout")}
+
+
+execute.takes_raw = True  # type: ignore[attr-defined]
+
+
+class _Tensor:
+    """One tensor of a run, in a file; an absent one has none."""
+
+    def __init__(self, name: str, role: str, dtype: str, shape: Sequence[int]) -> None:
+        self.name, self.role, self.dtype, self.shape = name, role, dtype, tuple(shape)
+        self.size = math.prod(self.shape) * ITEM_BYTES[dtype]
+        self.file, self.told, self.given = Path(), dict[str, Any](), b""
+        read = _FLOATS if "float" in dtype else _INTEGERS
+        self.pattern = read if role == "in" else _WRITTEN
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], raws: Mapping[str, Raw], folder: Path) -> _Tensor:
+        """The tensor that `given` describes, with its file in `folder`."""
+        made = cls(given["name"], given["role"], given["numpy"], given["shape"])
+        made.told = {"name": made.name, "role": made.role, "dtype": given["dtype"]}
+        if made.role == "absent":
+            return made
+        raw = raws.get(made.name)
+        made.given = bytes(made.size) if raw is None else bytes(raw.data)
+        made.file = folder / f"{made.name}.bin"
+        guard = made.pattern * GUARD_BYTES
+        made.file.write_bytes(guard + made.given + guard)
+        place = {"file": str(made.file), "offset": GUARD_BYTES, "bytes": made.size}
+        made.told |= {"shape": list(made.shape), **place}
+        return made
+
+    def stray(self) -> str:
+        """What was written where nothing may be, as a sentence; "" for nothing."""
+        if self.role == "absent":
+            return ""
+        found = self._contents()
+        if len(found) != self.size + 2 * GUARD_BYTES:
+            return f"the file of {self.name} has another size"
+        if found[:GUARD_BYTES].strip(self.pattern):
+            return f"memory before {self.name} was overwritten"
+        if found[GUARD_BYTES + self.size :].strip(self.pattern):
+            return f"memory behind {self.name} was overwritten"
+        if self.role == "in" and found[GUARD_BYTES : GUARD_BYTES + self.size] != self.given:
+            return f"the input {self.name} was changed"
+        return ""
+
+    def left(self) -> Raw:
+        """What the kernel left of the tensor."""
+        content = self._contents()[GUARD_BYTES : GUARD_BYTES + self.size]
+        return Raw(self.dtype, self.shape, memoryview(bytearray(content)))
+
+    def _contents(self) -> bytes:
+        try:
+            return self.file.read_bytes()
+        except OSError:
+            return b""
+
+
+def _ending(status: int) -> tuple[str, str]:
+    """The stage and the message for a runner that ended without an answer."""
+    if status < 0:
+        return "launch", f"the runner was ended by {signal_name(-status)}"
+    return "launch", f"the runner ended with status {status} and no answer"
+
+
+def _text(printed: bytes) -> str:
+    return printed[-_TAIL:].decode("utf-8", "replace")
