@@ -19,7 +19,7 @@ SEED = 20260101
 def examples() -> list[tuple[str, str]]:
     """(target, example); a target whose documents cannot be read stands with ""."""
     found: list[tuple[str, str]] = []
-    for target in TARGETS:
+    for target in (*TARGETS, "opencl"):
         spec, _ = inspect(folder_of(target))
         names = [example.name for example in spec.examples] if spec is not None else []
         found += [(target, name) for name in names or [""]]
@@ -80,6 +80,40 @@ def test_a_wrong_cuda_example_fails(
     assert old in example.source
     wrong = attrs.evolve(example, source=example.source.replace(old, new))
     assert verify_example(spec, wrong, tmp_path, SEED).failure == failure
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "failure"),
+    [
+        ("softmax", "barrier(CLK_LOCAL_MEM_FENCE); // All", "// All", "numerical"),
+        ("swish", "if (n < total)", "if (n <= total)", "illegal_access"),
+        ("smoothing", '"times": "steps"', '"times": "steps + 1"', "numerical"),
+        ("weighted_counts", '    {"fill": "Y", "value": 0},\n', "", "numerical"),
+        ("abs_max", '"arguments": ["X", "PARTIAL", "N"]', '"arguments": ["X", "N"]', "api_misuse"),
+        ("noise", "c1 = b_low;", "c1 = b_low", "syntax"),
+    ],
+)
+@pytest.mark.sweep
+def test_a_wrong_opencl_example_fails(
+    name: str, old: str, new: str, failure: str, tmp_path: Path
+) -> None:
+    require("opencl")
+    spec = load("opencl")
+    example = next(example for example in spec.examples if example.name == name)
+    assert example.source.count(old) == 1
+    wrong = attrs.evolve(example, source=example.source.replace(old, new))
+    assert verify_example(spec, wrong, tmp_path, SEED).failure == failure
+
+
+def test_examples_that_nobody_can_build_are_read(tmp_path: Path) -> None:
+    """They fit their sketches' plans, and their text holds nothing that leads out of a kernel."""
+    spec = load("ascendc")
+    for example in spec.examples:
+        verdict = verify_example(spec, example, tmp_path / example.name, SEED)
+        assert (verdict.word, verdict.failures) == ("generated, not built", ())
+        assert f"__aicore__ void {example.entry}(" in example.source
+        assert example.source.count("{") == example.source.count("}")
+        assert example.source.count("AllocTensor") == example.source.count("FreeTensor")
 
 
 def test_documents_without_a_toolchain_are_not_run(tmp_path: Path) -> None:

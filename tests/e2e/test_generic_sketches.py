@@ -18,7 +18,7 @@ from sketchc.checker.api import check
 from sketchc.cli import main
 from sketchc.ir.nodes import Tier
 from sketchc.lowering.passes.pipeline import build_plan
-from sketchc.lowering.registry import all_targets, load_target
+from sketchc.lowering.registry import built_in_targets, load_target
 from sketchc.parsing.formatter import format_file
 from sketchc.parsing.parser import parse
 
@@ -54,7 +54,7 @@ INSTANCES = {
     for f in ("f32", "f64")
 }
 TORCH = {"f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "i32": "int32"}
-TARGETS = [target.name for target in all_targets()]
+TARGETS = [target.name for target in built_in_targets()]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "programs" / "mixed_precision.sketch"
 TASK = """
 import torch

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 
 import sketchc  # noqa: E402
 from sketchc.agents.autosketch.designer import has_f64  # noqa: E402
-from sketchc.lowering.registry import all_targets  # noqa: E402
+from sketchc.lowering.registry import built_in_targets  # noqa: E402
 
 from every_target import agreement, disagreements  # noqa: E402 isort: skip
 
@@ -82,7 +82,7 @@ def signed(rng: np.random.Generator, powers: np.ndarray) -> np.ndarray:
     return numbers
 
 
-@pytest.mark.parametrize("target", [target.name for target in all_targets()])
+@pytest.mark.parametrize("target", [target.name for target in built_in_targets()])
 @pytest.mark.parametrize(("text", "name"), [(RUNNING, "running"), (WHOLE, "whole")])
 def test_products_are_those_of_f64(target: str, text: str, name: str, tmp_path: Path) -> None:
     runs = [
@@ -94,7 +94,7 @@ def test_products_are_those_of_f64(target: str, text: str, name: str, tmp_path: 
     assert not wrong
 
 
-@pytest.mark.parametrize("target", [t.name for t in all_targets() if has_f64(t.name)])
+@pytest.mark.parametrize("target", [t.name for t in built_in_targets() if has_f64(t.name)])
 @pytest.mark.parametrize(("text", "name"), [(RUNNING, "running"), (WHOLE, "whole")])
 def test_products_of_f64(target: str, text: str, name: str, tmp_path: Path) -> None:
     wide = re.sub(

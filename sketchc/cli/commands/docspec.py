@@ -233,8 +233,11 @@ def _run_examples(spec: DocSpec, seed: int | None) -> int:
     """Build and run every example; returns the exit status. Raises `UsageError` where the target
     cannot run."""
 
+    from sketchc.cli.commands.targets import load_toolchain
+    from sketchc.cli.verify_files import require_running
     from sketchc.runtime.verify.text import summary
 
+    require_running(load_toolchain(spec.target))
     failed = 0
     for example in spec.examples:
         with tempfile.TemporaryDirectory() as folder:
@@ -257,18 +260,17 @@ def verify_example(
     """Build an example in `folder` and compare it with its sketch's interpretation, under the rules
     that a model's code is accepted by. `select` may drop cases.
 
-    Raises `UsageError` where the target has no toolchain, or cannot run on this machine, and for a
-    sketch that the target refuses.
+    Of a target that is never built, the text is looked at. Raises `UsageError` where the target has
+    no toolchain, or cannot run on this machine, and for a sketch that the target refuses.
     """
     from sketchc.agents.state.candidates import foreign_kernel
     from sketchc.cli.commands.targets import load_toolchain
+    from sketchc.cli.verify_files import require_running
     from sketchc.runtime.verify.design import SketchTask
     from sketchc.runtime.verify.verify import Candidate, verify
 
     toolchain = load_toolchain(spec.target)
-    status = toolchain.status()
-    if not status.can_run:
-        refuse(f"{spec.target} cannot run on this machine; {status.advice}")
+    require_running(toolchain, unbuilt=True)
     plan = _plan(spec, example)
     kernel = foreign_kernel(plan, example.entry, spec.manifest.language.name, example.source)
     candidate = Candidate(plan, kernel, toolchain)
