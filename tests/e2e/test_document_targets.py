@@ -249,9 +249,9 @@ def test_a_wrong_kernel_of_a_started_folder(
 
 ANSWERS = [
     ('print("no answer", flush=True); sys.exit(3)', "ended with status 3 and no answer"),
-    ('print(json.dumps({"status": "failed", "message": "not today"}))', "not today"),
+    ('print(json.dumps({"status": "failed", "message": "not today"}), flush=True)', "not today"),
     (
-        'open(told["tensors"][1]["file"], "wb").close(); print(\'{"status": "done"}\')',
+        'open(told["tensors"][1]["file"], "wb").close(); print(\'{"status": "done"}\', flush=True)',
         "another size",
     ),
     ('print(\'{"status": "done"}\', flush=True)', "numerical"),
@@ -263,7 +263,7 @@ def test_what_a_runner_does_wrong_is_told(
     line: str, said: str, started: Path, verified: Verified
 ) -> None:
     change(started / "runner.py", "print(json.dumps(run(told)), flush=True)", line)
-    status, printed = verified()
+    status, printed = verified(KERNEL, "--timeout", "20")
     assert (status, said in printed) == (1, True), printed
 
 

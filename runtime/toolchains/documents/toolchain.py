@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchc.base.types import numpy_dtype
 from sketchc.launch.conditions import broken
+from sketchc.launch.inputs import absent_symbols
 from sketchc.lowering.abi import passed
 from sketchc.lowering.c_source.abi import actual_extents
 from sketchc.lowering.registry import load_language
@@ -173,14 +174,15 @@ class _Session(Session):
         self, tensors: Tensors, symbols: Sizes, params: Params, timeout: float = 300.0
     ) -> Arrays:
         """Run once, as `Toolchain.run` does; sizes that the sketch refuses are refused here."""
-        kernel = self._artefact.kernel
-        if refused := broken(kernel.sketch, symbols, params):
-            msg, kinds = f"the sketch needs {refused}", ("LaunchError",)
-            raise ToolchainError(stage="launch", message=msg, kinds=kinds)
         request = {
             "command": self._tool.run_command(self._artefact),
             **request_of(self._artefact, symbols, params, tensors),
         }
+        sketch = self._artefact.kernel.sketch
+        known = {**symbols, **absent_symbols(sketch, tensors)}
+        if refused := broken(sketch, known, params):
+            msg, kinds = f"the sketch needs {refused}", ("LaunchError",)
+            raise ToolchainError(stage="launch", message=msg, kinds=kinds)
         result = self._worker.call(request, tensors, timeout)
         try:
             reply_of(result, timeout, last_lines(result))
@@ -206,10 +208,10 @@ def request_of(
     names = [("size", symbol.name, "i64") for symbol in sketch.symbols]
     names += [("param", param.name, param.dtype.value) for param in sketch.params]
     names += [("extent", name, "i64") for name, _, _ in actual_extents(sketch)]
-    rounded = {param.name: numpy_dtype(param.dtype) for param in sketch.params}
+    floats = {p.name: numpy_dtype(p.dtype) for p in sketch.params if p.dtype.is_float}
     scalars = []
     for (kind, name, dtype), (_, value) in zip(names, called["scalars"], strict=True):
-        exact = value if kind != "param" else rounded[name].type(value).item()
+        exact = float(floats[name].type(value)) if name in floats else value
         scalars.append({"name": name, "kind": kind, "dtype": dtype, "value": exact})
     built = _built(artefact.folder, kernel)
     manifest = {

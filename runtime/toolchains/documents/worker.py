@@ -107,19 +107,24 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
     """The handler of a run: the out and inout arrays, with the reply {}, or a failure."""
     global _running
     with tempfile.TemporaryDirectory(prefix="run-") as name:
-        tensors = [_Tensor.of(tensor, raws, Path(name)) for tensor in request["tensors"]]
-        told = {**request["manifest"], "tensors": [tensor.told for tensor in tensors]}
-        manifest = Path(name) / "manifest.json"
-        manifest.write_text(json.dumps({"protocol": PROTOCOL, **told}), "utf-8")
-        try:
-            if _running is None or _running.process.poll() is not None:
-                _running = _Runner(request["command"])
-            answer = _running.answer(manifest)
-        except OSError as error:
-            return failure("infrastructure", f"the runner cannot be started: {error}"), {}
-        if answer is None:
-            printed, ended, _running = _running.printed(), _running, None
-            return failure(*_ending(ended.close()), log=printed), {}
+        for _ in range(2):
+            tensors = [_Tensor.of(tensor, raws, Path(name)) for tensor in request["tensors"]]
+            told = {**request["manifest"], "tensors": [tensor.told for tensor in tensors]}
+            manifest = Path(name) / "manifest.json"
+            manifest.write_text(json.dumps({"protocol": PROTOCOL, **told}), "utf-8")
+            kept = _running is not None
+            try:
+                _running = _running or _Runner(request["command"])
+                answer = _running.answer(manifest)
+            except OSError as error:
+                return failure("infrastructure", f"the runner cannot be started: {error}"), {}
+            if answer is not None:
+                break
+            printed, status, _running = _running.printed(), _running.close(), None
+            if status or not kept:  # else it ended after the answer before, as it may
+                return failure("launch", _ending(status), log=printed), {}
+        if answer is None or _running is None:
+            return failure("launch", _ending(0)), {}
         if answer["status"] != "done":
             stage = answer.get("stage") if answer.get("stage") in _STAGES else "launch"
             log = str(answer.get("log") or _running.printed())
@@ -186,11 +191,11 @@ class _Tensor:
             return b""
 
 
-def _ending(status: int) -> tuple[str, str]:
-    """The stage and the message for a runner that ended without an answer."""
+def _ending(status: int) -> str:
+    """What is said of a runner that ended without an answer."""
     if status < 0:
-        return "launch", f"the runner was ended by {signal_name(-status)}"
-    return "launch", f"the runner ended with status {status} and no answer"
+        return f"the runner was ended by {signal_name(-status)}"
+    return f"the runner ended with status {status} and no answer"
 
 
 def _text(printed: bytes) -> str:

@@ -114,13 +114,14 @@ def lower(
         options.write_output(show_tree(tree), output)
         return 0
     planned = sketches.plan_sketch(source, tree, *chosen, constants, allow_unproved)
-    with sketches.pointing_into(source):
-        text, made = emitted(planned, emit)
     origin = Origin(source.text, tree.name, chosen[0], planned.plan.hardware.name, constants)
+    text, made, kernel = "", None, None
+    if coder == "builtin" or load_target(chosen[0]).coder:
+        with sketches.pointing_into(source):
+            text, made = emitted(planned, emit)
     if made is not None:
         made = _signed(made, origin)
         text = made.source
-    kernel = None
     if coder == "llm":
         from sketchc.cli.lower_llm import code_with_model
 
@@ -211,7 +212,7 @@ def write_module(
 
     from sketchc.runtime.dropin.kernel_module import write_module as write_files
 
-    kernel = made or load_target(planned.plan.target).emit(planned.plan)
+    kernel = made or written or load_target(planned.plan.target).emit(planned.plan)
     if written is not None:
         kernel = attrs.evolve(kernel, source=written.source)
     return _written(folder, lambda: write_files(folder, kernel))
