@@ -255,6 +255,19 @@ def recorder(store: Path | None, task: Task) -> Recorder:
     return Recorder(store, task, lambda text: click.echo(text, err=True))
 
 
+def chosen_coder(target: str, asked: str | None, configuration: Configuration) -> str:
+    """Who writes kernels for a target: what was asked for, else what is configured; a target that
+    is documents alone has no built-in Coder. Raises `UsageError` where that one was asked for."""
+    from sketchc.lowering.registry import load_target
+
+    if load_target(target).coder:
+        found: str = asked or configuration.target(target).coder or configuration.coder
+        return found
+    if asked == "builtin":
+        refuse(f"{target} has no built-in Coder, only documents: say --coder llm")
+    return "llm"
+
+
 def resolve_target(
     target: str | None,
     hardware: str | None,

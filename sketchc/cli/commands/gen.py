@@ -238,11 +238,7 @@ def _options(given: dict[str, Any], configuration: Configuration) -> Wanted:
     own = configuration.target(target)
     workflow = _workflow(given, configuration, own.workflow)
     load_workflow(workflow)
-    coder = given["coder"] or own.coder or configuration.coder
-    if not record.coder:
-        if given["coder"] == "builtin":
-            refuse(f"{target} has no built-in Coder, only documents: say --coder llm")
-        coder = "llm"
+    coder = options.chosen_coder(target, given["coder"], configuration)
     _fitting(workflow, coder, given)
     source = _text(str(task_path(given["task"])[0]), "task file")
     return RunOptions(

@@ -282,7 +282,6 @@ def _options(
     from sketchc.lowering.registry import load_target
 
     target, chip = options.resolve_target(given["target"], given["hardware"])
-    own = configuration.target(target)
     repairs = given["max_repairs"]
     named = original.file if task is None else task.specification
     told = (original.where, "" if task is None else task.found, given["signature"] or "")
@@ -292,7 +291,7 @@ def _options(
         target=target,
         hardware=load_hardware(chip or load_target(target).capabilities.default_hardware).name,
         workflow=workflow,
-        coder=given["coder"] or own.coder or configuration.coder,
+        coder=options.chosen_coder(target, given["coder"], configuration),
         seed=-1 if given["seed"] is None else given["seed"],
         entry=given["entry"] or "",
         max_attempts=given["max_attempts"] or configuration.max_attempts,
