@@ -20,7 +20,7 @@ INSTALLED := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS)
 MLIR_ADVICE := as root: apt-get install -y mlir-19-tools llvm-19
 
-.PHONY: demo test test-all lint format types imports bench clean help environment ascend mindspore cuda opencl toolchains
+.PHONY: demo test test-all lint format types imports bench clean help environment ascend mindspore cuda tilelang opencl toolchains
 
 help:
 	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
@@ -79,8 +79,9 @@ ascend: environment
 	fi
 
 # What the tests need besides. MindSpore is large: only continuous integration installs it for them,
-# others by `make mindspore`; likewise nvcc, where there is none, by `make cuda`, and PoCL.
-toolchains: ascend $(if $(filter 1,$(SKETCHC_REQUIRE_TOOLCHAINS)),mindspore cuda opencl)
+# others by `make mindspore`; likewise nvcc, where there is none, and TileLang, by `make tilelang`, and
+# PoCL.
+toolchains: ascend $(if $(filter 1,$(SKETCHC_REQUIRE_TOOLCHAINS)),mindspore tilelang opencl)
 
 # For MindSpore tasks, in an environment of its own: 0.8 GB to download, 0.9 GB on the disk.
 mindspore: environment
@@ -93,6 +94,12 @@ cuda: environment
 # For OpenCL on the CPU, in an environment of its own: 0.1 GB to download, 0.3 GB on the disk.
 opencl: environment
 	@$(BIN)/sketchc toolchain install opencl
+
+# TileLang, beside sketchc: 0.1 GB to download, 0.3 GB on the disk; and nvcc, which it calls.
+# In continuous integration after the linters' own packages: two pips at once in one environment get
+# in each other's way.
+tilelang: environment cuda $(if $(filter 1,$(SKETCHC_REQUIRE_TOOLCHAINS)),$(DONE)/dev)
+	@$(BIN)/sketchc toolchain install tilelang_cuda
 
 # Checks ---------------------------------------------------------------------------------------
 

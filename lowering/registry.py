@@ -21,6 +21,7 @@ TARGETS: dict[str, str] = {
     "triton_ascend": "sketchc.lowering.triton.ascend",
     "cpp": "sketchc.lowering.cpp.target",
     "cuda_c": "sketchc.lowering.cuda_c.target",
+    "tilelang_cuda": "sketchc.lowering.tilelang_cuda.target",
 }
 
 #: Targets that exist only as documents: folders of `docspec/`.

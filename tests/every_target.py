@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-from toolchains import require
+from toolchains import ready, require
 from triton_cases import Array, Case, assert_close, lower, make_case, run_cases
 
 from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.sandbox.worker import run_worker
-from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+from sketchc.runtime.toolchains.base import Session, ToolchainError, toolchain
 from sketchc.runtime.toolchains.cpp.toolchain import FLAGS
 from sketchc.runtime.toolchains.cuda_c.toolchain import cpu_flags
 from sketchc.runtime.toolchains.cuda_c.translation import for_cpu
@@ -56,7 +57,7 @@ def run_everything(
             interpreted = TRITON_CUDA.status().interpreted
             return run_cases(list(cases), folder, interpret=interpreted)
         case _:
-            return [_run_ascend(case, folder / case.kernel.name) for case in cases]
+            return _run_hosted(target, cases, folder)
 
 
 def disagreements(
@@ -118,16 +119,24 @@ def _run_native(cases: Sequence[Case], folder: Path, flags: Sequence[str]) -> li
     ]
 
 
-def _run_ascend(case: Case, folder: Path) -> Outcome:
-    from sketchc.runtime.toolchains.triton_ascend.toolchain import TOOLCHAIN
-
-    TOOLCHAIN.place(case.kernel, folder)
-    artefact = Artefact(case.kernel, folder)
-    passed = {**case.tensors, **poisoned(case.expected, case.tensors)}
-    try:
-        return TOOLCHAIN.run(artefact, passed, case.symbols, case.params)
-    except ToolchainError as error:
-        return str(error)
+def _run_hosted(target: str, cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    """Each kernel in a process of its own, for all of its cases."""
+    sessions: dict[int, Session] = {}
+    outcomes: list[Outcome] = []
+    with ExitStack() as stack:
+        for case in cases:
+            kernel = case.kernel
+            if id(kernel) not in sessions:
+                artefact = ready(kernel, folder / kernel.name)
+                sessions[id(kernel)] = stack.enter_context(toolchain(target).open(artefact))
+            passed = {**case.tensors, **poisoned(case.expected, case.tensors)}
+            try:
+                found = sessions[id(kernel)].run(passed, case.symbols, case.params)
+            except ToolchainError as error:
+                outcomes.append(str(error))
+            else:
+                outcomes.append(found)
+    return outcomes
 
 
 def poisoned(expected: Mapping[str, Array], given: Mapping[str, Array]) -> dict[str, Array]:

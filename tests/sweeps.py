@@ -4,6 +4,9 @@ The cases of a test marked `sweep` are dealt out to `PARTS` runs one after the o
 `CROSSED`, where two lists cross: each of these parts has every value of both, so that a feature
 that one part tries on one target is tried on another one in the next. What is slow and has no cases
 is in one of the parts. `SKETCHC_SWEEPS` says which part (the first by default), or `all`.
+
+Where each kernel takes seconds to compile, all end-to-end cases of a target are dealt out, marked
+or not, to as many parts as `SLOW` says.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from typing import Any
 import pytest
 
 PARTS, CROSSED = 6, 3
+#: The targets whose kernels take seconds to compile, each with its number of parts.
+SLOW = {"tilelang_cuda": 24}
 MARK = "sweep"
 #: In the environment: the part of each sweep that is taken, or `all`.
 CHOICE = "SKETCHC_SWEEPS"
@@ -34,15 +39,23 @@ def dealt(items: Sequence[pytest.Item], choice: str) -> tuple[list[pytest.Item],
     taken: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
-        swept = item.get_closest_marker(MARK) is not None
+        swept = item.get_closest_marker(MARK) is not None or _slow_parts(item) > 0
         (left if swept and not _is_dealt(item, int(choice)) else taken).append(item)
     return taken, left
 
 
+def _slow_parts(item: Any) -> int:
+    """To how many parts the cases of a test's target are dealt out; 0 for as many as others'."""
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    named = (SLOW.get(value, 0) for value in given if isinstance(value, str))
+    return max(named, default=0) if item.nodeid.startswith("tests/e2e/") else 0
+
+
 def _is_dealt(item: Any, part: int) -> bool:
     """Whether a case is in this part."""
-    if not hasattr(item, "callspec"):
-        return (zlib.crc32(item.nodeid.encode()) - part) % PARTS == 0
+    slow = _slow_parts(item)
+    if slow or not hasattr(item, "callspec"):
+        return (zlib.crc32(item.nodeid.encode()) - part) % (slow or PARTS) == 0
     lists = [mark.args[0] for mark in item.iter_markers("parametrize")]
     firsts = (
         names.split(",")[0].strip() if isinstance(names, str) else names[0] for names in lists

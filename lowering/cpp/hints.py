@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sketchc.ir import nodes as ir
-from sketchc.lowering.c_source.hints import Became, answered
+from sketchc.lowering.loops.hints import Became, answered
 from sketchc.lowering.plan import HintAnswer, Plan
 
 _NO_UNIT = "this target has no matrix unit"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sketchc.ir import nodes as ir
-from sketchc.ir import walk
-from sketchc.lowering.c_source.hints import Became, answered
 from sketchc.lowering.cuda_c.products import MATRIX
+from sketchc.lowering.loops.hints import Became, answered, operand_types
 from sketchc.lowering.plan import HintAnswer, Plan
 
 _PLAIN = "there is no matrix product in it: the blocks of an SM overlap loads with work"
@@ -34,12 +33,6 @@ def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Becam
         return ("loads run ahead", _AHEAD) if products else ("not used", _PLAIN)
     if not products:
         return "not used", "there is no matrix product in it"
-    operands = {
-        plan.sketch.tile(name).dtype
-        for each in products
-        for name in walk.reads(each)
-        if name not in walk.writes(each)
-    }
-    if operands <= set(MATRIX):
+    if operand_types(plan, products) <= set(MATRIX):
         return "mma.sync", _UNITS
     return "multiply-adds of threads", _NONE

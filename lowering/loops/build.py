@@ -456,6 +456,9 @@ class _Lowering(Reads):
         """A rank-2 tile, or the slice of a tensor that stands for it, as a strided matrix whose
         first valid element is (first, second)."""
         reference = read.reference
+        window: tuple[ir.Expr, ...] = ()
+        axes: tuple[int, ...] = ()
+        shape: tuple[ir.Expr, ...] = ()
         if reference.tensor:
             base = self.maker.sketch.tensor(reference.name)
             extents = self.maker.sketch.extents(reference.name)
@@ -465,6 +468,16 @@ class _Lowering(Reads):
             steps = zip(strides(extents, base), load.access.subscripts, strict=True)
             row, column = (step for step, at in steps if isinstance(at, ir.SliceSubscript))
             buffer = base.name
+            if not any(base.broadcast or ()):
+                shape = extents
+                subscripts = enumerate(load.access.subscripts)
+                axes = tuple(n for n, at in subscripts if isinstance(at, ir.SliceSubscript))
+                axes = axes[::-1] if transposed else axes
+                starts = dict(zip(axes, (first, second), strict=True))
+                window = tuple(
+                    simplify(ir.Binary("+", term.offset, starts.get(number, ZERO)))
+                    for number, term in enumerate(reference.terms)
+                )
         else:
             home = self.homes[reference.name]
             row, column = strides(home.extents, None)
@@ -473,7 +486,14 @@ class _Lowering(Reads):
             row, column = column, row
         offset = ir.Binary("+", ir.Binary("*", first, row), ir.Binary("*", second, column))
         return loops.MatrixView(
-            buffer, read.stored, simplify(ir.Binary("+", origin, offset)), row, column
+            buffer,
+            read.stored,
+            simplify(ir.Binary("+", origin, offset)),
+            row,
+            column,
+            window=window,
+            shape=shape,
+            axes=axes,
         )
 
     def _pack(self, stem: str, extent: ir.Expr, depth: ir.Expr, margin: int, dtype: DType) -> str:

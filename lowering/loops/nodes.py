@@ -167,7 +167,9 @@ class Accumulate(Traced):
 
 @attrs.frozen
 class MatrixView:
-    """A rectangle of a buffer: element (r, c) is `buffer[origin + r * row + c * column]`."""
+    """A rectangle of a buffer: element (r, c) is `buffer[origin + r * row + c * column]`. Where it
+    is one of a tensor (or view) without repeated axes, `window` has the tensor's index of the first
+    element, `shape` the tensor's extents, and `axes` those along which r and c run."""
 
     buffer: str
     dtype: DType
@@ -175,6 +177,9 @@ class MatrixView:
     row: ir.Expr
     column: ir.Expr
     writable: bool = False
+    window: tuple[ir.Expr, ...] = ()
+    shape: tuple[ir.Expr, ...] = ()
+    axes: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -285,6 +290,11 @@ class Program:
 
 
 @attrs.frozen
+class Barrier(Traced):
+    """All threads of a block wait here for each other."""
+
+
+@attrs.frozen
 class Refusal(Traced):
     """The host function returns the number of `condition` unless it holds."""
 
@@ -317,6 +327,7 @@ Statement: TypeAlias = (
     | StreamedLoop
     | SerialLoop
     | Branch
+    | Barrier
     | Refusal
     | Launch
 )

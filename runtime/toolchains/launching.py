@@ -20,6 +20,13 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.lowering.python_host.expressions import Names
 from sketchc.lowering.registry import load_target
 from sketchc.lowering.workspaces import shared_memory
+from sketchc.runtime.cases.sizes import (
+    choose,
+    example_params,
+    fixed_elements,
+    refusal,
+    tensor_shapes,
+)
 from sketchc.runtime.toolchains.base import Arrays, Params, Sizes, Tensors, ToolchainError
 
 Reply = tuple[Mapping[str, Any], Arrays]
@@ -27,6 +34,9 @@ Reply = tuple[Mapping[str, Any], Arrays]
 Call = Callable[[Mapping[str, Any], Arrays, float], Reply]
 #: The most times that a wrapper's own code may access what its launches wrote.
 _MOST_STOPS = 10_000
+#: Sizes that example launches try for all symbols together, then for each on its own.
+_SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
+_LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
 
 
 def call_request(kernel: Kernel, source: Path, symbols: Sizes, params: Params) -> dict[str, Any]:
@@ -114,3 +124,32 @@ def complete(sketch: ir.Sketch, symbols: Sizes, params: Params, given: Tensors) 
         ones = np.ones(shape, numpy_dtype(tensor.dtype))
         arrays[tensor.name] = poison(tensor.dtype, shape) if tensor.role is ir.Role.OUT else ones
     return arrays
+
+
+def example_values(
+    sketch: ir.Sketch,
+) -> tuple[dict[str, int], dict[str, int | float | bool]]:
+    """Symbols and params at which the wrapper's checks pass, for a launch that only compiles.
+
+    Raises `ToolchainError` when none of the sizes tried satisfies the sketch's requires.
+    """
+    params = example_params(sketch)
+    names = [symbol.name for symbol in sketch.symbols]
+
+    most = {t.name: max(_LARGEST_EXAMPLE, fixed_elements(t)) for t in sketch.tensors}
+
+    def accepted(symbols: Sizes) -> bool:
+        if refusal(sketch, symbols, params):
+            return False
+        shapes = tensor_shapes(sketch, symbols, params).items()
+        return all(0 < math.prod(shape) <= most[name] for name, shape in shapes)
+
+    alike = [dict.fromkeys(names, size) for size in _SIZES]
+    for symbols in alike:
+        if accepted(symbols):
+            return symbols, params
+    found = choose(dict.fromkeys(names, _SIZES), accepted)
+    if found is None:
+        message = "no example sizes satisfy the sketch's requires"
+        raise ToolchainError(stage="compile", message=message)
+    return found, params

@@ -152,7 +152,8 @@ _ATTRIBUTES = _words(
 _TORCH_CALLS = _words(
     "empty empty_like empty_strided zeros zeros_like ones ones_like full full_like device "
     "Size no_grad is_tensor finfo iinfo device_of current_device synchronize "
-    "get_device_properties inference_mode reshape permute transpose flatten squeeze unsqueeze"
+    "get_device_properties get_device_capability inference_mode "
+    "reshape permute transpose flatten squeeze unsqueeze"
 )
 #: What a C++ kernel must not say, and why, in order.
 _CPP_WORDS = (

@@ -23,6 +23,7 @@ from sketchc.lowering.kernel import Kernel
 from sketchc.runtime.cases.shapes import ShapeCase
 from sketchc.runtime.tasks.task import TorchTask
 from sketchc.runtime.toolchains.base import COMPILE_TIMEOUT, Artefact
+from sketchc.runtime.toolchains.tilelang_cuda.toolchain import TileLangCuda
 from sketchc.runtime.toolchains.triton_ascend.toolchain import TritonAscendToolchain
 from sketchc.runtime.toolchains.triton_cuda.toolchain import TritonCuda
 from sketchc.runtime.verify.running import Cases
@@ -88,12 +89,21 @@ class Interpreted(TritonCuda):
         return Artefact(kernel, folder)
 
 
+class AsText(TileLangCuda):
+    """The toolchain of `tilelang_cuda`, for runs of the text on the CPU, likewise."""
+
+    compile = Interpreted.compile
+
+
 class Placed(TritonAscendToolchain):
     """The toolchain of `triton_ascend`, for runs, which build what they launch."""
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:
         self.place(kernel, folder)
         return Artefact(kernel, folder)
+
+
+WITHOUT_CUBINS = {"triton_cuda": Interpreted, "tilelang_cuda": AsText}
 
 
 def test_every_example_has_a_task() -> None:
@@ -117,8 +127,8 @@ def test_example_equals_pytorch(
         candidate = attrs.evolve(candidate, toolchain=Placed())
     if target == "triton_cuda":
         select = fewest
-        if candidate.toolchain.status().interpreted:
-            candidate = attrs.evolve(candidate, toolchain=Interpreted())
+    if target in WITHOUT_CUBINS and candidate.toolchain.status().interpreted:
+        candidate = attrs.evolve(candidate, toolchain=WITHOUT_CUBINS[target]())
     verdict = verify(candidate, tasks(name), tmp_path, seed=1234, select=select, small=True)
     assert verdict.passed, verdict.failures
     optional = any(tensor.optional for tensor in candidate.plan.sketch.tensors)

@@ -45,7 +45,11 @@ sketch row_scale {
         store(total -> Y[i])
 }
 """
-FENCE = {"cpp": "cpp", "triton_cuda": "python", "triton_ascend": "python"}
+FENCE = {
+    "cpp": "cpp",
+    "cuda_c": "cuda",
+    **dict.fromkeys(("triton_cuda", "triton_ascend", "tilelang_cuda"), "python"),
+}
 
 
 TRITON = {
@@ -92,8 +96,31 @@ BREAKS = {
             "api_misuse",
         ),
     },
+    "cuda_c": {
+        "a dropped mask": (
+            "for (int64_t lane = thread; "
+            "lane < std::min<int64_t>(8, N - j * 8); lane += threads) {",
+            "for (int64_t lane = thread; lane < 8; lane += threads) {",
+            "numerical|illegal_access",
+        ),
+        "a syntax error": ("total = total + part_;", "total = total + part_", "syntax"),
+        "a name that does not exist": (
+            "const float x_exp = sketch::exp(x);",
+            "const float x_exp = sketch::exponential(x);",
+            "api_misuse",
+        ),
+    },
     "triton_cuda": TRITON,
     "triton_ascend": TRITON,
+    "tilelang_cuda": {
+        "a dropped mask": (
+            "if number < count:",
+            "if number < 8:",
+            "numerical|illegal_access",
+        ),
+        "a syntax error": ("total = total + part", "total = total + (part", "syntax"),
+        "a name that does not exist": ("x_exp = T.exp(x)", "x_exp = T.expo(x)", "api_misuse"),
+    },
 }
 #: The two Triton targets share what they check; the slower one gets fewer.
 FEW = ("a dropped mask", "a syntax error", "a name that does not exist")

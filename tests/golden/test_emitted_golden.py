@@ -19,6 +19,7 @@ PLACES = {
     "triton_cuda": ("triton", ".triton_cuda.py"),
     "triton_ascend": ("triton", ".triton_ascend.py"),
     "cuda_c": ("cuda_c", ".cu"),
+    "tilelang_cuda": ("tilelang", ".py"),
 }
 CASES = [(name, target) for name, target in LOWERED if target != "cpp"]
 

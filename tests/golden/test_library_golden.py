@@ -12,6 +12,7 @@ from golden_files import check_golden
 from sketchc.lowering.cpp.library.texts import LIBRARY, library_text
 from sketchc.lowering.python_host.expressions import HELPERS
 from sketchc.lowering.python_host.library import definitions
+from sketchc.lowering.tilelang_cuda.emit import FUNCTIONS as TILELANG_FUNCTIONS
 from sketchc.lowering.triton.emit import FUNCTIONS
 
 FOLDER = Path(__file__).parent / "library"
@@ -27,3 +28,9 @@ def test_triton_library(update_golden: bool) -> None:
     found = [*definitions(FUNCTIONS).values(), *definitions(HELPERS).values()]
     text = "\n\n\n".join(definition.text for definition in found) + "\n"
     check_golden(FOLDER / "triton.py", text, update_golden)
+
+
+def test_tilelang_library(update_golden: bool) -> None:
+    """The wrapper's part is in the golden of Triton's."""
+    text = "\n\n\n".join(each.text for each in definitions(TILELANG_FUNCTIONS).values()) + "\n"
+    check_golden(FOLDER / "tilelang.py", text, update_golden)

@@ -39,7 +39,7 @@ def long_softmax_kernel(X_ptr, Y_ptr, M, N, TILE: tl.constexpr):
             tl.store(Y_ptr + (first + j * TILE) + lanes, y, mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def long_softmax(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

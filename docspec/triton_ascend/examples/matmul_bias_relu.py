@@ -55,7 +55,7 @@ def matmul_bias_relu_kernel(
         )
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def matmul_bias_relu(

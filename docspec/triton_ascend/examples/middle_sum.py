@@ -27,7 +27,7 @@ def middle_sum_kernel(X_ptr, Y_ptr, B, M, N, TM: tl.constexpr, TN: tl.constexpr)
         tl.store(Y_ptr + (b * N + column) + columns, total, mask=columns < N - column)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def middle_sum(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -27,7 +27,7 @@ def row_layer_norm_kernel(X_ptr, WEIGHT_ptr, BIAS_ptr, Y_ptr, M, N, eps, N_BLOCK
         tl.store(Y_ptr + first + lanes, x * weight + bias, mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def row_layer_norm(

@@ -29,7 +29,7 @@ def rows_kernel(PART_ptr, Y_ptr, M, pieces, STEP: tl.constexpr):
         tl.store(Y_ptr + m, tl.sum(total, axis=0))
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def split_sum(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

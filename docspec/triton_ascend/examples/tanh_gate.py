@@ -25,7 +25,7 @@ def tanh_gate_kernel(X_ptr, G_ptr, Y_ptr, total, tiles, TILE: tl.constexpr):
         tl.store(Y_ptr + start + lanes, tl.math.tanh(x) * softplus(g), mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def tanh_gate(X: torch.Tensor, G: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

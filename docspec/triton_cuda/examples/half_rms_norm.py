@@ -20,7 +20,7 @@ def half_rms_norm_kernel(X_ptr, WEIGHT_ptr, Y_ptr, N, eps, N_BLOCK: tl.constexpr
     tl.store(Y_ptr + first + lanes, y.to(tl.float16), mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def half_rms_norm(

@@ -35,7 +35,7 @@ def long_softmax_kernel(X_ptr, Y_ptr, N, TILE: tl.constexpr):
         tl.store(Y_ptr + j + lanes, tl.exp(x - top) / total, mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def long_softmax(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

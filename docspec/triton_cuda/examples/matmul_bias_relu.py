@@ -54,7 +54,7 @@ def matmul_bias_relu_kernel(
     tl.store(C_ptr + c_rows + (column + columns)[None, :], c, mask=row_inside & column_inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def matmul_bias_relu(

@@ -29,7 +29,7 @@ def middle_sum_kernel(X_ptr, Y_ptr, M, N, TM: tl.constexpr, TN: tl.constexpr):
     tl.store(Y_ptr + columns, tl.sum(lanes, axis=0), mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def middle_sum(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

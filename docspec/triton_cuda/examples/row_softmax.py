@@ -25,7 +25,7 @@ def row_softmax_kernel(X_ptr, Y_ptr, N, N_BLOCK: tl.constexpr):
     tl.store(Y_ptr + first + lanes, x / total, mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def row_softmax(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -18,7 +18,7 @@ def swish_kernel(X_ptr, Y_ptr, total, TILE: tl.constexpr):
     tl.store(Y_ptr + start + lanes, y, mask=inside)
 
 
-from sketchc.docspec.shared.triton_launch import check, require, result
+from sketchc.docspec.shared.launch import check, require, result
 
 
 def swish(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:

@@ -29,8 +29,6 @@ from sketchc.runtime.toolchains.base import (
     place,
     written,
 )
-from sketchc.runtime.toolchains.cuda_c import environment
-from sketchc.runtime.toolchains.cuda_c.environment import find_nvcc, nvcc_version
 from sketchc.runtime.toolchains.cuda_c.translation import for_cpu
 from sketchc.runtime.toolchains.cuda_driver import nvidia_gpu
 from sketchc.runtime.toolchains.native.compiler import (
@@ -40,6 +38,7 @@ from sketchc.runtime.toolchains.native.compiler import (
     find_compiler,
 )
 from sketchc.runtime.toolchains.native.session import NativeSession
+from sketchc.runtime.toolchains.nvcc import find_nvcc, install_nvcc, nvcc_version
 
 #: The headers in the place of CUDA's own.
 EMULATOR = Path(__file__).with_name("emulator")
@@ -57,8 +56,8 @@ NVCC_FLAGS = (*_LANGUAGE_FLAGS, "-Werror", "all-warnings")
 _SHARED = ("-shared", "-Xcompiler", "-fPIC")
 _ON_DEVICE = "sketchc.runtime.toolchains.cuda_c.device_worker:execute"
 _ADVICE = (
-    f"{environment.INSTALL_LINE} (or nvcc 13 on the path or in $NVCC), and g++ 11 or later; to run"
-    " on a GPU: an NVIDIA driver"
+    "sketchc toolchain install cuda_c (or nvcc 13 on the path or in $NVCC), and g++ 11 or later; "
+    "to run on a GPU: an NVIDIA driver"
 )
 #: A source that launches as kernels do, and does nothing.
 _NOTHING = """#include <cuda_runtime.h>
@@ -97,7 +96,7 @@ class CudaToolchain(Toolchain):
     def install(self) -> str:
         """Install nvcc, unless it is here; returns a message that also says what is missing still.
         Raises `InstallError`."""
-        done = environment.install()
+        done = install_nvcc()
         return done if find_compiler() else f"{done}\nstill missing: g++ 11 or later"
 
     def compile(self, kernel: Kernel, folder: Path, timeout: float = COMPILE_TIMEOUT) -> Artefact:

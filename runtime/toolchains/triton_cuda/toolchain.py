@@ -7,21 +7,12 @@ which this project lowered loads only its cubins.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sketchc.ir import nodes as ir
 from sketchc.lowering.hardware import load_hardware
 from sketchc.lowering.kernel import Kernel
-from sketchc.runtime.cases.sizes import (
-    choose,
-    example_params,
-    fixed_elements,
-    refusal,
-    tensor_shapes,
-)
 from sketchc.runtime.process.venvs import installed
 from sketchc.runtime.sandbox.worker import (
     Limits,
@@ -54,6 +45,7 @@ from sketchc.runtime.toolchains.launching import (
     Reply,
     call_request,
     complete,
+    example_values,
     run_launches,
     workspace_bytes,
 )
@@ -76,9 +68,6 @@ INTERPRETED = (
 _ADVICE = "pip install torch triton==3.6.0; to run on a GPU: torch for CUDA, an NVIDIA driver"
 #: Modules and functions that the template of all other workers with Triton loads.
 _IMPORTED = ("torch", "triton", "sketchc.runtime.toolchains.triton_cuda.worker:prepare")
-#: Sizes that example launches try for all symbols together, then for each on its own.
-_SIZES = (256, 64, 48, 16, 8, 4, 2, 1, 1024)
-_LARGEST_EXAMPLE = 1 << 24  # elements of one tensor
 #: Bytes of address space of the compiler and the interpreter; bytes of one file of the compiler's.
 MEMORY_BYTES = 32 << 30
 _COMPILER_FILE_BYTES = 1 << 30
@@ -319,35 +308,6 @@ def _reply(result: WorkerResult, stage: str, timeout: float) -> dict[str, Any]:
         raise ToolchainError(LAUNCH, message, log, result.kinds)
     # Where a compiler or a kernel crashes, the source that it was given is held responsible.
     return reply_of(result, timeout, log, COMPILE if kind in _COMPILER_ERRORS else stage)
-
-
-def example_values(
-    sketch: ir.Sketch,
-) -> tuple[dict[str, int], dict[str, int | float | bool]]:
-    """Symbols and params at which the wrapper's checks pass, for a launch that only compiles.
-
-    Raises `ToolchainError` when none of the sizes tried satisfies the sketch's requires.
-    """
-    params = example_params(sketch)
-    names = [symbol.name for symbol in sketch.symbols]
-
-    most = {t.name: max(_LARGEST_EXAMPLE, fixed_elements(t)) for t in sketch.tensors}
-
-    def accepted(symbols: Sizes) -> bool:
-        if refusal(sketch, symbols, params):
-            return False
-        shapes = tensor_shapes(sketch, symbols, params).items()
-        return all(0 < math.prod(shape) <= most[name] for name, shape in shapes)
-
-    alike = [dict.fromkeys(names, size) for size in _SIZES]
-    for symbols in alike:
-        if accepted(symbols):
-            return symbols, params
-    found = choose(dict.fromkeys(names, _SIZES), accepted)
-    if found is None:
-        message = "no example sizes satisfy the sketch's requires"
-        raise ToolchainError(COMPILE, message)
-    return found, params
 
 
 TOOLCHAIN = TritonCuda()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.ir import walk
 from sketchc.lowering.plan import HintAnswer, Plan, is_product, source_loops, subject
@@ -15,6 +16,16 @@ Became = tuple[str, str]
 OfProducts = Callable[[str, Plan, Sequence[ir.Compute]], Became]
 #: The hints whose answer depends on matrix products; the first and the last stand on tiles, too.
 _ABOUT_PRODUCTS = ("tensor_core", "pipeline", "async")
+
+
+def operand_types(plan: Plan, products: Sequence[ir.Compute]) -> set[DType]:
+    """The element types of what these matrix products multiply."""
+    return {
+        plan.sketch.tile(name).dtype
+        for each in products
+        for name in walk.reads(each)
+        if name not in walk.writes(each)
+    }
 
 
 def answered(

@@ -27,7 +27,6 @@ REQUIREMENTS = (
     "nvidia-cuda-runtime==13.0.96",
     "nvidia-cuda-cccl==13.0.85",
 )
-INSTALL_LINE = "sketchc toolchain install cuda_c"
 
 
 def find_nvcc() -> str | None:
@@ -51,7 +50,7 @@ def nvcc_version(nvcc: str) -> str:
     return said.partition(", V")[2].split("\n")[0].strip() or "unknown"
 
 
-def install() -> str:
+def install_nvcc() -> str:
     """Install the compiler, unless there is one; returns a message on what was done. Raises
     `InstallError` with pip's output."""
     if (nvcc := find_nvcc()) is not None:

@@ -1,4 +1,4 @@
-"""What the host functions of the Triton examples share: the checks of a launch, and where its
+"""What the host functions of examples in Python share: the checks of a launch, and where its
 output is computed. The loader writes the definitions into each kernel that imports them."""
 
 from __future__ import annotations

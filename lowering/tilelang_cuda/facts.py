@@ -1,0 +1,68 @@
+"""Facts of statements in loop programs that the emitter asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sketchc.base.types import DType
+from sketchc.ir import nodes as ir
+from sketchc.lowering.loops import nodes
+from sketchc.lowering.loops.reads import divides
+
+
+def computes(value: nodes.Value) -> bool:
+    """Whether a value is an operation or takes divisions: the compiler would repeat it."""
+    return any(
+        isinstance(part, nodes.Apply) or (isinstance(part, ir.Expr) and divides(part))
+        for part in (value, *nodes.parts(value))
+    )
+
+
+def is_of_bits(update: nodes.AtomicUpdate) -> bool:
+    """Whether an atomic update is made on the bits of a float, as integers: TileLang's own maxima
+    and minima pass NaN over."""
+    return update.operation in ("max", "min") and update.dtype is DType.F32
+
+
+def writes(body: Iterable[nodes.Statement]) -> list[nodes.Statement]:
+    """The statements that write memory."""
+    return [
+        each
+        for each in nodes.walk(tuple(body))
+        if isinstance(each, nodes.Write | nodes.AtomicUpdate)
+        or (isinstance(each, nodes.Accumulate) and isinstance(each.target, nodes.Element))
+    ]
+
+
+def is_scatter(loop: nodes.Loop) -> bool:
+    """Whether a loop writes memory, lane by lane, and leaves nothing in locals around it."""
+    inside = nodes.walk(loop.body)
+    own = {each.name for each in inside if isinstance(each, nodes.Define)}
+    for each in inside:
+        match each:
+            case nodes.Loop() | nodes.LaneLoop() | nodes.SerialLoop() | nodes.Call():
+                return False
+            case nodes.Assign(name) | nodes.Accumulate(_, nodes.Local(name)) if name not in own:
+                return False
+    return loop.step == 1 and bool(writes(loop.body))
+
+
+def is_dealt(body: tuple[nodes.Statement, ...], buffer: str, inside: bool = False) -> bool:
+    """Whether some statement writes a buffer that not all threads run."""
+    for statement in body:
+        dealt = inside or isinstance(statement, nodes.LaneLoop)
+        dealt = dealt or (isinstance(statement, nodes.Loop) and _may_be_dealt(statement))
+        match statement:
+            case nodes.Write(name) | nodes.AtomicUpdate(_, name) if inside and name == buffer:
+                return True
+            case nodes.Accumulate(_, nodes.Element(name)) if inside and name == buffer:
+                return True
+            case nodes.Call(views=views) if any(v.buffer == buffer for v in views):
+                return True
+        if is_dealt(nodes.children(statement), buffer, dealt):
+            return True
+    return False
+
+
+def _may_be_dealt(loop: nodes.Loop) -> bool:
+    return is_scatter(loop) or any(isinstance(s, nodes.LaneLoop) for s in nodes.walk(loop.body))

@@ -1,0 +1,201 @@
+"""Handlers of the worker processes of `tilelang_cuda`: compile a generated file, or run it.
+
+Generated code is imported only here, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from sketchc.base.types import DType
+from sketchc.runtime.guards import wrapper_guard
+from sketchc.runtime.guards.host_limit import HOST_SECONDS, HostTimeoutError, host_limit
+from sketchc.runtime.guards.placement import placement
+from sketchc.runtime.process.messages import Arrays, failure
+from sketchc.runtime.sandbox.confine import import_file
+from sketchc.runtime.toolchains.tilelang_cuda import execution
+from sketchc.runtime.toolchains.tracer import bound_call, names_of, require_entry
+
+_NAME = "generated_kernel"
+#: Files that this process has imported, for all runs that it serves.
+_MODULES: dict[str, ModuleType] = {}
+
+
+class WrapperError(Exception):
+    """The wrapper, not the compiler, raised an exception."""
+
+
+class CompilationError(Exception):
+    """TileLang's compiler, or nvcc, refused a kernel."""
+
+
+def prepare() -> None:
+    """In the template: import TileLang, which takes seconds, and have it print errors alone."""
+    os.environ.setdefault("TILELANG_DISABLE_CACHE", "1")
+    import tilelang.language  # noqa: F401
+
+    from sketchc.runtime.toolchains.tilelang_cuda import standin  # noqa: F401
+
+    logging.getLogger("tilelang").setLevel(logging.CRITICAL + 1)
+
+
+def entry_of(module: ModuleType, request: Mapping[str, Any]) -> Callable[..., Any]:
+    """The wrapper of `module` that `request` names. Raises `MissingEntryError`."""
+    return require_entry(getattr(module, request["entry"], None), request["entry"])
+
+
+# ---------------------------------------------------------------- run
+
+
+def run_kernel(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Call the wrapper on the arrays; returns all out and inout tensors by name.
+
+    The reply is {"device"}, or {"failure": {"stage", "message"}}. On the CPU, kernels run under the
+    stand-in (see `execution`). With `request["foreign"]` the wrapper is watched.
+    """
+    from sketchc.runtime.guards import torch_state
+
+    prepare()
+    device = "cuda" if request["gpu"] else "cpu"
+    if not request["gpu"]:
+        execution.pretend((9, 0))
+    watch = wrapper_guard.Watch() if request.get("foreign") else None
+    if watch is not None:
+        watch.theirs = (request["source"],)
+    before = None if watch is None else torch_state.first_state()
+    placed = {name: placement(array, device) for name, array in arrays.items()}
+    tensors = {name: buffer.tensor for name, buffer in placed.items()}
+    execution.WATCHES[:] = [watch] if watch is not None else []
+    try:
+        with wrapper_guard.watched(watch):
+            returned = bound_call(entry_of(_loaded(request), request), request, tensors)()
+            if request["gpu"]:
+                torch.cuda.synchronize()
+    except Exception:
+        if watch is not None and watch.refused:
+            return failure("policy", watch.verdict(0)), {}
+        raise
+    if before is not None and (changes := before.changes()):
+        return failure("policy", "; ".join(changes)), {}
+    try:
+        outputs = wrapper_guard.named_outputs(names_of(request, "out", "inout"), returned)
+        found = {name: wrapper_guard.to_numpy(name, value) for name, value in outputs.items()}
+    except wrapper_guard.WrongOutputsError as error:
+        return failure("wrong_shape", str(error)), {}
+    elements = sum(array.size for array in found.values())
+    if watch is not None and (against := watch.verdict(elements)):
+        return failure("policy", against), {}
+    read = names_of(request, "in")
+    for name, buffer in placed.items():
+        if stray := buffer.stray(name, unchanged=name in read):
+            return failure("illegal_access", stray), {}
+    return {"device": device}, found
+
+
+def _loaded(request: Mapping[str, Any]) -> ModuleType:
+    """The generated file of a request as a module, imported once per process."""
+    path = request["source"]
+    if path not in _MODULES:
+        folder = Path(request["folder"])
+        on_gpu = request["gpu"]
+        _MODULES[path] = (
+            import_file(path, _NAME) if on_gpu else execution.executable(path, _NAME, folder)
+        )
+    return _MODULES[path]
+
+
+# ---------------------------------------------------------------- compile
+
+
+def compile_kernels(request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+    """Compile every kernel that the wrapper launches to CUDA source and cubins, without a GPU. The
+    reply is {"kernels"} (see `_cubin`) or {"failure"}."""
+    prepare()
+    try:
+        return {"kernels": _compile_all(request)}, {}
+    except HostTimeoutError:
+        message = f"the wrapper took more than {HOST_SECONDS:g} s without its kernels"
+        return failure("timeout", message), {}
+
+
+def _compile_all(request: dict[str, Any]) -> list[dict[str, Any]]:
+    made: dict[str, tuple[Any, Mapping[str, Any]]] = {}
+
+    def note(function: Any, options: Mapping[str, Any], name: str) -> None:
+        made[name] = function, options
+
+    with host_limit(HOST_SECONDS), execution.replaced(execution.recording(note)):
+        module = import_file(request["source"], _NAME)
+    examples = {
+        t["name"]: torch.ones(t["extents"], dtype=getattr(torch, DType(t["dtype"]).numpy_name))
+        for t in request["tensors"]
+    }
+    kernels: list[Future[dict[str, Any]]] = []
+    with ThreadPoolExecutor(2) as others:  # nvcc runs beside the compiler
+        for architecture in request["architectures"]:
+            made.clear()
+            execution.pretend(divmod(int(re.sub(r"\D", "", architecture)), 10))
+            try:
+                bound_call(entry_of(module, request), request, examples, needed=True)()
+            except Exception as error:
+                if "tvm" in type(error).__module__:
+                    message = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+                    raise CompilationError(message) from error
+                raise WrapperError(f"{type(error).__name__}: {error}") from error
+            for name, (function, options) in made.items():
+                source = _cuda_source(name, function, options, architecture)
+                folder = Path(request["folder"])
+                kernels.append(others.submit(_cubin, name, source, architecture, folder))
+        return [each.result() for each in kernels]
+
+
+def _cuda_source(name: str, function: Any, options: Mapping[str, Any], architecture: str) -> str:
+    """The CUDA source of a traced kernel for `architecture` ("sm_80", "sm_90a")."""
+    import tilelang
+
+    target = tilelang.tvm.target.Target({"kind": "cuda", "arch": architecture})
+    try:
+        with target, tilelang.tvm.transform.PassContext(config=dict(options)):
+            return str(tilelang.lower(function, target=target).kernel_source)
+    except Exception as error:
+        last = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        raise CompilationError(f"{name} for {architecture}: {last[0]}") from error
+
+
+def _cubin(name: str, source: str, architecture: str, folder: Path) -> dict[str, Any]:
+    """Compile a CUDA source into `folder`; returns facts for the user, with the files of the source
+    and of the cubin."""
+    import tilelang
+
+    text, cubin = (folder / f"{name}.{architecture}.{end}" for end in ("cu", "cubin"))
+    text.write_text(source, "utf-8")
+    headers = Path(tilelang.__file__).parent
+    includes = [headers / "src", headers / "3rdparty" / "cutlass" / "include"]
+    command = [os.environ.get("NVCC", "nvcc"), "-cubin", f"-arch={architecture}", "-std=c++17"]
+    command += ["--expt-relaxed-constexpr", "-w", "-O3", *(f"-I{each}" for each in includes)]
+    done = subprocess.run(
+        [*command, "-Xptxas=-v", "-o", str(cubin), str(text)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if "error" in line] or ["nvcc failed"]
+        raise CompilationError(f"{name} for {architecture}: {said[0]}")
+    return {
+        "kernel": name,
+        "architecture": architecture,
+        "source": str(text),
+        "cubin": str(cubin),
+        **execution.resources(done.stderr),
+    }

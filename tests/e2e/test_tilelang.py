@@ -1,0 +1,192 @@
+"""TileLang: kernels compile to CUDA source and cubins; and faults in their text are found where it
+runs on the CPU. That examples equal PyTorch there, `test_examples.py` shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+import numpy as np
+import pytest
+from cpp_cases import example, inputs, reference
+from toolchains import require
+from triton_cases import lower
+
+from sketchc.runtime.toolchains.base import Artefact, ToolchainError
+
+TOOLCHAIN = require("tilelang_cuda")
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", ["matmul_half", "softmax", "sort_rows", "histogram"])
+def test_it_compiles_to_cubins(name: str, tmp_path: Path) -> None:
+    kernels = TOOLCHAIN.compile(lower(example(name), "tilelang_cuda")[1], tmp_path).details[
+        "kernels"
+    ]
+    assert {kernel["architecture"] for kernel in kernels} == {"sm_80", "sm_90a"}
+    assert all(Path(kernel["cubin"]).stat().st_size > 0 for kernel in kernels)
+
+
+def test_a_half_product_streams_tiles_to_matrix_units(tmp_path: Path) -> None:
+    """By the copy engine on Hopper, which Ampere does not have."""
+    tiles = {"TM": 128, "TN": 256, "TK": 64}
+    text = example("matmul_half").replace(
+        "TM = 64, TN = 64, TK = 32", "TM = 128, TN = 256, TK = 64"
+    )
+    kernels = TOOLCHAIN.compile(lower(text, "tilelang_cuda", tiles)[1], tmp_path).details["kernels"]
+    sources = {k["architecture"]: Path(k["source"]).read_text("utf-8") for k in kernels}
+    assert "tma_load" in sources["sm_90a"]
+    assert "wgmma" in sources["sm_90a"]
+    assert "tma_load" not in sources["sm_80"]
+    assert "mma_sync" in sources["sm_80"]
+
+
+#: A sketch that sums rows, and updates some of them in place between two loops over lanes.
+SKETCH = """sketch faults {
+    symbols: M;
+    tensors: X[M, 300]: in f32; Y[M, 300]: out f32; S[M]: out f32;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(M):
+        x = alloc([300])
+        y = alloc([300])
+        s = alloc([1])
+        load(X[i, 0:300] -> x)
+        reduce_sum(x, 0, s)
+        store(s -> S[i])
+        cumsum(x, 0, y)
+        store(y -> Y[i, 0:300])
+}
+"""
+#: What is replaced in a kernel's source, and by what.
+FAULTS = {
+    "a turn that is left out": ("T.ceildiv(300, 128)", "T.ceildiv(200, 128)"),
+    "lanes that are left out": ("if number < 300:", "if number < 299:"),
+    "a reduction that starts elsewhere": ("= T.float32(0.0)", "= T.float32(1.0)"),
+    "another row": ("X_row_start = i * 300", "X_row_start = i * 301"),
+    "a scan that is exclusive": (
+        "before if exclusive else total",
+        "total if exclusive else before",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(FAULTS))
+def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
+    old, new = FAULTS[name]
+    kernel = lower(SKETCH, "tilelang_cuda")[1]
+    assert old in kernel.source
+    faulty = attrs.evolve(kernel, source=kernel.source.replace(old, new))
+    symbols = {"M": 3}
+    tensors = inputs(kernel.sketch, symbols, {})
+    expected = reference(kernel.sketch, tensors, symbols, {})
+    with TOOLCHAIN.open(Artefact(faulty, tmp_path)) as session:
+        try:
+            found = session.run(tensors, symbols, {})
+        except ToolchainError:
+            return
+    assert not all(np.allclose(found[key], value, 1e-5) for key, value in expected.items())
+
+
+#: A product of transposed bf16 matrices, and the largest of each row and of a bound.
+WRITTEN_FOR = """sketch turned_product {
+    symbols: M, N, K;
+    tensors: A[K, M]: in bf16; B[N, K]: in bf16; C[M, N]: out bf16; TOP[M]: out f32;
+    constexpr: TM = 16, TN = 32, TK = 16;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(M, TM)):
+        top = alloc([TM], f32, init=-1)
+        for j in range(ceil(N, TN)):
+            c = alloc([TM, TN], f32, init=0)
+            part = alloc([TM], f32)
+            for k in range(ceil(K, TK)):
+                a = alloc([TK, TM], bf16)
+                b = alloc([TN, TK], bf16)
+                load(A[k*TK:(k+1)*TK, i*TM:(i+1)*TM] -> a)
+                load(B[j*TN:(j+1)*TN, k*TK:(k+1)*TK] -> b)
+                gemm(a, b, c, trans_a=True, trans_b=True)
+            store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+            reduce_max(c, 1, part)
+            max(top, part, top)
+        store(top -> TOP[i*TM:(i+1)*TM])
+}
+"""
+WRITTEN = """import tilelang
+import tilelang.language as T
+import torch
+
+
+@tilelang.jit
+def turned_product_kernel(TM, TN, TK):
+    M, N, K = T.dynamic("M, N, K")
+
+    @T.prim_func
+    def kernel(
+        A: T.Tensor((K, M), "bfloat16"),
+        B: T.Tensor((N, K), "bfloat16"),
+        C: T.Tensor((M, N), "bfloat16"),
+        TOP: T.Tensor((M,), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(M, TM), threads=128) as i:
+            a = T.alloc_shared((TK, TM), "bfloat16")
+            b = T.alloc_shared((TN, TK), "bfloat16")
+            c = T.alloc_fragment((TM, TN), "float32")
+            rest = T.alloc_fragment((TM, TN), "float32")
+            top = T.alloc_fragment((TM,), "float32")
+            T.fill(top, -1.0)
+            for j in T.serial(T.ceildiv(N, TN)):
+                T.clear(rest)
+                for k in T.Pipelined(T.ceildiv(K, TK), num_stages=2):
+                    T.copy(A[k * TK, i * TM], a)
+                    T.copy(B[j * TN, k * TK], b)
+                    T.gemm(a, b, c, transpose_A=True, transpose_B=True, clear_accum=True)
+                    for row, column in T.Parallel(TM, TN):
+                        rest[row, column] = rest[row, column] + c[row, column]
+                T.copy(rest, C[i * TM, j * TN])
+                for row, column in T.Parallel(TM, TN):
+                    if j * TN + column >= N:
+                        rest[row, column] = -1.0
+                T.reduce_max(rest, top, dim=1, clear=False)
+            T.copy(top, TOP[i * TM])
+
+    return kernel
+
+
+class LaunchError(ValueError):
+    pass
+
+
+def turned_product(A, B, *, out=None):
+    (K, M), N = A.shape, B.shape[0]
+    C = torch.empty((M, N), dtype=torch.bfloat16, device=A.device)
+    TOP = torch.empty(M, dtype=torch.float32, device=A.device)
+    C, TOP = out or (C, TOP)
+    turned_product_kernel(16, 32, 16)(A.contiguous(), B.contiguous(), C, TOP)
+    return C, TOP
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("", ""),
+        ("transpose_B=True, clear_accum=True", "transpose_B=True"),
+        ("dim=1, clear=False", "dim=1"),
+        ("A[k * TK, i * TM], a", "A[k * TK, i * TM + 1], a"),
+    ],
+)
+def test_tile_operations_mean_on_the_cpu_what_they_say(old: str, new: str, tmp_path: Path) -> None:
+    """Windows of tensors with a conversion to bf16, transposed products, maxima that go on."""
+    kernel = lower(WRITTEN_FOR, "tilelang_cuda")[1]
+    kernel = attrs.evolve(kernel, source=WRITTEN.replace(old, new) if old else WRITTEN)
+    symbols = {"M": 35, "N": 45, "K": 21}
+    tensors = inputs(kernel.sketch, symbols, {})
+    expected = reference(kernel.sketch, tensors, symbols, {})
+    with TOOLCHAIN.open(Artefact(kernel, tmp_path)) as session:
+        found = session.run(tensors, symbols, {})
+    same = [
+        np.allclose(found[key].astype("f8"), value.astype("f8"), rtol=1e-2, atol=1e-2)
+        for key, value in expected.items()
+    ]
+    assert all(same) is (old == "")
