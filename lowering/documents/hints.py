@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from sketchc.lowering.c_source.hints import answered
+from sketchc.lowering.loops.hints import answered
 from sketchc.lowering.plan import HintAnswer, Plan
 
-_OF_LOOPS = ("pipeline", "async", "tensor_core", "unroll", "vectorize", "simd", "warp", "threadidx")
-_OF_TILES = ("async", "tensor_core")
+_OF_LOOPS = ("unroll", "vectorize", "simd", "warp", "threadidx")
 _BECAME = ("advice", "a model writes the code")
 
 
 def answers(plan: Plan) -> tuple[HintAnswer, ...]:
     """See `Target.hints`."""
-    loops, tiles = dict.fromkeys(_OF_LOOPS, _BECAME), dict.fromkeys(_OF_TILES, _BECAME)
-    return answered(plan, loops, _BECAME, tiles)
+    return answered(plan, dict.fromkeys(_OF_LOOPS, _BECAME), lambda *_: _BECAME)

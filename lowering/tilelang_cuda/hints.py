@@ -13,7 +13,7 @@ _NO_PRODUCT = ("not used", "there is no matrix product in it")
 _UNITS = ("T.gemm, where its tiles are known at compile time", "")
 _THREADS = ("multiply-adds of threads", "matrix units take f16 and bf16, and sum in f32")
 _AHEAD = ("T.Pipelined, where its products stand alone in it", "")
-_NOT_AHEAD = ("not used", "only the loads of products on matrix units are fetched ahead")
+_NOT_AHEAD = ("not used", "only the loads of matrix products are fetched ahead")
 _DEALT = ("lanes dealt out to threads", "lanes are dealt out by T.Parallel")
 #: What hints of loops became, whatever is in the loop.
 _LOOPS = {
@@ -28,10 +28,10 @@ def answers(plan: Plan) -> tuple[HintAnswer, ...]:
 
 
 def _of_products(word: str, plan: Plan, products: Sequence[ir.Compute]) -> Became:
-    kinds = [operand_types(plan, [each]) for each in products]
-    on_units = any(len(each) == 1 and each <= OPERANDS for each in kinds)
     if word != "tensor_core":
-        return _AHEAD if on_units else _NOT_AHEAD
+        return _AHEAD if products else _NOT_AHEAD
     if not products:
         return _NO_PRODUCT
+    kinds = [operand_types(plan, [each]) for each in products]
+    on_units = any(len(each) == 1 and each <= OPERANDS for each in kinds)
     return _UNITS if on_units else _THREADS

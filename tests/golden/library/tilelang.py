@@ -340,6 +340,11 @@ class Matrix:
         """The index of an element."""
         return self.first + row * self.steps[0] + column * self.steps[1]
 
+    def beyond(self, row, column):
+        """What is left of it from an element on."""
+        first = self.at(T.cast(row, "int64"), T.cast(column, "int64"))
+        return Matrix(self.memory, first, self.steps, self.rows - row, self.columns - column)
+
 
 def stands_before(a, b, descending):
     """Whether a comes strictly before b; NaN is the largest."""
@@ -665,6 +670,38 @@ def deliver(part, result):
         if T.And(row < result.rows, column < result.columns):
             at = result.at(row, column)
             result.memory[at] = result.memory[at] + part[row, column]
+
+
+@T.macro
+def multiply_tiles(left, right, result, left_turned, right_turned):
+    """result += left @ right for tiles in shared memory, perhaps stored as their transposes: each
+    thread has a block of the fragment in registers."""
+    kind = str(result.dtype)
+    for step in T.serial(right.shape[1 if right_turned else 0] // 4):
+        for part in T.unroll(4):
+            term = step * 4 + part
+            for row, column in T.Parallel(result.shape[0], result.shape[1]):
+                one = left[term, row] if left_turned else left[row, term]
+                other = right[column, term] if right_turned else right[term, column]
+                result[row, column] = result[row, column] + T.cast(one, kind) * T.cast(other, kind)
+
+
+@T.macro
+def multiply_in_blocks(left, right, result):
+    """result += left @ right: the threads hold 64 rows and columns at a time in registers."""
+    kind = str(result.memory.dtype)
+    rows = T.alloc_shared((64, 16), str(left.memory.dtype))
+    columns = T.alloc_shared((16, 64), str(right.memory.dtype))
+    part = T.alloc_fragment((64, 64), kind)
+    for down in T.serial(T.ceildiv(result.rows, 64)):
+        for across in T.serial(T.ceildiv(result.columns, 64)):
+            for row, column in T.Parallel(64, 64):
+                part[row, column] = T.cast(0, kind)
+            for step in T.serial(T.ceildiv(left.columns, 16)):
+                fetch(rows, left.beyond(down * 64, step * 16))
+                fetch(columns, right.beyond(step * 16, across * 64))
+                multiply_tiles(rows, columns, part, False, False)
+            deliver(part, result.beyond(down * 64, across * 64))
 
 
 @T.macro

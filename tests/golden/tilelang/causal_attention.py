@@ -12,8 +12,8 @@ TM = 64  # chosen for h200, one of 16, 32, 64
 TN = 64  # chosen for h200, one of 16, 32, 64
 
 
-# The library: typed, largest, floor_div, ceil_div, Matrix, multiply, sum_of, unless_missing,
-# largest_of, lanes_at_once.
+# The library: typed, largest, floor_div, ceil_div, Matrix, sum_of, unless_missing, largest_of,
+# fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -111,7 +111,7 @@ def causal_attention_kernel(width):
                     # load(K[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> k)
                     # matmul(q, k, scores, trans_b=True)
                     T.sync_threads()
-                    multiply(
+                    multiply_in_blocks(
                         Matrix(
                             q_mul_memory,
                             q_mul_memory_start + T.int64(0),
@@ -249,7 +249,7 @@ def causal_attention_kernel(width):
                     # load(V[b, h//(HQ//HK), j*TN:(j+1)*TN, 0:D] -> v)
                     # gemm(scores, v, y)
                     T.sync_threads()
-                    multiply(
+                    multiply_in_blocks(
                         Matrix(
                             scores,
                             T.int64(0),

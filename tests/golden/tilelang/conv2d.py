@@ -11,7 +11,7 @@ TO = 64  # chosen for h200, one of 16, 32, 64
 TK = 32  # chosen for h200, one of 16, 32, 64
 
 
-# The library: typed, floor_div, floor_mod, Matrix, multiply, lanes_at_once.
+# The library: typed, floor_div, floor_mod, Matrix, fetch, deliver, multiply_tiles, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -37,25 +37,38 @@ def conv2d_kernel(width):
         C: T.int64,
         BIAS_given: T.bool,
         O_: T.int64,
-        j_programs: T.int64,
         i_programs: T.int64,
+        j_programs: T.int64,
         programs: T.int64,
     ):
         with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
             OG = OG_units * width
+            x_tile = T.alloc_shared((128, 32), "float32")
+            w_tile = T.alloc_shared((64, 32), "float32")
+            y_part = T.alloc_fragment((128, 64), "float32")
             y = T.alloc_shared((8192,), "float32")
             x = T.alloc_shared((4096,), "float32")
             w = T.alloc_shared((2048,), "float32")
             program = T.cast(block, "int64")
+            # Groups of 8 rows of blocks: neighbouring programs share operands.
+            plane = i_programs * j_programs
+            in_plane = T.alloc_var("int64")
+            in_plane = T.truncmod(program, plane)
+            group_start = T.alloc_var("int64")
+            group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+            group_rows = T.alloc_var("int64")
+            group_rows = T.min(i_programs - group_start, T.int64(8))
+            in_group = T.alloc_var("int64")
+            in_group = T.truncmod(in_plane, 8 * j_programs)
             # for g in range(groups):
             # for i in range(ceil(N*OH*OW, TP)):
             # for j in range(ceil(OG, TO)):
             j = T.alloc_var("int64")
-            j = T.truncmod(program, j_programs)
+            j = T.truncdiv(in_group, group_rows)
             i = T.alloc_var("int64")
-            i = T.truncmod(T.truncdiv(program, j_programs), i_programs)
+            i = group_start + T.truncmod(in_group, group_rows)
             g = T.alloc_var("int64")
-            g = T.truncdiv(T.truncdiv(program, j_programs), i_programs)
+            g = T.truncdiv(program, plane)
             # p = iota(TP, i*TP, N*OH*OW)
             # n = p//(OH*OW)
             # oh = p//OW % OH
@@ -131,7 +144,8 @@ def conv2d_kernel(width):
                                 w[w_row_start + lane] = w_value
                 # gemm(x, w, y, trans_b=True)
                 T.sync_threads()
-                multiply(
+                fetch(
+                    x_tile,
                     Matrix(
                         x,
                         T.int64(0),
@@ -139,13 +153,21 @@ def conv2d_kernel(width):
                         T.min(T.int64(TP), N * OH * OW - i * TP),
                         T.min(T.int64(TK), CG * KH * KW - k0),
                     ),
+                )
+                fetch(
+                    w_tile,
                     Matrix(
                         w,
                         T.int64(0),
-                        (T.int64(1), T.int64(TK)),
-                        T.min(T.int64(TK), CG * KH * KW - k0),
+                        (T.int64(TK), T.int64(1)),
                         T.min(T.int64(TO), OG - j * TO),
+                        T.min(T.int64(TK), CG * KH * KW - k0),
                     ),
+                )
+                T.clear(y_part)
+                multiply_tiles(x_tile, w_tile, y_part, False, True)
+                deliver(
+                    y_part,
                     Matrix(
                         y,
                         T.int64(0),
@@ -322,8 +344,8 @@ def conv2d(
             C,
             BIAS_given,
             O_,
-            tilelang.cdiv(OG, TO),
             tilelang.cdiv(N * OH * OW, TP),
+            tilelang.cdiv(OG, TO),
             programs,
         )
     if Y_dense is not Y:

@@ -11,7 +11,7 @@ TO = 64  # chosen for h200, one of 16, 32, 64
 TK = 32  # chosen for h200, one of 16, 32, 64
 
 
-# The library: typed, floor_div, floor_mod, Matrix, multiply.
+# The library: typed, floor_div, floor_mod, Matrix, fetch, deliver, multiply_tiles.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -33,20 +33,34 @@ def conv_transpose2d_kernel():
         stride: T.int64,
         H: T.int64,
         W: T.int64,
+        i_programs: T.int64,
         j_programs: T.int64,
         programs: T.int64,
     ):
         with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
+            x_tile = T.alloc_shared((128, 32), "float32")
+            w_tile = T.alloc_shared((32, 64), "float32")
+            y_part = T.alloc_fragment((128, 64), "float32")
             y = T.alloc_shared((8192,), "float32")
             x = T.alloc_shared((4096,), "float32")
             w = T.alloc_shared((2048,), "float32")
             program = T.cast(block, "int64")
+            # Groups of 8 rows of blocks: neighbouring programs share operands.
+            plane = i_programs * j_programs
+            in_plane = T.alloc_var("int64")
+            in_plane = T.truncmod(program, plane)
+            group_start = T.alloc_var("int64")
+            group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+            group_rows = T.alloc_var("int64")
+            group_rows = T.min(i_programs - group_start, T.int64(8))
+            in_group = T.alloc_var("int64")
+            in_group = T.truncmod(in_plane, 8 * j_programs)
             # for i in range(ceil(N*OH*OW, TP)):
             # for j in range(ceil(O, TO)):
             j = T.alloc_var("int64")
-            j = T.truncmod(program, j_programs)
+            j = T.truncdiv(in_group, group_rows)
             i = T.alloc_var("int64")
-            i = T.truncdiv(program, j_programs)
+            i = group_start + T.truncmod(in_group, group_rows)
             # p = iota(TP, i*TP, N*OH*OW)
             # n = p//(OH*OW)
             # oh = p//OW % OH
@@ -146,7 +160,8 @@ def conv_transpose2d_kernel():
                                 w[w_row_start + lane] = w_value
                 # gemm(x, w, y)
                 T.sync_threads()
-                multiply(
+                fetch(
+                    x_tile,
                     Matrix(
                         x,
                         T.int64(0),
@@ -154,6 +169,9 @@ def conv_transpose2d_kernel():
                         T.min(T.int64(TP), N * OH * OW - i * TP),
                         T.min(T.int64(TK), C * KH * KW - k0),
                     ),
+                )
+                fetch(
+                    w_tile,
                     Matrix(
                         w,
                         T.int64(0),
@@ -161,6 +179,11 @@ def conv_transpose2d_kernel():
                         T.min(T.int64(TK), C * KH * KW - k0),
                         T.min(T.int64(TO), O_ - j * TO),
                     ),
+                )
+                T.clear(y_part)
+                multiply_tiles(x_tile, w_tile, y_part, False, False)
+                deliver(
+                    y_part,
                     Matrix(
                         y,
                         T.int64(0),
@@ -285,6 +308,7 @@ def conv_transpose2d(
             stride,
             H,
             W,
+            tilelang.cdiv(N * OH * OW, TP),
             tilelang.cdiv(O_, TO),
             programs,
         )

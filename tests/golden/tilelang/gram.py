@@ -10,92 +10,93 @@ TN = 64  # chosen for h200, one of 32, 64
 TK = 32  # chosen for h200, one of 32, 64
 
 
-# The library: Matrix, multiply, lanes_at_once.
+# The library: Matrix, fetch, multiply_tiles, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def gram_kernel(width):
+def gram_kernel(streamed, width):
     @T.prim_func
     def kernel(
         X: T.Tensor((T.dynamic("X_size", "int64"),), "float32"),
         G: T.Tensor((T.dynamic("G_size", "int64"),), "float32"),
+        X_matrix: T.Tensor((T.dynamic("X_matrix_0"), T.dynamic("X_matrix_1")), "float32"),
         N_units: T.int64,
         M: T.int64,
+        i_programs: T.int64,
         j_programs: T.int64,
         programs: T.int64,
     ):
         with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
             N = N_units * width
-            g = T.alloc_shared((4096,), "float32")
+            X_tile = T.alloc_shared((32, 64), "float32")
+            X_tile_ = T.alloc_shared((32, 64), "float32")
+            g = T.alloc_fragment((64, 64), "float32")
             program = T.cast(block, "int64")
+            # Groups of 8 rows of blocks: neighbouring programs share operands.
+            plane = i_programs * j_programs
+            in_plane = T.alloc_var("int64")
+            in_plane = T.truncmod(program, plane)
+            group_start = T.alloc_var("int64")
+            group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+            group_rows = T.alloc_var("int64")
+            group_rows = T.min(i_programs - group_start, T.int64(8))
+            in_group = T.alloc_var("int64")
+            in_group = T.truncmod(in_plane, 8 * j_programs)
             # for i in range(ceil(N, TN)):
             # for j in range(ceil(N, TN)):
             j = T.alloc_var("int64")
-            j = T.truncmod(program, j_programs)
+            j = T.truncdiv(in_group, group_rows)
             i = T.alloc_var("int64")
-            i = T.truncdiv(program, j_programs)
-            count = T.min(T.int64(TN), N - i * TN)
-            count_ = count * 64
-            for turn in T.serial(T.ceildiv(count_, 128)):
-                for thread in T.Parallel(128):
-                    number = turn * T.int64(128) + thread
-                    if number < count_:
-                        row = T.truncdiv(number, 64)
-                        # g = alloc([TN, TN], init=0.0)
-                        lane = T.truncmod(number, 64)
-                        if lane < T.min(T.int64(TN), N - j * TN):
-                            g_row_start = row * TN
-                            g[g_row_start + lane] = T.float32(0.0)
+            i = group_start + T.truncmod(in_group, group_rows)
+            # g = alloc([TN, TN], init=0.0)
+            for row, lane in T.Parallel(64, 64):
+                g[row, lane] = T.float32(0.0)
             # for k in range(ceil(M, TK)):
-            for k in T.serial(T.int64(0), T.truncdiv(M + (TK - 1), TK)):
+            for k in T.Pipelined(
+                T.cast(T.truncdiv(M + (TK - 1), TK), "int32"), num_stages=4 if streamed else 0
+            ):
                 # load(X[k*TK:(k+1)*TK, i*TN:(i+1)*TN] -> left)
                 # load(X[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> right)
                 # gemm(left, right, g, trans_a=True, precision="tf32x3")
-                T.sync_threads()
-                multiply(
-                    Matrix(
-                        X,
-                        N * TK * k + T.int64(TN) * i,
-                        (T.int64(1), N),
-                        T.min(T.int64(TN), N - i * TN),
-                        T.min(T.int64(TK), M - k * TK),
-                    ),
-                    Matrix(
-                        X,
-                        N * TK * k + T.int64(TN) * j,
-                        (N, T.int64(1)),
-                        T.min(T.int64(TK), M - k * TK),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
-                    Matrix(
-                        g,
-                        T.int64(0),
-                        (T.int64(TN), T.int64(1)),
-                        T.min(T.int64(TN), N - i * TN),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
-                )
-            T.sync_threads()
-            count__ = T.min(T.int64(TN), N - i * TN)
-            count___ = count__ * 64
-            for turn in T.serial(T.ceildiv(count___, 128 * width)):
-                for thread in T.Parallel(128):
-                    number = (turn * T.int64(128) + thread) * width
-                    if number < count___:
-                        row = T.truncdiv(number, 64)
-                        # store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
-                        lane = T.truncmod(number, 64)
-                        if lane < T.min(T.int64(TN), N - j * TN):
-                            g_row_2_start = row * TN
-                            G_row_start = (i * TN + row) * N + j * TN
-                            first = lane
-                            G_row_lanes = T.alloc_local((width,), "float32")
-                            for v in T.unroll(width):
-                                lane = first + v
-                                g_value = g[g_row_2_start + lane]
-                                G_row_lanes[v] = g_value
-                            for v in T.vectorized(width):
-                                G[G_row_start + first + v] = G_row_lanes[v]
+                if streamed:
+                    T.copy(
+                        X_matrix[T.cast(T.int64(TK) * T.cast(k, "int64"), "int32"), T.cast(T.int64(TN) * i, "int32")],
+                        X_tile,
+                    )
+                    T.copy(
+                        X_matrix[T.cast(T.int64(TK) * T.cast(k, "int64"), "int32"), T.cast(T.int64(TN) * j, "int32")],
+                        X_tile_,
+                    )
+                else:
+                    fetch(
+                        X_tile,
+                        Matrix(
+                            X,
+                            N * TK * T.cast(k, "int64") + T.int64(TN) * i,
+                            (N, T.int64(1)),
+                            T.min(T.int64(TK), M - T.cast(k, "int64") * TK),
+                            T.min(T.int64(TN), N - i * TN),
+                        ),
+                    )
+                    fetch(
+                        X_tile_,
+                        Matrix(
+                            X,
+                            N * TK * T.cast(k, "int64") + T.int64(TN) * j,
+                            (N, T.int64(1)),
+                            T.min(T.int64(TK), M - T.cast(k, "int64") * TK),
+                            T.min(T.int64(TN), N - j * TN),
+                        ),
+                    )
+                multiply_tiles(X_tile, X_tile_, g, True, False)
+            # store(g -> G[i*TN:(i+1)*TN, j*TN:(j+1)*TN])
+            for row, lane in T.Parallel(64, 64):
+                if T.And(
+                    row < T.min(T.int64(TN), N - i * TN), lane < T.min(T.int64(TN), N - j * TN)
+                ):
+                    G_row_start = (i * TN + row) * N + j * TN
+                    g_value = g[row, lane]
+                    G[G_row_start + lane] = g_value
 
     return kernel
 
@@ -130,9 +131,17 @@ def gram(X: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
     programs = tilelang.cdiv(N, TN) * tilelang.cdiv(N, TN)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        streamed = streams(X_dense)
         width = lanes_at_once(4, [N], X_dense, G_dense)
-        gram_kernel(width)(
-            X_dense.view(-1), G_dense.view(-1), N // width, M, tilelang.cdiv(N, TN), programs
+        gram_kernel(streamed, width)(
+            X_dense.view(-1),
+            G_dense.view(-1),
+            X_dense.view(M, N) if streamed else X_dense.view(1, -1),
+            N // width,
+            M,
+            tilelang.cdiv(N, TN),
+            tilelang.cdiv(N, TN),
+            programs,
         )
     if G_dense is not G:
         G.copy_(G_dense)

@@ -11,94 +11,96 @@ TN = 128  # chosen for h200, one of 32, 64, 128
 TK = 32  # chosen for h200, one of 16, 32, 64, 128, 256
 
 
-# The library: Matrix, multiply, lanes_at_once.
+# The library: Matrix, fetch, multiply_tiles, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def matmul_blocked_kernel(width):
+def matmul_blocked_kernel(streamed, width):
     @T.prim_func
     def kernel(
         A: T.Tensor((T.dynamic("A_size", "int64"),), "float32"),
         B: T.Tensor((T.dynamic("B_size", "int64"),), "float32"),
         C: T.Tensor((T.dynamic("C_size", "int64"),), "float32"),
+        A_matrix: T.Tensor((T.dynamic("A_matrix_0"), T.dynamic("A_matrix_1")), "float32"),
+        B_matrix: T.Tensor((T.dynamic("B_matrix_0"), T.dynamic("B_matrix_1")), "float32"),
         N_units: T.int64,
-        M: T.int64,
         K: T.int64,
+        M: T.int64,
+        i_programs: T.int64,
         j_programs: T.int64,
         programs: T.int64,
     ):
-        with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
+        with T.Kernel(T.cast(programs, "int32"), threads=256) as block:
             N = N_units * width
-            c = T.alloc_shared((16384,), "float32")
+            A_tile = T.alloc_shared((128, 32), "float32")
+            B_tile = T.alloc_shared((32, 128), "float32")
+            c = T.alloc_fragment((128, 128), "float32")
             program = T.cast(block, "int64")
+            # Groups of 8 rows of blocks: neighbouring programs share operands.
+            plane = i_programs * j_programs
+            in_plane = T.alloc_var("int64")
+            in_plane = T.truncmod(program, plane)
+            group_start = T.alloc_var("int64")
+            group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+            group_rows = T.alloc_var("int64")
+            group_rows = T.min(i_programs - group_start, T.int64(8))
+            in_group = T.alloc_var("int64")
+            in_group = T.truncmod(in_plane, 8 * j_programs)
             # for i in range(ceil(M, TM)):
             # for j in range(ceil(N, TN)):
             j = T.alloc_var("int64")
-            j = T.truncmod(program, j_programs)
+            j = T.truncdiv(in_group, group_rows)
             i = T.alloc_var("int64")
-            i = T.truncdiv(program, j_programs)
-            count = T.min(T.int64(TM), M - i * TM)
-            count_ = count * 128
-            for turn in T.serial(T.ceildiv(count_, 128)):
-                for thread in T.Parallel(128):
-                    number = turn * T.int64(128) + thread
-                    if number < count_:
-                        row = T.truncdiv(number, 128)
-                        # c = alloc([TM, TN], init=0.0)
-                        lane = T.truncmod(number, 128)
-                        if lane < T.min(T.int64(TN), N - j * TN):
-                            c_row_start = row * TN
-                            c[c_row_start + lane] = T.float32(0.0)
+            i = group_start + T.truncmod(in_group, group_rows)
+            # c = alloc([TM, TN], init=0.0)
+            for row, lane in T.Parallel(128, 128):
+                c[row, lane] = T.float32(0.0)
             # for k in range(ceil(K, TK)):
-            for k in T.serial(T.int64(0), T.truncdiv(K + (TK - 1), TK)):
+            for k in T.Pipelined(
+                T.cast(T.truncdiv(K + (TK - 1), TK), "int32"), num_stages=4 if streamed else 0
+            ):
                 # load(A[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> a)
                 # load(B[k*TK:(k+1)*TK, j*TN:(j+1)*TN] -> b)
                 # gemm(a, b, c)
-                T.sync_threads()
-                multiply(
-                    Matrix(
-                        A,
-                        K * TM * i + T.int64(TK) * k,
-                        (K, T.int64(1)),
-                        T.min(T.int64(TM), M - i * TM),
-                        T.min(T.int64(TK), K - k * TK),
-                    ),
-                    Matrix(
-                        B,
-                        N * TK * k + T.int64(TN) * j,
-                        (N, T.int64(1)),
-                        T.min(T.int64(TK), K - k * TK),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
-                    Matrix(
-                        c,
-                        T.int64(0),
-                        (T.int64(TN), T.int64(1)),
-                        T.min(T.int64(TM), M - i * TM),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
-                )
-            T.sync_threads()
-            count__ = T.min(T.int64(TM), M - i * TM)
-            count___ = count__ * 128
-            for turn in T.serial(T.ceildiv(count___, 128 * width)):
-                for thread in T.Parallel(128):
-                    number = (turn * T.int64(128) + thread) * width
-                    if number < count___:
-                        row = T.truncdiv(number, 128)
-                        # store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-                        lane = T.truncmod(number, 128)
-                        if lane < T.min(T.int64(TN), N - j * TN):
-                            c_row_2_start = row * TN
-                            C_row_start = (i * TM + row) * N + j * TN
-                            first = lane
-                            C_row_lanes = T.alloc_local((width,), "float32")
-                            for v in T.unroll(width):
-                                lane = first + v
-                                c_value = c[c_row_2_start + lane]
-                                C_row_lanes[v] = c_value
-                            for v in T.vectorized(width):
-                                C[C_row_start + first + v] = C_row_lanes[v]
+                if streamed:
+                    T.copy(
+                        A_matrix[T.cast(T.int64(TM) * i, "int32"), T.cast(T.int64(TK) * T.cast(k, "int64"), "int32")],
+                        A_tile,
+                    )
+                    T.copy(
+                        B_matrix[T.cast(T.int64(TK) * T.cast(k, "int64"), "int32"), T.cast(T.int64(TN) * j, "int32")],
+                        B_tile,
+                    )
+                else:
+                    fetch(
+                        A_tile,
+                        Matrix(
+                            A,
+                            K * TM * i + T.int64(TK) * T.cast(k, "int64"),
+                            (K, T.int64(1)),
+                            T.min(T.int64(TM), M - i * TM),
+                            T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
+                        ),
+                    )
+                    fetch(
+                        B_tile,
+                        Matrix(
+                            B,
+                            N * TK * T.cast(k, "int64") + T.int64(TN) * j,
+                            (N, T.int64(1)),
+                            T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
+                            T.min(T.int64(TN), N - j * TN),
+                        ),
+                    )
+                multiply_tiles(A_tile, B_tile, c, False, False)
+            # store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+            for row, lane in T.Parallel(128, 128):
+                if T.And(
+                    row < T.min(T.int64(TM), M - i * TM), lane < T.min(T.int64(TN), N - j * TN)
+                ):
+                    C_row_start = (i * TM + row) * N + j * TN
+                    c_value = c[row, lane]
+                    C[C_row_start + lane] = c_value
 
     return kernel
 
@@ -144,14 +146,18 @@ def matmul_blocked(
     programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        streamed = streams(A_dense, B_dense)
         width = lanes_at_once(4, [N], A_dense, B_dense, C_dense)
-        matmul_blocked_kernel(width)(
+        matmul_blocked_kernel(streamed, width)(
             A_dense.view(-1),
             B_dense.view(-1),
             C_dense.view(-1),
+            A_dense.view(M, K) if streamed else A_dense.view(1, -1),
+            B_dense.view(K, N) if streamed else B_dense.view(1, -1),
             N // width,
-            M,
             K,
+            M,
+            tilelang.cdiv(M, TM),
             tilelang.cdiv(N, TN),
             programs,
         )

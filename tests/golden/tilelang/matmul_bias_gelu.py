@@ -13,105 +13,104 @@ TN = 128  # chosen for h200, one of 32, 64, 128
 TK = 32  # chosen for h200, one of 16, 32, 64, 128, 256
 
 
-# The library: typed, gelu, Matrix, multiply, lanes_at_once.
+# The library: typed, gelu, Matrix, fetch, multiply_tiles, streams, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def matmul_bias_gelu_kernel(width):
+def matmul_bias_gelu_kernel(streamed, width):
     @T.prim_func
     def kernel(
         X: T.Tensor((T.dynamic("X_size", "int64"),), "float32"),
         W: T.Tensor((T.dynamic("W_size", "int64"),), "float32"),
         BIAS: T.Tensor((T.dynamic("BIAS_size", "int64"),), "float32"),
         Y: T.Tensor((T.dynamic("Y_size", "int64"),), "float32"),
+        X_matrix: T.Tensor((T.dynamic("X_matrix_0"), T.dynamic("X_matrix_1")), "float32"),
+        W_matrix: T.Tensor((T.dynamic("W_matrix_0"), T.dynamic("W_matrix_1")), "float32"),
         N_units: T.int64,
-        M: T.int64,
         K: T.int64,
+        M: T.int64,
+        i_programs: T.int64,
         j_programs: T.int64,
         programs: T.int64,
     ):
-        with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
+        with T.Kernel(T.cast(programs, "int32"), threads=256) as block:
             N = N_units * width
-            y = T.alloc_shared((16384,), "float32")
+            X_tile = T.alloc_shared((128, 32), "float32")
+            W_tile = T.alloc_shared((128, 32), "float32")
+            y = T.alloc_fragment((128, 128), "float32")
             program = T.cast(block, "int64")
+            # Groups of 8 rows of blocks: neighbouring programs share operands.
+            plane = i_programs * j_programs
+            in_plane = T.alloc_var("int64")
+            in_plane = T.truncmod(program, plane)
+            group_start = T.alloc_var("int64")
+            group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+            group_rows = T.alloc_var("int64")
+            group_rows = T.min(i_programs - group_start, T.int64(8))
+            in_group = T.alloc_var("int64")
+            in_group = T.truncmod(in_plane, 8 * j_programs)
             # for i in range(ceil(M, TM)):
             # for j in range(ceil(N, TN)):
             j = T.alloc_var("int64")
-            j = T.truncmod(program, j_programs)
+            j = T.truncdiv(in_group, group_rows)
             i = T.alloc_var("int64")
-            i = T.truncdiv(program, j_programs)
-            count = T.min(T.int64(TM), M - i * TM)
-            count_ = count * 128
-            for turn in T.serial(T.ceildiv(count_, 128)):
-                for thread in T.Parallel(128):
-                    number = turn * T.int64(128) + thread
-                    if number < count_:
-                        row = T.truncdiv(number, 128)
-                        # y = alloc([TM, TN], init=0.0)
-                        lane = T.truncmod(number, 128)
-                        if lane < T.min(T.int64(TN), N - j * TN):
-                            y_row_start = row * TN
-                            y[y_row_start + lane] = T.float32(0.0)
+            i = group_start + T.truncmod(in_group, group_rows)
+            # y = alloc([TM, TN], init=0.0)
+            for row, lane in T.Parallel(128, 128):
+                y[row, lane] = T.float32(0.0)
             # for k in range(ceil(K, TK)):
-            for k in T.serial(T.int64(0), T.truncdiv(K + (TK - 1), TK)):
+            for k in T.Pipelined(
+                T.cast(T.truncdiv(K + (TK - 1), TK), "int32"), num_stages=4 if streamed else 0
+            ):
                 # load(X[i*TM:(i+1)*TM, k*TK:(k+1)*TK] -> x)
                 # load(W[j*TN:(j+1)*TN, k*TK:(k+1)*TK] -> w)
                 # gemm(x, w, y, trans_b=True)
-                T.sync_threads()
-                multiply(
-                    Matrix(
-                        X,
-                        K * TM * i + T.int64(TK) * k,
-                        (K, T.int64(1)),
-                        T.min(T.int64(TM), M - i * TM),
-                        T.min(T.int64(TK), K - k * TK),
-                    ),
-                    Matrix(
-                        W,
-                        K * TN * j + T.int64(TK) * k,
-                        (T.int64(1), K),
-                        T.min(T.int64(TK), K - k * TK),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
-                    Matrix(
-                        y,
-                        T.int64(0),
-                        (T.int64(TN), T.int64(1)),
-                        T.min(T.int64(TM), M - i * TM),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
-                )
-            T.sync_threads()
-            count__ = T.min(T.int64(TM), M - i * TM)
-            count___ = count__ * 128
-            for turn in T.serial(T.ceildiv(count___, 128 * width)):
-                for thread in T.Parallel(128):
-                    number = (turn * T.int64(128) + thread) * width
-                    if number < count___:
-                        row = T.truncdiv(number, 128)
-                        # load(BIAS[j*TN:(j+1)*TN] -> bias)
-                        # add(y, bias, y)
-                        # gelu(y, y)
-                        # store(y -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
-                        lane = T.truncmod(number, 128)
-                        if lane < T.min(T.int64(TN), N - j * TN):
-                            y_row_2_start = row * TN
-                            BIAS_row_start = j * TN
-                            Y_row_start = (i * TM + row) * N + j * TN
-                            first = lane
-                            BIAS_row_lanes = T.alloc_local((width,), "float32")
-                            Y_row_lanes = T.alloc_local((width,), "float32")
-                            for v in T.vectorized(width):
-                                BIAS_row_lanes[v] = BIAS[BIAS_row_start + first + v]
-                            for v in T.unroll(width):
-                                lane = first + v
-                                y_value = y[y_row_2_start + lane]
-                                bias = BIAS_row_lanes[v]
-                                y_value_2 = y_value + bias
-                                y_value_3 = gelu(y_value_2)
-                                Y_row_lanes[v] = y_value_3
-                            for v in T.vectorized(width):
-                                Y[Y_row_start + first + v] = Y_row_lanes[v]
+                if streamed:
+                    T.copy(
+                        X_matrix[T.cast(T.int64(TM) * i, "int32"), T.cast(T.int64(TK) * T.cast(k, "int64"), "int32")],
+                        X_tile,
+                    )
+                    T.copy(
+                        W_matrix[T.cast(T.int64(TN) * j, "int32"), T.cast(T.int64(TK) * T.cast(k, "int64"), "int32")],
+                        W_tile,
+                    )
+                else:
+                    fetch(
+                        X_tile,
+                        Matrix(
+                            X,
+                            K * TM * i + T.int64(TK) * T.cast(k, "int64"),
+                            (K, T.int64(1)),
+                            T.min(T.int64(TM), M - i * TM),
+                            T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
+                        ),
+                    )
+                    fetch(
+                        W_tile,
+                        Matrix(
+                            W,
+                            K * TN * j + T.int64(TK) * T.cast(k, "int64"),
+                            (K, T.int64(1)),
+                            T.min(T.int64(TN), N - j * TN),
+                            T.min(T.int64(TK), K - T.cast(k, "int64") * TK),
+                        ),
+                    )
+                multiply_tiles(X_tile, W_tile, y, False, True)
+            # load(BIAS[j*TN:(j+1)*TN] -> bias)
+            # add(y, bias, y)
+            # gelu(y, y)
+            # store(y -> Y[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
+            for row, lane in T.Parallel(128, 128):
+                if T.And(
+                    row < T.min(T.int64(TM), M - i * TM), lane < T.min(T.int64(TN), N - j * TN)
+                ):
+                    BIAS_row_start = j * TN
+                    Y_row_start = (i * TM + row) * N + j * TN
+                    y_value = y[row, lane]
+                    bias = BIAS[BIAS_row_start + lane]
+                    y_value_2 = y_value + bias
+                    y_value_3 = gelu(y_value_2)
+                    Y[Y_row_start + lane] = y_value_3
 
     return kernel
 
@@ -163,15 +162,19 @@ def matmul_bias_gelu(
     programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
+        streamed = streams(X_dense, W_dense)
         width = lanes_at_once(4, [N], X_dense, W_dense, BIAS_dense, Y_dense)
-        matmul_bias_gelu_kernel(width)(
+        matmul_bias_gelu_kernel(streamed, width)(
             X_dense.view(-1),
             W_dense.view(-1),
             BIAS_dense.view(-1),
             Y_dense.view(-1),
+            X_dense.view(M, K) if streamed else X_dense.view(1, -1),
+            W_dense.view(N, K) if streamed else W_dense.view(1, -1),
             N // width,
-            M,
             K,
+            M,
+            tilelang.cdiv(M, TM),
             tilelang.cdiv(N, TN),
             programs,
         )

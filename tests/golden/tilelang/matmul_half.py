@@ -95,11 +95,12 @@ def matmul_half_kernel(streamed, width):
                 T.gemm(A_tile, B_tile, c)
             # store(c -> C[i*TM:(i+1)*TM, j*TN:(j+1)*TN])
             for row, lane in T.Parallel(64, 64):
-                if row < T.min(T.int64(TM), M - i * TM):
-                    if lane < T.min(T.int64(TN), N - j * TN):
-                        C_row_start = (i * TM + row) * N + j * TN
-                        c_value = c[row, lane]
-                        C[C_row_start + lane] = T.cast(c_value, "float16")
+                if T.And(
+                    row < T.min(T.int64(TM), M - i * TM), lane < T.min(T.int64(TN), N - j * TN)
+                ):
+                    C_row_start = (i * TM + row) * N + j * TN
+                    c_value = c[row, lane]
+                    C[C_row_start + lane] = T.cast(c_value, "float16")
 
     return kernel
 

@@ -10,7 +10,7 @@ TP = 128  # chosen for h200, one of 32, 64, 128
 TO = 64  # chosen for h200, one of 16, 32, 64
 
 
-# The library: Matrix, multiply, lanes_at_once.
+# The library: Matrix, fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -56,7 +56,7 @@ def pointwise_conv_kernel(width):
             # load(WV[j*TO:(j+1)*TO, 0:C] -> w)
             # dot(x, w, y, trans_a=True, trans_b=True, precision="tf32x3")
             T.sync_threads()
-            multiply(
+            multiply_in_blocks(
                 Matrix(
                     X,
                     C * H * W * b + T.int64(TP) * i,

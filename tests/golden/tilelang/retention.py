@@ -10,7 +10,7 @@ T_ = 32  # chosen for h200, one of 16, 32
 TD = 32  # chosen for h200, one of 16, 32
 
 
-# The library: Matrix, multiply, lanes_at_once.
+# The library: Matrix, fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -24,6 +24,7 @@ def retention_kernel(width):
         Y: T.Tensor((T.dynamic("Y_size", "int64"),), "float32"),
         D_units: T.int64,
         N: T.int64,
+        h_programs: T.int64,
         j_programs: T.int64,
         programs: T.int64,
         blocks: T.int64,
@@ -34,6 +35,9 @@ def retention_kernel(width):
     ):
         with T.Kernel(T.cast(blocks, "int32"), threads=128) as block_:
             D = D_units * width
+            scores_where_tile = T.alloc_shared((32, 32), "float32")
+            V_tile = T.alloc_shared((32, 32), "float32")
+            y_part = T.alloc_fragment((32, 32), "float32")
             scores = T.alloc_shared((1024,), "float32")
             weight_exp2 = T.alloc_shared((1024,), "float32")
             fade_exp2 = T.alloc_shared((32,), "float32")
@@ -47,12 +51,22 @@ def retention_kernel(width):
             k_mul_memory_start = T.cast(block_, "int64") * (T.int64(T_) * D)
             for turn in T.serial(T.ceildiv(programs - block_, blocks)):
                 program = block_ + turn * blocks
+                # Groups of 8 rows of blocks: neighbouring programs share operands.
+                plane = h_programs * j_programs
+                in_plane = T.alloc_var("int64")
+                in_plane = T.truncmod(program, plane)
+                group_start = T.alloc_var("int64")
+                group_start = T.truncdiv(in_plane, 8 * j_programs) * 8
+                group_rows = T.alloc_var("int64")
+                group_rows = T.min(h_programs - group_start, T.int64(8))
+                in_group = T.alloc_var("int64")
+                in_group = T.truncmod(in_plane, 8 * j_programs)
                 # for h in range(H):
                 # for j in range(ceil(D, TD)):
                 j = T.alloc_var("int64")
-                j = T.truncmod(program, j_programs)
+                j = T.truncdiv(in_group, group_rows)
                 h = T.alloc_var("int64")
-                h = T.truncdiv(program, j_programs)
+                h = group_start + T.truncmod(in_group, group_rows)
                 count = D * 32
                 for turn in T.serial(T.ceildiv(count, 128 * width)):
                     for thread in T.Parallel(128):
@@ -112,7 +126,7 @@ def retention_kernel(width):
                     # load(K[h, i*T:(i+1)*T, 0:D] -> k)
                     # matmul(q, k, scores, trans_b=True, precision="tf32x3")
                     T.sync_threads()
-                    multiply(
+                    multiply_in_blocks(
                         Matrix(
                             Q,
                             D * N * h + D * T_ * i,
@@ -210,7 +224,8 @@ def retention_kernel(width):
                     # load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
                     # matmul(scores, v, y, precision="tf32x3")
                     T.sync_threads()
-                    multiply(
+                    fetch(
+                        scores_where_tile,
                         Matrix(
                             scores_where,
                             T.int64(0),
@@ -218,6 +233,9 @@ def retention_kernel(width):
                             T.min(T.int64(T_), N - i * T_),
                             T.min(T.int64(T_), N - i * T_),
                         ),
+                    )
+                    fetch(
+                        V_tile,
                         Matrix(
                             V,
                             D * N * h + D * T_ * i + T.int64(TD) * j,
@@ -225,6 +243,11 @@ def retention_kernel(width):
                             T.min(T.int64(T_), N - i * T_),
                             T.min(T.int64(TD), D - j * TD),
                         ),
+                    )
+                    T.clear(y_part)
+                    multiply_tiles(scores_where_tile, V_tile, y_part, False, False)
+                    deliver(
+                        y_part,
                         Matrix(
                             y,
                             T.int64(0),
@@ -235,7 +258,7 @@ def retention_kernel(width):
                     )
                     # gemm(q, state, y, precision="tf32x3")
                     T.sync_threads()
-                    multiply(
+                    multiply_in_blocks(
                         Matrix(
                             q_mul_memory,
                             q_mul_memory_start + T.int64(0),
@@ -298,7 +321,7 @@ def retention_kernel(width):
                     # load(V[h, i*T:(i+1)*T, j*TD:(j+1)*TD] -> v)
                     # matmul(k, v, block, trans_a=True, precision="tf32x3")
                     T.sync_threads()
-                    multiply(
+                    multiply_in_blocks(
                         Matrix(
                             k_mul_memory,
                             k_mul_memory_start + T.int64(0),
@@ -419,6 +442,7 @@ def retention(
             Y_dense.view(-1),
             D // width,
             N,
+            H,
             tilelang.cdiv(D, TD),
             programs,
             blocks,

@@ -12,35 +12,50 @@ TN = 64  # chosen for h200, one of 16, 32, 64
 TK = 32  # chosen for h200, one of 16, 32, 64
 
 
-# The library: Matrix, multiply.
+# The library: Matrix, fetch, deliver, multiply_tiles, streams.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
-def split_k_matmul_kernel():
+def split_k_matmul_kernel(streamed):
     @T.prim_func
     def kernel(
         A: T.Tensor((T.dynamic("A_size", "int64"),), "float32"),
         B: T.Tensor((T.dynamic("B_size", "int64"),), "float32"),
         C: T.Tensor((T.dynamic("C_size", "int64"),), "float32"),
+        A_matrix: T.Tensor((T.dynamic("A_matrix_0"), T.dynamic("A_matrix_1")), "float32"),
+        B_matrix: T.Tensor((T.dynamic("B_matrix_0"), T.dynamic("B_matrix_1")), "float32"),
         M: T.int64,
         N: T.int64,
         K: T.int64,
-        p_programs: T.int64,
         j_programs: T.int64,
+        p_programs: T.int64,
         programs: T.int64,
     ):
         with T.Kernel(T.cast(programs, "int32"), threads=128) as block:
+            A_tile = T.alloc_shared((64, 32), "float32")
+            B_tile = T.alloc_shared((32, 64), "float32")
+            c_part = T.alloc_fragment((64, 64), "float32")
             c = T.alloc_shared((4096,), "float32")
             program = T.cast(block, "int64")
+            # Groups of 8 rows of blocks: neighbouring programs share operands.
+            plane = j_programs * p_programs
+            in_plane = T.alloc_var("int64")
+            in_plane = T.truncmod(program, plane)
+            group_start = T.alloc_var("int64")
+            group_start = T.truncdiv(in_plane, 8 * p_programs) * 8
+            group_rows = T.alloc_var("int64")
+            group_rows = T.min(j_programs - group_start, T.int64(8))
+            in_group = T.alloc_var("int64")
+            in_group = T.truncmod(in_plane, 8 * p_programs)
             # for i in range(ceil(M, TM)):
             # for j in range(ceil(N, TN)):
             # for p in range(ceil(K, PART)):
             p = T.alloc_var("int64")
-            p = T.truncmod(program, p_programs)
+            p = T.truncdiv(in_group, group_rows)
             j = T.alloc_var("int64")
-            j = T.truncmod(T.truncdiv(program, p_programs), j_programs)
+            j = group_start + T.truncmod(in_group, group_rows)
             i = T.alloc_var("int64")
-            i = T.truncdiv(T.truncdiv(program, p_programs), j_programs)
+            i = T.truncdiv(program, plane)
             count = T.min(T.int64(TM), M - i * TM)
             count_ = count * 64
             for turn in T.serial(T.ceildiv(count_, 128)):
@@ -59,21 +74,34 @@ def split_k_matmul_kernel():
                 # load(B[k:min(k + TK, (p+1)*PART), j*TN:(j+1)*TN] -> b)
                 # gemm(a, b, c)
                 T.sync_threads()
-                multiply(
-                    Matrix(
-                        A,
-                        K * TM * i + k,
-                        (K, T.int64(1)),
-                        T.min(T.int64(TM), M - i * TM),
-                        T.min(T.int64(TK), K - k),
-                    ),
-                    Matrix(
-                        B,
-                        N * k + T.int64(TN) * j,
-                        (N, T.int64(1)),
-                        T.min(T.int64(TK), K - k),
-                        T.min(T.int64(TN), N - j * TN),
-                    ),
+                if streamed:
+                    T.copy(A_matrix[T.cast(T.int64(TM) * i, "int32"), T.cast(k, "int32")], A_tile)
+                    T.copy(B_matrix[T.cast(k, "int32"), T.cast(T.int64(TN) * j, "int32")], B_tile)
+                else:
+                    fetch(
+                        A_tile,
+                        Matrix(
+                            A,
+                            K * TM * i + k,
+                            (K, T.int64(1)),
+                            T.min(T.int64(TM), M - i * TM),
+                            T.min(T.int64(TK), K - k),
+                        ),
+                    )
+                    fetch(
+                        B_tile,
+                        Matrix(
+                            B,
+                            N * k + T.int64(TN) * j,
+                            (N, T.int64(1)),
+                            T.min(T.int64(TK), K - k),
+                            T.min(T.int64(TN), N - j * TN),
+                        ),
+                    )
+                T.clear(c_part)
+                multiply_tiles(A_tile, B_tile, c_part, False, False)
+                deliver(
+                    c_part,
                     Matrix(
                         c,
                         T.int64(0),
@@ -143,15 +171,18 @@ def split_k_matmul(
     programs = tilelang.cdiv(M, TM) * tilelang.cdiv(N, TN) * tilelang.cdiv(K, PART)
     require(programs < 2**31, f"the sketch needs fewer than 2**31 programs, not {programs}")
     if programs > 0:
-        split_k_matmul_kernel()(
+        streamed = streams(A_dense, B_dense)
+        split_k_matmul_kernel(streamed)(
             A_dense.view(-1),
             B_dense.view(-1),
             C_dense.view(-1),
+            A_dense.view(M, K) if streamed else A_dense.view(1, -1),
+            B_dense.view(K, N) if streamed else B_dense.view(1, -1),
             M,
             N,
             K,
-            tilelang.cdiv(K, PART),
             tilelang.cdiv(N, TN),
+            tilelang.cdiv(K, PART),
             programs,
         )
     if C_dense is not C:

@@ -9,7 +9,7 @@ import torch
 T_ = 128  # chosen for h200, one of 16, 32, 64, 128
 
 
-# The library: Matrix, multiply, lanes_at_once.
+# The library: Matrix, fetch, deliver, multiply_tiles, multiply_in_blocks, lanes_at_once.
 
 
 @tilelang.jit(pass_configs={"tl.disable_safe_memory_legalize": True})
@@ -107,7 +107,7 @@ def triangular_matmul_kernel(width):
                                         y_memory[y_row_start + first + v] = y_row_lanes[v]
                         # gemm(x, y, c)
                         T.sync_threads()
-                        multiply(
+                        multiply_in_blocks(
                             Matrix(
                                 x_memory,
                                 x_memory_start + T.int64(0),
