@@ -58,6 +58,8 @@ _ADVICE = (
 _WORKER = "sketchc.runtime.toolchains.tilelang_cuda.worker"
 #: Modules and functions that the template of all workers loads.
 _IMPORTED = ("torch", f"{_WORKER}:prepare")
+#: The same where there is a GPU: TileLang's import reaches for it, and no fork can after that.
+_IMPORTED_BESIDE_GPU = ("torch",)
 #: Bytes of address space of the compiler and of runs; bytes of one file of the compiler's.
 MEMORY_BYTES = 32 << 30
 _COMPILER_FILE_BYTES = 1 << 30
@@ -140,7 +142,7 @@ class TileLangCuda(Toolchain):
             environment=_environment(built),
             readable=[source],
             writable=[built],
-            preload=_IMPORTED,
+            preload=_IMPORTED if self.status().interpreted else _IMPORTED_BESIDE_GPU,
             memory_bytes=MEMORY_BYTES,
             file_bytes=_COMPILER_FILE_BYTES,
         )
@@ -188,7 +190,7 @@ class TileLangSession(Session):
         bounded = Limits(MEMORY_BYTES, file_bytes=file_bytes)
         return Worker(
             environment=_environment(self._built),
-            preload=_IMPORTED,
+            preload=_IMPORTED_BESIDE_GPU if self._gpu else _IMPORTED,
             readable=[self._source],
             writable=[self._built],
             limits=Limits() if self._gpu else bounded,

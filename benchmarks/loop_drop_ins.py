@@ -1,7 +1,7 @@
-"""The drop-ins of CUDA-C on a GPU beside PyTorch, in turn: milliseconds of a call, as if many were
-queued.
+"""Drop-ins of CUDA-C or TileLang on a GPU beside PyTorch, in turn: milliseconds of a call, as if
+many were queued.
 
-python benchmarks/cuda_drop_ins.py [--json FILE]
+python benchmarks/loop_drop_ins.py [--target cuda_c|tilelang_cuda] [--json FILE]
 
 Each is called `CALLS` times between two events of the device; kernel and PyTorch take turns.
 """
@@ -46,11 +46,11 @@ PRODUCT = """sketch product {
 """
 
 
-def drop_in(name: str, text: str, folder: Path) -> Callable[..., Any]:
+def drop_in(name: str, text: str, target: str, folder: Path) -> Callable[..., Any]:
     """The function of the drop-in of a sketch's text."""
     (folder / f"{name}.sketch").write_text(text, "utf-8")
     command = [sys.executable, "-m", "sketchc", "lower", str(folder / f"{name}.sketch")]
-    command += ["-t", "cuda_c", "--module", str(folder), "-q", "-o", str(folder / f"{name}.cu")]
+    command += ["-t", target, "--module", str(folder), "-q", "-o", str(folder / f"{name}.txt")]
     subprocess.run(command, check=True)
     path = next(folder.glob(f"{name}*_dropin.py"))
     specification = importlib.util.spec_from_file_location(path.stem, path)
@@ -76,6 +76,7 @@ def milliseconds(call: Callable[[], Any]) -> float:
 def main() -> int:
     """Measure everything; returns 0."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--target", default="cuda_c")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     x = torch.randn(ELEMENTS // ROW, ROW, device="cuda")
@@ -95,7 +96,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as made:
         for name, (example, given, other) in cases.items():
             text = (EXAMPLES / f"{example}.sketch").read_text("utf-8") if example else PRODUCT
-            function = drop_in(name, text, Path(made))
+            function = drop_in(name, text, asked.target, Path(made))
             calls = {
                 "sketchc": lambda function=function, given=given: function(*given),
                 "torch": other,

@@ -1,8 +1,9 @@
-"""The CUDA-C target on a real GPU: every example in a worker and as a drop-in, every operation, and
-indices beyond 2^31."""
+"""CUDA-C and TileLang on a real GPU: every example in a worker and as a drop-in, every operation,
+and indices beyond 2^31."""
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from sketchc.cli.main import run
 from sketchc.ir import nodes as ir
 from sketchc.lowering.python_host import abi
 from sketchc.runtime.guards.placement import tensor_of
-from sketchc.runtime.toolchains.cuda_c.toolchain import TOOLCHAIN
+from sketchc.runtime.toolchains.base import toolchain
 
 torch = pytest.importorskip("torch")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
+TARGETS = ["cuda_c"] + (["tilelang_cuda"] if importlib.util.find_spec("tilelang") else [])
 
 
 def array_of(tensor: Any) -> Array:
@@ -42,14 +44,14 @@ def array_of(tensor: Any) -> Array:
     return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
-def dropin(text: str, name: str, constants: dict[str, int], folder: Path) -> Any:
+def dropin(text: str, name: str, constants: dict[str, int], folder: Path, target: str) -> Any:
     """The function of the drop-in that `sketchc lower --module` makes of a sketch."""
     path = folder / f"{name}.sketch"
     path.write_text(text, "utf-8")
-    command = ["lower", str(path), "-t", "cuda_c", "--module", str(folder), "-q"]
+    command = ["lower", str(path), "-t", target, "--module", str(folder), "-q"]
     for constant, value in constants.items():
         command += ["--set", f"{constant}={value}"]
-    assert run([*command, "-o", str(folder / "kernel.cu")]) == 0
+    assert run([*command, "-o", str(folder / "kernel")]) == 0
     return getattr(load_module(folder / f"{name}_dropin.py", f"{name}_dropin"), name)
 
 
@@ -63,14 +65,15 @@ def dropped_in(function: Any, sketch: ir.Sketch, tensors: dict[str, Array], para
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_equals_the_interpreter(name: str, tmp_path: Path) -> None:
-    """In a worker, and as the drop-in that users get: machine code, launched through the driver."""
-    kernel = lower(example(name), "cuda_c", TILES.get(name, {}))[1]
-    function = dropin(example(name), kernel.name, TILES.get(name, {}), tmp_path)
-    artefact = TOOLCHAIN.compile(kernel, tmp_path)
-    assert artefact.details["warnings"] == ""
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_example_equals_the_interpreter(target: str, name: str, tmp_path: Path) -> None:
+    """In a worker, and as the drop-in that users get."""
+    kernel = lower(example(name), target, TILES.get(name, {}))[1]
+    function = dropin(example(name), kernel.name, TILES.get(name, {}), tmp_path, target)
+    artefact = toolchain(target).compile(kernel, tmp_path)
+    assert artefact.details.get("warnings", "") == ""
     params = PARAMS.get(name) or params_for(kernel.sketch)
-    with TOOLCHAIN.open(artefact) as session:
+    with toolchain(target).open(artefact) as session:
         for seed, symbols in enumerate(sizes(kernel, params)):
             tensors = inputs(kernel.sketch, symbols, params, seed)
             expected = reference(kernel.sketch, tensors, symbols, params)
@@ -80,10 +83,11 @@ def test_an_example_equals_the_interpreter(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SKETCHES)
-def test_features_match_the_interpreter(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_features_match_the_interpreter(target: str, name: str, tmp_path: Path) -> None:
     text, assignments, params = SKETCHES[name]
-    kernel = lower(text, "cuda_c")[1]
-    with TOOLCHAIN.open(TOOLCHAIN.compile(kernel, tmp_path)) as session:
+    kernel = lower(text, target)[1]
+    with toolchain(target).open(toolchain(target).compile(kernel, tmp_path)) as session:
         for symbols in assignments:
             case = make_case(kernel, symbols, params)
             found = session.run(case.tensors, symbols, params)
@@ -91,8 +95,9 @@ def test_features_match_the_interpreter(name: str, tmp_path: Path) -> None:
                 assert_close(found[tensor], expected, terms=256)
 
 
-def test_offsets_beyond_32_bits(tmp_path: Path) -> None:
-    relu = dropin(example("relu").replace("f32", "f16"), "relu", {}, tmp_path)
+@pytest.mark.parametrize("target", TARGETS)
+def test_offsets_beyond_32_bits(target: str, tmp_path: Path) -> None:
+    relu = dropin(example("relu").replace("f32", "f16"), "relu", {}, tmp_path, target)
     x = torch.full((65_537, 32_771), -1.0, dtype=torch.float16, device="cuda")
     x[-1, -5:] = 3.0
     y = relu(x)
