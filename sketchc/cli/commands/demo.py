@@ -1,4 +1,4 @@
-"""`sketchc demo`: the first minute. Lower one sketch to two targets, prove, run, compare, and let
+"""`sketchc demo`: the first minute. Lower one sketch to every target, prove, run, compare, and let
 the built-in Designer write one."""
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sketchc.api.sketches import load_sketch
 from sketchc.base.diagnostics import refuse
 from sketchc.cli.consoles import make_console
 from sketchc.cli.verify_files import VerifyRequest, lower
+from sketchc.lowering.registry import TARGETS, load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 @click.option("--examples", default="examples", show_default=True, metavar="DIR",
               help="The folder with rms.sketch and tasks/rms.py.")  # fmt: skip
 def demo(examples: str) -> int:
-    """Lower RMSNorm to Ascend and to C++, say what was proved, run both, compare with PyTorch; then
-    design a sketch for the task by rules.
+    """Lower RMSNorm to every target, say what was proved, run what can be run here, compare with
+    PyTorch; then design a sketch for the task by rules.
 
     \b
     Example:
@@ -42,43 +43,46 @@ def demo(examples: str) -> int:
     console = make_console(highlight=False)
     if not console.is_terminal:
         console = make_console(highlight=False, width=110)
-    failed = _ascend(console, str(sketch), task)
-    failed |= _cpp(console, str(sketch), task)
+    failed = _language(console, str(sketch), "triton_ascend", task)
+    _proofs(console, str(sketch))
+    for target in TARGETS:
+        if target != "triton_ascend" and load_target(target).coder:
+            failed |= _language(console, str(sketch), target, task)
+    failed |= _timed(console, str(sketch), task)
     failed |= _gen(console, task)
     console.rule("next")
     console.print("`sketchc --help` lists the commands; README.md has a sketch in five minutes.")
     return 1 if failed else 0
 
 
-def _ascend(console: Console, sketch: str, task: Path) -> bool:
-    """Lower for the NPU, show code and proofs, run if the toolchain can. True if that failed."""
+def _language(console: Console, sketch: str, target: str, task: Path) -> bool:
+    """Show the kernel for a target, and verify it if the toolchain can run it here. True if that
+    failed."""
     from rich.syntax import Syntax
 
-    console.rule(f"sketchc lower {sketch} --target triton_ascend")
-    candidate = lower(VerifyRequest(sketch, "triton_ascend"))
-    console.print(
-        Syntax(
-            _kernels(candidate.kernel.source),
-            "python",
-            background_color="default",
-            word_wrap=True,
-        )
-    )
-    console.print("The host wrapper follows in the file; the command above prints all of it.")
-    _proofs(console, sketch)
+    console.rule(f"sketchc lower {sketch} --target {target}")
+    candidate = lower(VerifyRequest(sketch, target))
+    language = load_target(target).language
+    lexer = "python" if language.syntax == "python" else "cpp"
+    shown = _kernels(candidate.kernel.source, language.syntax)
+    console.print(Syntax(shown, lexer, background_color="default", word_wrap=True))
+    console.print("The rest of the file is its host's side; the command above prints all of it.")
     status = candidate.toolchain.status()
-    console.rule("how the Ascend kernel was checked")
     if not status.can_run:
         console.print(f"not executed: run {status.advice}")
         return False
-    return not _right(console, candidate, task, f"run through {status.how_it_runs}")
+    return not _right(console, candidate, task, f"run here: {status.how_it_runs}")
 
 
-def _kernels(source: str) -> str:
-    """The jitted functions of a generated Python file, without imports and host code."""
+def _kernels(source: str, syntax: str) -> str:
+    """What runs on the device: the decorated functions of a Python file, or the first exported
+    function of a file in C, without the library before it and the host's code."""
     import ast
 
     lines = source.splitlines()
+    if syntax != "python":
+        first = next(n for n, line in enumerate(lines) if line.startswith('extern "C"'))
+        return "\n".join(lines[first : lines.index("}", first) + 1])
     parts = []
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef) and node.decorator_list:
@@ -122,23 +126,18 @@ def _right(console: Console, candidate: Candidate, task: Path, *told: str) -> bo
     return verdict.passed
 
 
-def _cpp(console: Console, sketch: str, task: Path) -> bool:
-    """Verify and time the C++ kernel beside PyTorch eager. True if it failed."""
-
+def _timed(console: Console, sketch: str, task: Path) -> bool:
+    """Time the C++ kernel beside PyTorch eager. True if that failed."""
     from sketchc.runtime.bench import text as bench_report
     from sketchc.runtime.bench.bench import bench
     from sketchc.runtime.bench.machine import this_machine
     from sketchc.runtime.bench.schedule import Settings
     from sketchc.runtime.tasks.task import TorchTask
 
-    console.rule(f"the same sketch for this CPU: {sketch} --target cpp")
     candidate = lower(VerifyRequest(sketch, "cpp"))
-    status = candidate.toolchain.status()
-    if not status.can_run:
-        console.print(f"not executed: run {status.advice}")
+    if not candidate.toolchain.status().can_run:
         return False
-    if not _right(console, candidate, task):
-        return True
+    console.rule(f"sketchc bench {sketch} --task {task} --target cpp")
     with TorchTask(task) as loaded, tempfile.TemporaryDirectory() as folder:
         settings = Settings(fresh_seed(), len(os.sched_getaffinity(0)))
         measured = bench(candidate, loaded, Path(folder), settings, this_machine("cpu"))
