@@ -412,7 +412,9 @@ class Expressions:
                 return PYTHON.binary("/", *codes)
             case "fma":
                 return PYTHON.binary("+", PYTHON.binary("*", codes[0], codes[1]), codes[2])
-            case "logical_not" | "bitwise_not" if dtype is DType.BOOL:
+            case "logical_not":  # of a truth value, whatever the type of the tile is
+                return self.call("opposite", codes[0])
+            case "bitwise_not" if dtype is DType.BOOL:
                 return self.call("opposite", codes[0])
             case "bitwise_not":
                 return PYTHON.unary("~", codes[0])

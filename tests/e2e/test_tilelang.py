@@ -88,6 +88,37 @@ def test_an_injected_fault_is_found(name: str, tmp_path: Path) -> None:
     assert not all(np.allclose(found[key], value, 1e-5) for key, value in expected.items())
 
 
+#: Not of a tile of each kind of type.
+NEGATED = """sketch negated {
+    symbols: N;
+    tensors: A[N]: in u8; B[N]: in i64; C[N]: in f32; D[N]: in bool; Y[4, N]: out bool;
+
+    @llm_hint("parallel", "grididx")
+    for i in range(ceil(N, 16)):
+@BODY@}
+"""
+NEGATION = """        {0} = alloc([16], {1})
+        load({2}[i*16:(i+1)*16] -> {0})
+        not_{0} = alloc([16], bool)
+        logical_not({0}, not_{0})
+        store(not_{0} -> Y[{3}, i*16:(i+1)*16])
+"""
+
+
+def test_not_takes_tiles_of_every_kind_of_type(tmp_path: Path) -> None:
+    kinds = [("a", "u8", "A", 0), ("b", "i64", "B", 1), ("c", "f32", "C", 2), ("d", "bool", "D", 3)]
+    text = NEGATED.replace("@BODY@", "".join(NEGATION.format(*kind) for kind in kinds))
+    kernel = lower(text, "tilelang_cuda")[1]
+    symbols = {"N": 40}
+    tensors = inputs(kernel.sketch, symbols, {})
+    for name in "ABC":
+        tensors[name][::3] = 0
+    expected = reference(kernel.sketch, tensors, symbols, {})
+    with TOOLCHAIN.open(Artefact(kernel, tmp_path)) as session:
+        found = session.run(tensors, symbols, {})
+    np.testing.assert_array_equal(found["Y"], expected["Y"])
+
+
 #: A product of transposed bf16 matrices, and the largest of each row and of a bound.
 WRITTEN_FOR = """sketch turned_product {
     symbols: M, N, K;
