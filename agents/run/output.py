@@ -28,7 +28,7 @@ from sketchc.lowering.registry import load_language
 from sketchc.runtime.cases.binding import bind
 from sketchc.runtime.cases.reach import find_freedom
 from sketchc.runtime.dropin.torch_dropin import write_dropin
-from sketchc.runtime.store.origins import Origin, with_origin
+from sketchc.runtime.store.origins import Origin, does_what_its_sketch_says, with_origin
 from sketchc.runtime.toolchains.base import ToolchainError
 from sketchc.runtime.verify.design import SketchTask
 
@@ -206,7 +206,9 @@ class _Writer:
         kernel = None if plan is None else kernel_of(text, plan)
         language = load_language(text.language)
         source = text.source
-        if kernel is not None and self.state.sketch:
+        passed = self.state.outcome == "passed"
+        does = does_what_its_sketch_says(text.origin, passed)
+        if kernel is not None and self.state.sketch and does:
             source = with_origin(source, language, self._origin(kernel))
         if kernel is not None:
             as_coded = kernel.source == text.source

@@ -439,7 +439,8 @@ def _repeat(facts: Facts) -> str:
     words = ["sketchc", "gen", facts.task_path, "--target", options.target]
     if moved is not None:
         words = ["sketchc", "migrate", moved.file, "--from", moved.target, "--to", options.target]
-        words += [] if moved.alone else ["--task", facts.task_path]
+        # A task that was found is found again, and may lie in a folder that is gone by then.
+        words += ["--task", facts.task_path] if moved.task == "--task" else []
         words += ["--signature", moved.signature] if moved.signature else []
     words += ["--hardware", options.hardware]
     words += ["--workflow", options.workflow] if moved is None else []

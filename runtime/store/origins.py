@@ -83,9 +83,23 @@ def read_origin(text: str, language: Language) -> tuple[str, Origin | None]:
         return text, None
     first, *lines = (_uncommented(line, language) for line in comment.rstrip("\n").split("\n"))
     code = code.removesuffix("\n\n")
+    if _TITLE in comment or not all(
+        line.startswith(language.comment) for line in comment.split("\n") if line
+    ):
+        refuse(
+            "text stands behind the comment with the kernel's sketch, or a second such comment: "
+            "it has to be the last thing in the file"
+        )
     try:
-        origin = Origin(text="\n".join(lines[1:]) + "\n", **json.loads(first))
-    except (ValueError, TypeError) as error:
+        known = json.loads(first)
+        settings = known.get("settings", {})
+        words = [value for key, value in known.items() if key != "settings"]
+        if not all(isinstance(word, str) for word in words) or not all(
+            isinstance(value, bool | int | float) for value in settings.values()
+        ):
+            raise TypeError("a value of another type")
+        origin = Origin(text="\n".join(lines[1:]) + "\n", **known)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         refuse(
             "the comment with the sketch at the kernel's end was changed and cannot be read; "
             "delete the comment to have a model read the code instead",
@@ -108,11 +122,13 @@ def named(sketches: Iterable[syntax.Sketch], name: str) -> list[syntax.Sketch]:
 # ---------------------------------------------------------------- in the store
 
 _OF_CODE = """
-    SELECT k.sketch_text, k.name, k.target, k.hardware, v.evidence, v.task, v.passed
+    SELECT k.sketch_text, k.name, k.target, k.hardware, k.origin, v.evidence, v.task, v.passed
     FROM kernels k LEFT JOIN verdicts v ON v.kernel = k.id
     WHERE k.text = ? AND k.target = ?
-    ORDER BY v.passed DESC, v.recorded DESC, k.recorded DESC LIMIT 1"""
-_OF_TASK = "SELECT id FROM tasks WHERE text = ? ORDER BY recorded DESC LIMIT 1"
+    ORDER BY k.sketch_text IS NULL, v.passed DESC, v.recorded DESC, k.recorded DESC LIMIT 1"""
+_OF_TASK = """
+    SELECT id FROM tasks WHERE text = ? AND subject <> '' AND ? IN ('', subject)
+    ORDER BY recorded DESC LIMIT 1"""
 
 
 @attrs.frozen
@@ -140,28 +156,38 @@ def find_kernel(path: Path | None, code: str, target: str) -> Known:
             return Known(None, task)
         asked: Mapping[str, Any] = json.loads(row["evidence"] or "{}").get("asked", {})
         text, settings = text_of(connection, row["sketch_text"]), asked.get("set", {})
-        made_for = (row["name"], row["target"], row["hardware"])
-        return Known(Origin(text, *made_for, settings).sealed(code), task)
+        origin = Origin(text, row["name"], row["target"], row["hardware"], settings)
+        does = does_what_its_sketch_says(row["origin"], bool(row["passed"]))
+        return Known(origin.sealed(code) if does else origin, task)
 
 
-def find_task(path: Path | None, text: str) -> TaskText | None:
-    """The task of the store at `path` whose file's `text` has this digest; None where it knows
-    none. Raises `StoreError`."""
+def does_what_its_sketch_says(origin: str, passed: bool) -> bool:
+    """Whether a kernel may be taken for what its sketch says: the built-in Coder's, or a model's
+    that `passed`. One that a user gave has a sketch beside it, of which nobody made it."""
+    return origin == "builtin" or (origin != "given" and passed)
+
+
+def find_task(path: Path | None, text: str, subject: str) -> TaskText | None:
+    """The task of the store at `path` whose file's `text` has this digest, and which has this
+    `subject` ("": any); None where it knows none. Raises `StoreError`."""
     from sketchc.runtime.store.database import read_store
 
     if path is None or not path.exists():
         return None
     with read_store(path) as connection:
-        row = connection.execute(_OF_TASK, (text,)).fetchone()
+        row = connection.execute(_OF_TASK, (text, subject)).fetchone()
         return None if row is None else _task(connection, row["id"])
 
 
-def _task(connection: sqlite3.Connection, identity: str) -> TaskText:
+def _task(connection: sqlite3.Connection, identity: str) -> TaskText | None:
+    """A task of the store; None for a kernel that stood for one."""
     from sketchc.runtime.store.writing import TaskText, text_of
 
     row = connection.execute(
         "SELECT name, subject, text FROM tasks WHERE id = ?", (identity,)
     ).fetchone()
+    if not row["subject"]:
+        return None
     modules = connection.execute(
         "SELECT name, text FROM task_modules WHERE task = ?", (identity,)
     ).fetchall()

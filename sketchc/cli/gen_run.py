@@ -260,7 +260,11 @@ def generate(
             with Ledger(folder.ledger_path) as ledger, display:
                 ledger.begin(_header(asked))
                 client = _client(provider, ledger, folder, configuration, display)
-                kept = RunRecorder(recorder(store, task), folder, asked)
+                keeper = recorder(store, task)
+                if asked.migration is not None and asked.migration.alone and keeper.task:
+                    # A kernel stands for the task, which nobody can load as one.
+                    keeper.task = attrs.evolve(keeper.task, subject="")
+                kept = RunRecorder(keeper, folder, asked)
 
                 def stepped(state: RunState, context: RunContext) -> None:
                     kept.step(state, context)

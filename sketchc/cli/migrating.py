@@ -124,22 +124,27 @@ def compared_with_sketch(candidate: Candidate, seed: int, timeout: float) -> Ver
         return verify_against_sketch(candidate, Path(folder), seed, timeout)
 
 
-def signed_candidate(original: Original, signature: str) -> Candidate:
-    """A kernel by others, to be run as the sketch in the file `signature` says that it is called.
-    Raises `SketchError` and `UsageError`."""
+def signed_candidate(
+    original: Original, signature: str, constants: Mapping[str, Scalar]
+) -> tuple[Candidate, dict[str, Scalar]]:
+    """A kernel by others, to be run as the sketch in the file `signature` says that it is called,
+    with those of the `constants` that this sketch has. Raises `SketchError` and `UsageError`."""
     from sketchc.agents.state.candidates import foreign_kernel
+    from sketchc.checker.api import bindable
     from sketchc.runtime.tasks.signature import signature_plan
     from sketchc.runtime.toolchains.base import toolchain
     from sketchc.runtime.verify.verify import Candidate
 
     source, tree = sketches.load_sketch(signature)
-    planned = sketches.plan_sketch(source, tree, original.target, None, {})
+    own = {name: value for name, value in constants.items() if name in bindable(tree)}
+    planned = sketches.plan_sketch(source, tree, original.target, None, own)
     meant = attrs.evolve(planned.plan.sketch, phases=(), tiles=())
     plan = signature_plan(meant, original.target)
     language = load_target(original.target).language.name
     entry = entry_of(original.code, language, meant.name, original.file, original.entry)
     kernel = attrs.evolve(foreign_kernel(plan, entry, language, original.code), foreign=False)
-    return Candidate(plan, kernel, toolchain(original.target), original.file, signature=source)
+    run = toolchain(original.target)
+    return Candidate(plan, kernel, run, original.file, signature=source), own
 
 
 # ---------------------------------------------------------------- the task
@@ -159,6 +164,8 @@ def find_own_task(
     """The task of a kernel: the one `asked` for, else the one that its comment or the store names,
     whose text, where only the store has it, is written to the folder `place`. None where nobody
     names one. Raises `UsageError`."""
+    from sketchc.runtime.tasks.task import task_path
+
     if asked is not None:
         return FoundTask(asked, "--task")
     origin = original.origin
@@ -166,7 +173,8 @@ def find_own_task(
         beside = _file_of(origin, Path(original.file).parent)
         if beside is not None:
             return FoundTask(beside, "the comment at the kernel's end names it")
-        known = None if store is None else find_task(store, origin.task_digest)
+        subject = task_path(origin.task)[1] or ""
+        known = None if store is None else find_task(store, origin.task_digest, subject)
         if known is not None:
             words = "the comment at the kernel's end names it, the store has it"
             return FoundTask(_written(known, place), words)

@@ -110,11 +110,14 @@ def test_a_file_alone_is_enough_for_every_pair(
     assert "compared with the original alone" in Path("out/SUMMARY.md").read_text()
 
 
-def test_what_was_migrated_is_migrated_back() -> None:
+def test_what_was_migrated_is_migrated_back(capsys: pytest.CaptureFixture[str]) -> None:
+    """The store remembers the first run, whose original is no task for the second one."""
     require("cpp"), require("cuda_c")
     first = lowered("cpp")
-    assert migrate(first, "cpp", "cuda_c", "-o", "there", "-q", "--no-store") == 0
+    assert migrate(first, "cpp", "cuda_c", "-o", "there", "-q") == 0
+    capsys.readouterr()
     assert migrate(Path("there/row_scale.cu"), "cuda_c", "cpp", "-o", "back", "-q") == 0
+    assert "against the original alone: no task is known" in "".join(capsys.readouterr())
     assert kernel_of("back", "cpp") == first.read_text()
 
 
@@ -233,12 +236,43 @@ def test_a_change_without_effect_is_run_and_then_accepted(
 # ---------------------------------------------------------------- misuse
 
 
-def test_a_damaged_comment_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "damaged",
+    ['{"nam"', '{"settings": 5, "name"', '{"settings": [1], "name"', '{"task": 5, "name"'],
+)
+def test_a_damaged_comment_says_what_to_do(
+    damaged: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = lowered("cpp")
-    file.write_text(file.read_text().replace('{"name"', '{"nam"'))
+    file.write_text(file.read_text().replace('{"name"', damaged))
     assert migrate(file, "cpp", "cuda_c") == 2
     told = capsys.readouterr().err
     assert "was changed and cannot be read; delete the comment" in told
+
+
+def test_code_behind_the_comment_is_not_taken_for_a_sketch(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = lowered("cpp")
+    file.write_text(f"{file.read_text()}int more;\n")
+    assert migrate(file, "cpp", "cuda_c") == 2
+    assert "it has to be the last thing in the file" in capsys.readouterr().err
+
+
+def test_a_kernel_that_was_never_right_is_run_beside_its_sketch(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The store has it, with the sketch that somebody gave beside it."""
+    require("cpp"), require("cuda_c")
+    file = lowered("cpp")
+    code = file.read_text().partition("// ---- made by")[0]
+    code = code.replace("float>(scale)", "float>(2*scale)")
+    file.write_text(code)
+    asked = ["gen", "task.py", "-t", "cpp", "--workflow", "verifier-only", "--kernel", "mine.cpp"]
+    assert run([*asked, "--sketch", "row_scale.sketch", "-o", "made", "-q"]) == 1
+    assert migrate(file, "cpp", "cuda_c", "-o", "out") == 1
+    assert "nothing is migrated. Add --no-store to have a model read" in capsys.readouterr().err
+    assert not Path("out").exists()
 
 
 def test_a_sketch_with_errors_is_shown_with_its_diagnostics(

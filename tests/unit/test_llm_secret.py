@@ -269,6 +269,10 @@ INHERITING = {
     ("runtime/process/venvs.py", "run_installer"),
     # A worker's own process: its environment is cleared already.
     ("runtime/toolchains/triton_cuda/worker.py", "_resources"),
+    ("runtime/toolchains/tilelang_cuda/execution.py", "_built"),
+    ("runtime/toolchains/tilelang_cuda/worker.py", "_cubin"),
+    ("runtime/toolchains/documents/worker.py", "build"),
+    ("runtime/toolchains/documents/worker.py", "__init__"),
 }
 STARTERS = {"run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"}
 OS_STARTERS = {"system", "popen", "execv", "execvp", "execl", "execlp", "spawnv", "spawnl"}

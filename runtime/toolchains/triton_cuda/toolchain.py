@@ -203,7 +203,8 @@ class TritonSession(Session):
         reserves some for all of the GPU's memory."""
         built = _built(self._artefact.folder)  # Triton's cache: kernels compile once for all runs
         return Worker(
-            environment={"TRITON_CACHE_DIR": str(built / "cache")},
+            # An original that is its own task has Triton interpret in the command's process.
+            environment={"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(built / "cache")},
             preload=_IMPORTED,
             readable=[self._source],
             writable=[built],

@@ -146,7 +146,10 @@ def _still_right(
     """Whether a kernel that was changed still does what its sketch says; if not, prints why."""
     from sketchc.runtime.verify.seed import fresh_seed
 
-    say(f"{original.file} or its sketch was changed since sketchc wrote it: it is run beside it")
+    say(
+        f"{original.file} or its sketch was changed since sketchc wrote it, or never shown to do "
+        "what its sketch says: it is run beside it"
+    )
     seed = fresh_seed() if given["seed"] is None else given["seed"]
     timeout = configuration.target(original.target).verify_timeout
     candidate = migrating.candidate_of(original)
@@ -164,11 +167,12 @@ def _refuted(original: Original, verdict: Verdict, *, as_json: bool) -> None:
     from sketchc.runtime.verify import text
     from sketchc.runtime.verify.verdict import to_json
 
+    other = "Delete the comment" if original.where == migrating.COMMENT else "Add --no-store"
     word = "no longer does" if verdict.failures else "could not be shown to do"
     reason = (
         f"{original.file} {word} what the sketch in {original.where} says, so that sketch is not "
-        "the kernel's; nothing is migrated. Delete the comment to have a model read the code, or "
-        "put the code back"
+        f"the kernel's; nothing is migrated. {other} to have a model read the code, or put the "
+        "code back"
     )
     if as_json:
         found = {"outcome": "failed", "reason": reason, "verdict": to_json(verdict)}
@@ -244,28 +248,34 @@ def _by_model(
     wanted = _options(given, configuration, original, task, "default")
     constants = options.parse_assignments(given["settings"], "--set")
     opened: Opened = None
+    if task is not None and given["signature"]:
+        refuse("--signature says what a kernel is called with where no task is known; leave it out")
     if task is None and given["signature"]:
-        opened = _signed_task(given, configuration, original, place)
+        opened = _signed_task(given, configuration, original, constants, place)
     elif task is None:
         task = FoundTask(migrating.own_specification(original), "")
         os.environ |= migrating.interpreting(original.target)
-    if not (wanted.migration is None or wanted.migration.task):
+    if task is None or not task.found:
         say("no task is known: the new kernel is compared with the original alone, run here")
     wanted = attrs.evolve(wanted, constants=constants)
     return _run(given, configuration, wanted, task, opened, say)
 
 
 def _signed_task(
-    given: dict[str, Any], configuration: Configuration, original: Original, place: Path
+    given: dict[str, Any],
+    configuration: Configuration,
+    original: Original,
+    constants: Mapping[str, Scalar],
+    place: Path,
 ) -> Opened:
     """A kernel by others as the task, called as `--signature` says. Raises `UsageError`."""
     from sketchc.cli.verify_files import require_running
     from sketchc.runtime.verify.original import KernelTask
 
-    candidate = migrating.signed_candidate(original, given["signature"])
+    candidate, own = migrating.signed_candidate(original, given["signature"], constants)
     require_running(candidate.toolchain, "there is no task, and the original cannot run here: {}")
     timeout = configuration.target(original.target).verify_timeout
-    return partial(KernelTask, candidate, place / "original", None, timeout)
+    return partial(KernelTask, candidate, place / "original", own, timeout)
 
 
 def _options(
