@@ -53,6 +53,7 @@ STEPS = {
     "fill": {"fill", "value", "when"},
     "repeat": {"repeat", "times", "steps"},
 }
+NEEDED = {"kernel": {"global", "arguments"}, "fill": {"value"}, "repeat": {"times", "steps"}}
 
 
 class PlanError(Exception):
@@ -130,7 +131,9 @@ class Program:
             raise PlanError('the plan is an object {"launches": [...]}')
         if unknown := plan.keys() - {"launches", "workspaces"}:
             raise PlanError(f"the plan has launches and workspaces, not {min(unknown)}")
-        for name, one in plan.setdefault("workspaces", {}).items():
+        if not isinstance(plan.setdefault("workspaces", {}), dict):
+            raise PlanError("workspaces is an object")
+        for name, one in plan["workspaces"].items():
             if not isinstance(one, dict) or one.keys() != {"type", "elements"}:
                 raise PlanError(f'the workspace {name} needs "type" and "elements", no more')
             if one["type"] not in NAMES:
@@ -148,8 +151,14 @@ class Program:
             if unknown := step.keys() - STEPS[kind]:
                 known = ", ".join(sorted(STEPS[kind]))
                 raise PlanError(f"a step with {kind} has {known}, not {min(unknown)}")
+            if lacking := NEEDED[kind] - step.keys():
+                raise PlanError(f"a step with {kind} needs {min(lacking)}")
+            if not isinstance(step[kind], str):
+                raise PlanError(f"{kind} names one thing: {json.dumps(step[kind])}")
             if kind == "repeat":
-                self._check(step.get("steps", []))
+                if not isinstance(step["steps"], list):
+                    raise PlanError("steps is a list")
+                self._check(step["steps"])
             if kind != "kernel":
                 continue
             kernel = self.kernels.get(step["kernel"])
@@ -254,6 +263,8 @@ class Run:
         """What is passed for an argument of the plan, by the parameter that takes it."""
         spelled = kernel.get_arg_info(place, TYPE_NAME)
         address = kernel.get_arg_info(place, ADDRESS)
+        if not isinstance(given, str | int | float | dict):
+            raise PlanError(f"argument {place + 1}: {json.dumps(given)} is no name and no number")
         where = f"argument {place + 1} of {kernel.function_name}, {spelled}"
         if isinstance(given, dict):
             if address != LOCAL or given.keys() != {"local"}:

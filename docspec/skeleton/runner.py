@@ -10,9 +10,11 @@ import sys
 
 def run(manifest):
     """Call the kernel of a manifest once; returns the answer."""
-    library = ctypes.CDLL(manifest["artefact"])
     try:
+        library = ctypes.CDLL(manifest["artefact"])
         function = getattr(library, manifest["entry"])
+    except OSError as error:
+        return {"status": "failed", "stage": "compile", "message": str(error)}
     except AttributeError:
         message = f"the file defines no function {manifest['entry']}"
         return {"status": "failed", "stage": "compile", "message": message}

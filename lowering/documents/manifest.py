@@ -144,6 +144,8 @@ def described(data: Mapping[str, Any], name: str, say: Say) -> Described:
             if key in data:
                 say(key, f"[{key}] belongs to a target with [toolchain] and [capabilities]", "")
         return Described(language, imports)
+    if language is None and isinstance(data.get("language"), str):
+        say("language", "a target with [toolchain] describes its language: [language]", "")
     capabilities = _capabilities(tables["capabilities"], name, memory)
     tools = _tools(tables["toolchain"], tables["environment"])
     return Described(language, imports, capabilities, tools, _failures(tables["failures"]))

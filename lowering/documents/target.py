@@ -21,7 +21,7 @@ def user_targets() -> Path:
     """The folder of the user's own targets, each a folder of documents by its name: what
     $SKETCHC_TARGETS names, else `targets` among the user's data. It need not exist."""
     own = user_folder("XDG_DATA_HOME", ".local/share") / "targets"
-    return Path(os.environ.get("SKETCHC_TARGETS") or own).expanduser().absolute()
+    return Path(os.path.expanduser(os.environ.get("SKETCHC_TARGETS") or own)).absolute()
 
 
 def user_target_folders() -> dict[str, Path]:
@@ -35,18 +35,18 @@ def document_target(folder: Path, known: tuple[Language, ...]) -> Target:
     `known`. Raises `UsageError` with the first finding for a manifest that describes none."""
     path = folder / MANIFEST
     try:
-        text, changed = path.read_text("utf-8"), path.stat().st_mtime_ns
+        text = path.read_text("utf-8")
     except (OSError, ValueError) as error:
         refuse(f"cannot read {path}: {error}", error)
-    return _target(folder, text, changed, known)
+    return _target(folder, text, known)
 
 
 @cache
-def _target(folder: Path, text: str, changed: int, known: tuple[Language, ...]) -> Target:
+def _target(folder: Path, text: str, known: tuple[Language, ...]) -> Target:
     where = folder / MANIFEST
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         refuse(f"{where} is not TOML: {error}", error)
     findings: list[str] = []
     found = described(data, folder.name, lambda key, message, place: findings.append(message))

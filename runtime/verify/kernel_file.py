@@ -160,9 +160,11 @@ _CPP_WORDS = (
     (r"\b(__)?asm(__)?\b", "inline assembly"),
     (r"\.incbin\b", "a file embedded by the assembler"),
     (r"\b__has_include|\b__has_embed|#\s*embed\b", "a look at the machine's files"),
-    (r"\b(system|popen|v?fork|exec[lv]p?e?|posix_spawnp?|syscall|ptrace)\b", "a process"),
+    (r"\b_*(system|popen|v?[fF]ork|f?exec(ve(at)?|[lv]p?e?)|posix_spawnp?)\b", "a process"),
+    (r"\b(syscall|ptrace|wordexp)\b", "a process"),
     (r"\b(dlopen|dlsym|dlmopen)\b", "code from elsewhere"),
-    (r"\b(fopen|freopen|openat|creat|unlink|mmap|mprotect)\b|\bopen\s*\(", "files"),
+    (r"\b((fopen|freopen|openat)(64)?|open64|creat|unlink|mmap|mprotect)\b", "files"),
+    (r"\bopen\s*\(", "files"),
     (r"\b(i|o)?fstream\b|\bstd::filesystem\b", "files"),
     (r"\b(socket|getaddrinfo)\s*\(", "the network"),
     (r"\b(secure_)?(getenv|setenv|putenv|environ)\b", "the environment"),
@@ -183,7 +185,10 @@ class Finding:
 def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
     """The findings in a kernel's text, by line; none for Python that does not parse, and for a
     language that nobody here reads."""
-    syntax = load_language(kernel.language).syntax
+    # Of the target's own language: another target of documents may use the same word for one.
+    module = kernel.entry == MODULE_CLASS
+    own = load_language(kernel.language) if module else load_target(kernel.target).language
+    syntax = own.syntax
     if syntax == "other":
         return ()
     if syntax == "c":
@@ -192,7 +197,7 @@ def inspect_kernel(kernel: Kernel) -> tuple[Finding, ...]:
         tree = parsed(kernel.source.encode("utf-8", "replace").decode())
         if tree is None:
             return ()
-        if kernel.entry == MODULE_CLASS:
+        if module:
             findings = _module(tree, targets_in(kernel.language))
         else:
             findings = _python(tree, (load_target(kernel.target),))
@@ -359,7 +364,7 @@ def _c(source: str, target: Target) -> Iterator[Finding]:
     # A whole instruction, no label or assignment of its name: a host's assembler fails at it.
     first = "|".join(map(re.escape, target.assembly)) or "(?!)"
     of_device = rf'\basm(?:\s+volatile)?\s*\(\s*"(?:{first})(?:\.[a-z0-9_]+)*(?:;| +[\[{{%])'
-    # A line that ends in a backslash goes on in the next; trigraphs are off in C++17.
+    # A line that ends in a backslash goes on in the next.
     text = without_comments(re.sub(r"\\\r?\n", "", source))
     for number, line in enumerate(text.splitlines(), 1):
         include = re.match(r"\s*(?:#|%:|\?\?=)\s*include(?:_next)?\b\s*(.*)", line)
@@ -373,8 +378,10 @@ def _c(source: str, target: Target) -> Iterator[Finding]:
             found = re.search(pattern, hosted)
             if found is not None:
                 yield Finding(number, f"`{found[0].strip()}`: {what}", refused=True)
-        if "##" in line:
+        if re.search(r"##|%:%:", line):
             yield Finding(number, "`##`: names pasted together by the preprocessor", refused=True)
+        if target.language.name != "c++" and re.search(r"\?\?[=/'()!<>-]", line):
+            yield Finding(number, "a trigraph, which C99 reads as another sign", refused=True)
 
 
 def without_comments(source: str) -> str:

@@ -4,6 +4,7 @@ operators are generated, built and verified with it, and what is wrong in a kern
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +225,12 @@ def test_a_started_folder_is_a_target(
     assert verified()[0] == 0
 
 
+AGAIN = """    extern void exit(int);
+    static int runs;
+    if (runs++) {
+        exit(0);
+    }
+    for ("""
 MISTAKES = [
     ("2.5f", "2.6f", "failed (numerical"),
     ("m < M", "m <= M", "memory behind Y was overwritten"),
@@ -233,6 +240,8 @@ MISTAKES = [
     ("Y[m] =", "*(volatile float *)8 =", "the runner was ended by SIGSEGV"),
     ("Y[m] =", "for (volatile int a = 1; a;) {} Y[m] =", "no answer within 3 s"),
     ("<stdint.h>", "<stdio.h>", "failed (policy"),
+    # A process that computes once: it is not started again for a run that it took.
+    ("    for (", AGAIN, "ended with status 0 and no answer"),
 ]
 
 
@@ -255,6 +264,11 @@ ANSWERS = [
         "another size",
     ),
     ('print(\'{"status": "done"}\', flush=True)', "numerical"),
+    (
+        'print(json.dumps({"status": "failed", "stage": [], "message":"odd \\ud800"}), flush=True)',
+        "odd ?",
+    ),
+    ('print("[" * 100_000, flush=True); sys.exit(3)', "ended with status 3 and no answer"),
 ]
 
 
@@ -265,6 +279,16 @@ def test_what_a_runner_does_wrong_is_told(
     change(started / "runner.py", "print(json.dumps(run(told)), flush=True)", line)
     status, printed = verified(KERNEL, "--timeout", "20")
     assert (status, said in printed) == (1, True), printed
+
+
+def test_a_runner_without_a_build_reads_the_kernel(started: Path, verified: Verified) -> None:
+    manifest = (started / "docspec.toml").read_text("utf-8")
+    (started / "docspec.toml").write_text(re.sub(r"(?m)^build = .*\n", "", manifest), "utf-8")
+    told = 'print(json.dumps({"status": "failed", "message": open(told["kernel"]).read()[:18]}), '
+    told += "flush=True)"
+    change(started / "runner.py", "print(json.dumps(run(told)), flush=True)", told)
+    status, printed = verified(KERNEL, "--timeout", "20")
+    assert (status, "#include <stdint.h" in printed) == (1, True), printed
 
 
 def test_a_runner_that_ends_after_each_answer_is_started_again(

@@ -98,7 +98,12 @@ missing_operations = ["atan2"]
 [memory]
 scratch = 196608
 """
-    assert not findings(documents.write(tmp_path, docspec_toml=MANIFEST + more))
+    language = '[language]\nname = "toy"\ntitle = "Toy"\nsuffixes = [".cpp"]\n'
+    whole = MANIFEST.replace('language = "c++"\n', "") + language + more
+    assert not findings(documents.write(tmp_path / "whole", docspec_toml=whole))
+    # A language of another target has that one's rules for how kernels are called.
+    said = findings(documents.write(tmp_path / "borrowed", docspec_toml=MANIFEST + more))
+    assert said == ["docspec.toml:4: a target with [toolchain] describes its language: [language]"]
 
 
 def test_failure_classes_are_those_of_verification() -> None:

@@ -75,6 +75,9 @@ def test_what_a_kernel_may_import(line: str) -> None:
         "#include HEADER",
         "#inc\\\nlude <filesystem>",
         "#define CALL(a, b) a##b",
+        "#define CALL(a, b) a%:%:b",
+        'extern "C" int execveat();',
+        'extern "C" int open64(const char *, int);',
     ],
 )
 def test_what_no_cpp_kernel_needs(line: str) -> None:
@@ -106,6 +109,14 @@ def test_assembly_of_the_device_alone(line: str, accepted: bool) -> None:
     kernel = candidate("cuda_c", line).kernel
     assert (refusal_of(inspect_kernel(kernel)) == "") is accepted
     assert refusal_of(inspect_kernel(candidate("cpp", f"{line}\n{CPP}").kernel))
+
+
+@pytest.mark.parametrize(
+    "line", ['__as??/\nm__("syscall");', "#define P(a, b) a%:%:b", '%:include "/etc/passwd"']
+)
+def test_spellings_that_only_c99_reads(line: str) -> None:
+    kernel = attrs.evolve(candidate("cpp", line).kernel, target="opencl", language="opencl")
+    assert refusal_of(inspect_kernel(kernel))
 
 
 def test_words_in_comments_mean_nothing() -> None:

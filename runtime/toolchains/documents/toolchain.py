@@ -63,6 +63,7 @@ class DocumentToolchain(Toolchain):
             )
         versions = {}
         missing = [name for name in tools.programs if shutil.which(name) is None]
+        missing += [name for name in tools.files if not (self._folder / name).is_file()]
         advice = [tools.advice] if tools.advice and missing else []
         if own is not None and own.python() is None:
             missing.append(f"{own.distribution} {own.version} in an environment of its own")
@@ -97,6 +98,7 @@ class DocumentToolchain(Toolchain):
         source = place(kernel, folder, _source(folder, kernel).name)
         details: dict[str, Any] = {"seconds": 0.0, "warnings": ""}
         if not self._tools.build:
+            folder.chmod(folder.stat().st_mode | 0o055)  # workers may be another user
             return Artefact(kernel, folder, None, details)
         started = time.perf_counter()
         limit = min(timeout, self._tools.timeout)

@@ -9,12 +9,15 @@ and a write beyond a tensor, show there.
 
 from __future__ import annotations
 
+import array
 import contextlib
+import fcntl
 import json
 import math
 import os
 import subprocess
 import tempfile
+import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,53 +33,69 @@ GUARD_BYTES = 4096
 _FLOATS, _INTEGERS, _WRITTEN = b"\xff", b"\x7f", b"\x7e"
 #: How much of what a program printed is kept, counted from its end.
 _TAIL = 16_384
+#: How much of a line is read at once.
+_LONGEST_LINE = 1 << 20
 #: Stages that a runner may report, and what stands for any other one.
 _STAGES = frozenset({"compile", "launch", "illegal_access"})
 
 
 def build(request: dict[str, Any], _raws: dict[str, Raw]) -> tuple[dict[str, Any], dict[str, Raw]]:
     """The handler of a build: run `request["command"]`; the reply holds its "status" and what it
-    "printed"."""
-    try:
-        done = subprocess.run(
-            request["command"],
-            env=dict(os.environ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    except OSError as error:
-        return failure("infrastructure", f"the build command cannot be started: {error}"), {}
-    return {"status": done.returncode, "printed": _text(done.stdout)}, {}
+    "printed", the beginning and the end of it."""
+    with tempfile.TemporaryFile() as said:
+        try:
+            done = subprocess.run(
+                request["command"],
+                env={**os.environ, "LC_ALL": "C"},  # compilers complain in English then
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        except OSError as error:
+            return failure("infrastructure", f"the build command cannot be started: {error}"), {}
+        size = os.fstat(said.fileno()).st_size
+        begin = os.pread(said.fileno(), _TAIL, 0)
+        end = os.pread(said.fileno(), _TAIL, max(_TAIL, size - _TAIL))
+    return {"status": done.returncode, "printed": (begin + end).decode("utf-8", "replace")}, {}
 
 
 class _Runner:
-    """The process of a runner; `said` is where it prints what is no answer."""
+    """The process of a runner; `said` is where it prints what is no answer, `taken` whether it had
+    read the last line when it ended without an answer, and `killed` whether it had to be."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `close`)
-        self.process = subprocess.Popen(
-            command,
-            env=dict(os.environ),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.said,
-        )
+        # Without a buffer: `printed` reads the file, and the process writes at the same place.
+        self.said = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed by `close`)
+        self.taken = self.killed = False
+        try:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said
+            )
+        except BaseException:
+            self.said.close()
+            raise
 
     def answer(self, manifest: Path) -> dict[str, Any] | None:
         """The answer to one manifest; None where the process ends without one."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(os.fsencode(manifest) + b"\n")
+        self.said.seek(0)
+        self.said.truncate()
+        self.taken, told = False, os.fsencode(manifest) + b"\n"
+        try:
+            self.process.stdin.write(told)
             self.process.stdin.flush()
-        for line in self.process.stdout:
-            with contextlib.suppress(ValueError):
-                found = json.loads(line)
-                if isinstance(found, dict) and "status" in found:
-                    return found
-            self.said.write(line)
+        except BrokenPipeError:
+            return None
+        while line := self.process.stdout.readline(_LONGEST_LINE):
+            if (found := _answer_in(line)) is not None:
+                return found
+            with contextlib.suppress(OSError):  # as much as a file may hold
+                self.said.write(line)
+        left = array.array("i", [0])
+        fcntl.ioctl(self.process.stdin, termios.FIONREAD, left)
+        self.taken = left[0] < len(told)
         return None
 
     def printed(self) -> str:
@@ -93,12 +112,14 @@ class _Runner:
             with contextlib.suppress(subprocess.TimeoutExpired, OSError):
                 self.process.stdin.close()
                 self.process.wait(timeout=1.0)
+        self.killed = self.process.poll() is None
         self.process.kill()
         self.process.stdout.close()
         self.said.close()
         return self.process.wait()
 
 
+_CLOSED = "the runner closed its output, and went on"
 #: The runner of this worker, kept from run to run.
 _running: _Runner | None = None
 
@@ -107,28 +128,32 @@ def execute(request: dict[str, Any], raws: dict[str, Raw]) -> tuple[dict[str, An
     """The handler of a run: the out and inout arrays, with the reply {}, or a failure."""
     global _running
     with tempfile.TemporaryDirectory(prefix="run-") as name:
-        for _ in range(2):
-            tensors = [_Tensor.of(tensor, raws, Path(name)) for tensor in request["tensors"]]
-            told = {**request["manifest"], "tensors": [tensor.told for tensor in tensors]}
-            manifest = Path(name) / "manifest.json"
-            manifest.write_text(json.dumps({"protocol": PROTOCOL, **told}), "utf-8")
+        while True:
+            try:
+                tensors = [_Tensor.of(tensor, raws, Path(name)) for tensor in request["tensors"]]
+                told = {**request["manifest"], "tensors": [tensor.told for tensor in tensors]}
+                manifest = Path(name) / "manifest.json"
+                manifest.write_text(json.dumps({"protocol": PROTOCOL, **told}), "utf-8")
+            except OSError as error:
+                return failure("infrastructure", f"tensors cannot be written: {error}"), {}
             kept = _running is not None
             try:
                 _running = _running or _Runner(request["command"])
-                answer = _running.answer(manifest)
             except OSError as error:
                 return failure("infrastructure", f"the runner cannot be started: {error}"), {}
-            if answer is not None:
+            if (answer := _running.answer(manifest)) is not None:
                 break
-            printed, status, _running = _running.printed(), _running.close(), None
-            if status or not kept:  # else it ended after the answer before, as it may
-                return failure("launch", _ending(status), log=printed), {}
-        if answer is None or _running is None:
-            return failure("launch", _ending(0)), {}
+            ended, printed = _running, _running.printed()
+            status, _running = ended.close(), None
+            # Else it ended after the answer before, as it may.
+            if status or not kept or ended.taken:
+                why = _CLOSED if ended.killed else _ending(status)
+                return failure("launch", why, log=printed), {}
         if answer["status"] != "done":
-            stage = answer.get("stage") if answer.get("stage") in _STAGES else "launch"
-            log = str(answer.get("log") or _running.printed())
-            return failure(str(stage), str(answer.get("message", "it failed")), log=log), {}
+            stage = answer.get("stage")
+            stage = stage if isinstance(stage, str) and stage in _STAGES else "launch"
+            log = _plain(answer.get("log") or _running.printed())
+            return failure(stage, _plain(answer.get("message", "it failed")), log=log), {}
         for tensor in tensors:
             if wrong := tensor.stray():
                 return failure("illegal_access", wrong), {}
@@ -198,5 +223,15 @@ def _ending(status: int) -> str:
     return f"the runner ended with status {status} and no answer"
 
 
-def _text(printed: bytes) -> str:
-    return printed[-_TAIL:].decode("utf-8", "replace")
+def _answer_in(line: bytes) -> dict[str, Any] | None:
+    """The answer that a line is; None for one that is none."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(line)
+        if isinstance(found, dict) and found.get("status") in ("done", "failed"):
+            return found
+    return None
+
+
+def _plain(text: object) -> str:
+    """The end of a runner's text, which may hold half of a surrogate pair."""
+    return str(text).encode("utf-8", "replace").decode()[-_TAIL:]

@@ -16,7 +16,7 @@ from sketchc.docspec.loader import folder_of, inspect, load
 from sketchc.docspec.markdown import KEYWORDS
 from sketchc.docspec.schema import Category, DocSpec, DocSpecError, Example
 from sketchc.docspec.selector import Part, Selection, estimate_tokens, example_text, select
-from sketchc.lowering.registry import all_targets
+from sketchc.lowering.registry import all_targets, load_target
 from sketchc.runtime.verify.seed import fresh_seed
 
 if TYPE_CHECKING:
@@ -238,6 +238,9 @@ def _run_examples(spec: DocSpec, seed: int | None) -> int:
     from sketchc.runtime.verify.text import summary
 
     require_running(load_toolchain(spec.target))
+    record = load_target(spec.target)
+    if record.tools is not None and Path(record.documents).resolve() != spec.folder.resolve():
+        refuse(f"--run takes the target {spec.target} from {record.documents}, not {spec.folder}")
     failed = 0
     for example in spec.examples:
         with tempfile.TemporaryDirectory() as folder:
