@@ -160,8 +160,12 @@ FAULTS = {
         "        parts[threadIdx.x / 32] = value;\n    }",
         "",
     ),
-    "a part of another warp": ("value = parts[0];", "value = parts[1];", ""),
-    "a warp left out": ("warp < blockDim.x / 32; ++warp", "warp < blockDim.x / 32 - 1; ++warp", ""),
+    "a part of another warp": (
+        "value = parts[threadIdx.x % warps];",
+        "value = parts[(threadIdx.x + 1) % 2];",
+        "",
+    ),
+    "a warp left out": ("distance = warps / 2;", "distance = warps / 4;", ""),
     "one leader for all warps": ("if (threadIdx.x % 32 == 0) {", "if (threadIdx.x == 0) {", ""),
     "a barrier that not all threads reach": (
         "    value = combined_in_warp<How>(value);\n    __syncthreads();",
