@@ -263,6 +263,7 @@ def _common(assignment: Assignment, documents: str, budget: int) -> dict[str, An
         "several_out": sum(t.role is ir.Role.OUT for t in assignment.sketch.tensors) > 1,
         "bits": [name for name in types if name in ("f16", "bf16")],
         "imports": target.imports if target.language.hosted else sorted(target.imports),
+        "assembly": target.assembly,
         "mark": target.kernel_mark,
         "flags": "" if target.tools or target.language.hosted else _flags(assignment.target),
         "never_built": _never_built(target),
