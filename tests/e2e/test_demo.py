@@ -47,7 +47,7 @@ def test_the_demo(installed: bool, tmp_path: Path) -> None:
     assert ran.stdout.count("every element within tolerance") == len(run_here)
     assert ran.stdout.count("not executed: run ") == len(ours) - len(run_here)
     for name in ours:
-        assert f"rms.sketch --target {name} " in ran.stdout
+        assert f" {name}: sketchc lower " in ran.stdout
     assert "no sketch at all" in ran.stdout
     assert "rms for cpp: passed" in ran.stdout
     assert "sketch rms {" in ran.stdout

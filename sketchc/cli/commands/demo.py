@@ -60,7 +60,7 @@ def _language(console: Console, sketch: str, target: str, task: Path) -> bool:
     failed."""
     from rich.syntax import Syntax
 
-    console.rule(f"sketchc lower {sketch} --target {target}")
+    console.rule(f"{target}: sketchc lower {sketch} --target {target}")
     candidate = lower(VerifyRequest(sketch, target))
     language = load_target(target).language
     lexer = "python" if language.syntax == "python" else "cpp"
