@@ -89,7 +89,7 @@ BREAKS = {
             "for (int64_t j = 0; j + 1 < sketch::ceil_div(N, 8); ++j) {",
             "numerical",
         ),
-        "a syntax error": ("total = total + part;", "total = total + part", "syntax"),
+        "a syntax error": ("total = total + part_;", "total = total + part_", "syntax"),
         "a name that does not exist": (
             "const float x_exp = sketch::exp(x);",
             "const float x_exp = sketch::exponential(x);",
