@@ -203,7 +203,7 @@ class KernelPrinter(Printer):
                 self._turns(statement)
             case nodes.SerialLoop() if self.group is Group.BLOCK and along(statement) is not None:
                 self._products(statement)
-            case nodes.Loop() if _is_scatter(statement):
+            case nodes.Loop() if nodes.is_scatter(statement):
                 self._scatter(statement)
             case _:
                 Printer._statement(self, statement)
@@ -327,7 +327,9 @@ class KernelPrinter(Printer):
         write is indivisible, else by one, in order."""
         self._meet(loop)
         number, count = self.group.value[:2]
-        atomic = all(isinstance(each, nodes.AtomicUpdate) for each in _writes(loop.body))
+        atomic = all(
+            isinstance(each, nodes.AtomicUpdate) for each in nodes.memory_writes(loop.body)
+        )
         with self._run_by(Group.LANE):
             if atomic:
                 self.open(self._dealt(loop.variable, loop.lower, loop.upper, number, count))
@@ -431,29 +433,6 @@ class KernelPrinter(Printer):
         if self._exists:
             value = f"{self._exists} ? {value} : {how}<{kind}>::start"
         self.line(f"{target} = {how}<{kind}>::combine({target}, {value});")
-
-
-def _writes(body: Iterable[nodes.Statement]) -> list[nodes.Statement]:
-    """The statements that write memory."""
-    return [
-        each
-        for each in nodes.walk(tuple(body))
-        if isinstance(each, nodes.Write | nodes.AtomicUpdate)
-        or (isinstance(each, nodes.Accumulate) and isinstance(each.target, nodes.Element))
-    ]
-
-
-def _is_scatter(loop: nodes.Loop) -> bool:
-    """Whether a loop writes memory, lane by lane, and leaves nothing in locals around it."""
-    inside = nodes.walk(loop.body)
-    own = {each.name for each in inside if isinstance(each, nodes.Define)}
-    for each in inside:
-        match each:
-            case nodes.Loop() | nodes.LaneLoop() | nodes.SerialLoop() | nodes.Call():
-                return False
-            case nodes.Assign(name) | nodes.Accumulate(_, nodes.Local(name)) if name not in own:
-                return False
-    return loop.step == 1 and bool(_writes(loop.body))
 
 
 def _calls(statements: Iterable[nodes.Statement]) -> bool:

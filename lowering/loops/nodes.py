@@ -413,6 +413,29 @@ def walk(body: tuple[Statement, ...]) -> list[Statement]:
     return [each for statement in body for each in (statement, *walk(children(statement)))]
 
 
+def memory_writes(body: tuple[Statement, ...]) -> list[Statement]:
+    """The statements that write memory."""
+    return [
+        each
+        for each in walk(body)
+        if isinstance(each, Write | AtomicUpdate)
+        or (isinstance(each, Accumulate) and isinstance(each.target, Element))
+    ]
+
+
+def is_scatter(loop: Loop) -> bool:
+    """Whether a loop writes memory, lane by lane, and leaves nothing in locals around it."""
+    inside = walk(loop.body)
+    own = {each.name for each in inside if isinstance(each, Define)}
+    for each in inside:
+        match each:
+            case Loop() | LaneLoop() | SerialLoop() | Call():
+                return False
+            case Assign(name) | Accumulate(_, Local(name)) if name not in own:
+                return False
+    return loop.step == 1 and bool(memory_writes(loop.body))
+
+
 LOGICAL = {"and": "&&", "or": "||"}
 
 

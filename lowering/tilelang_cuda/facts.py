@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from sketchc.base.types import DType
 from sketchc.ir import nodes as ir
 from sketchc.lowering.loops import nodes
@@ -24,29 +22,6 @@ def is_of_bits(update: nodes.AtomicUpdate) -> bool:
     return update.operation in ("max", "min") and update.dtype is DType.F32
 
 
-def writes(body: Iterable[nodes.Statement]) -> list[nodes.Statement]:
-    """The statements that write memory."""
-    return [
-        each
-        for each in nodes.walk(tuple(body))
-        if isinstance(each, nodes.Write | nodes.AtomicUpdate)
-        or (isinstance(each, nodes.Accumulate) and isinstance(each.target, nodes.Element))
-    ]
-
-
-def is_scatter(loop: nodes.Loop) -> bool:
-    """Whether a loop writes memory, lane by lane, and leaves nothing in locals around it."""
-    inside = nodes.walk(loop.body)
-    own = {each.name for each in inside if isinstance(each, nodes.Define)}
-    for each in inside:
-        match each:
-            case nodes.Loop() | nodes.LaneLoop() | nodes.SerialLoop() | nodes.Call():
-                return False
-            case nodes.Assign(name) | nodes.Accumulate(_, nodes.Local(name)) if name not in own:
-                return False
-    return loop.step == 1 and bool(writes(loop.body))
-
-
 def is_dealt(body: tuple[nodes.Statement, ...], buffer: str, inside: bool = False) -> bool:
     """Whether some statement writes a buffer that not all threads run."""
     for statement in body:
@@ -65,4 +40,6 @@ def is_dealt(body: tuple[nodes.Statement, ...], buffer: str, inside: bool = Fals
 
 
 def _may_be_dealt(loop: nodes.Loop) -> bool:
-    return is_scatter(loop) or any(isinstance(s, nodes.LaneLoop) for s in nodes.walk(loop.body))
+    return nodes.is_scatter(loop) or any(
+        isinstance(s, nodes.LaneLoop) for s in nodes.walk(loop.body)
+    )

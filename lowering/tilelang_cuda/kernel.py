@@ -21,7 +21,7 @@ from sketchc.lowering.loops import nodes
 from sketchc.lowering.precedence import PYTHON, Code
 from sketchc.lowering.python_host.wrapping import PythonLines
 from sketchc.lowering.tilelang_cuda.expressions import TYPES, Expressions, cast
-from sketchc.lowering.tilelang_cuda.facts import computes, is_of_bits, is_scatter, writes
+from sketchc.lowering.tilelang_cuda.facts import computes, is_of_bits
 from sketchc.lowering.tilelang_cuda.products import (
     MatrixProduct,
     Operand,
@@ -270,7 +270,7 @@ class KernelPrinter(Expressions, PythonLines):
             self._fragment(loop, lanes)
         elif nest := self._rectangle_of(loop):
             self._rectangle(nest)
-        elif is_scatter(loop):
+        elif nodes.is_scatter(loop):
             self._scatter(loop)
         else:
             self._in_order(loop.variable, loop.lower, loop.upper, loop.step, loop.body)
@@ -445,7 +445,7 @@ class KernelPrinter(Expressions, PythonLines):
         return (
             self._of_fragment(statement) is not None
             or bool(self._rectangle_of(statement))
-            or is_scatter(statement)
+            or nodes.is_scatter(statement)
         )
 
     def _rectangle_of(self, loop: nodes.Loop) -> list[nodes.Loop | nodes.LaneLoop]:
@@ -606,7 +606,7 @@ class KernelPrinter(Expressions, PythonLines):
     def _scatter(self, loop: nodes.Loop) -> None:
         """Lanes that are written to places known when the kernel runs: by all threads where each
         write is indivisible, else by one, in order."""
-        if all(isinstance(each, nodes.AtomicUpdate) for each in writes(loop.body)):
+        if all(isinstance(each, nodes.AtomicUpdate) for each in nodes.memory_writes(loop.body)):
             count, constant = self._span(loop.lower, loop.upper)
             with self._dealt(count, constant) as (number, _):
                 self._lane_of(loop, number)
